@@ -13,6 +13,8 @@ from client_base import DIM, VECTORS, check, new_name, program
 from pymilvus import DataType, MilvusClient
 
 BM25 = hasattr(pymilvus, "FunctionType") and hasattr(pymilvus.FunctionType, "BM25")
+MINHASH = hasattr(pymilvus, "FunctionType") and hasattr(pymilvus.FunctionType, "MINHASH")
+HIGHLIGHTS = hasattr(pymilvus, "LexicalHighlighter")
 ANALYZES = hasattr(MilvusClient, "run_analyzer")
 WORDS = ("red", "green", "blue", "apple", "car", "sea")
 TEXTS = [" ".join(word for k, word in enumerate(WORDS) for _ in range(n // 3**k % 3)) for n in range(200)]
@@ -91,6 +93,51 @@ def _() -> None:
         client.delete(name, filter="id >= 150")
         (hits,) = client.search(name, [QUERY], anns_field="words", limit=20, search_params=BY_WORDS)
         agrees(hits, expected(1.5, 0.5, range(150, 200)))
+
+
+@check("Reads", "near duplicates of texts (MinHash function)", needs=MINHASH)
+def _() -> None:
+    client, name = MilvusClient(uri=program.uri), new_name()
+    schema = client.create_schema()
+    schema.add_field("id", DataType.INT64, is_primary=True)
+    schema.add_field("text", DataType.VARCHAR, max_length=99)
+    schema.add_field("near", DataType.BINARY_VECTOR, dim=1024)
+    schema.add_function(
+        pymilvus.Function(
+            name="minhash",
+            function_type=pymilvus.FunctionType.MINHASH,
+            input_field_names=["text"],
+            output_field_names=["near"],
+            params={"num_hashes": 32, "shingle_size": 2},
+        )
+    )
+    index = client.prepare_index_params()
+    index.add_index("near", index_type="MINHASH_LSH", metric_type="MHJACCARD", params={"mh_lsh_band": 8})
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    try:
+        texts = ["a red apple on a green table", "a red apple on a green table!", "the sea at night"]
+        client.insert(name, [{"id": n, "text": text} for n, text in enumerate(texts)])
+        (hits,) = client.search(name, [texts[0]], anns_field="near", limit=3)
+        assert [hit["distance"] for hit in hits][:2] == [1.0, 1.0]
+        assert (hits[2]["id"], hits[2]["distance"] < 0.5) == (2, True)
+        rows = client.query(name, filter="id >= 0", output_fields=["near"])
+        assert rows[0]["near"] == rows[1]["near"] != rows[2]["near"]
+    finally:
+        client.drop_collection(name)
+
+
+@check("Reads", "highlights of searched words (LexicalHighlighter)", needs=HIGHLIGHTS)
+def _() -> None:
+    with documents() as (client, name):
+        marked = pymilvus.LexicalHighlighter(highlight_search_text=True, pre_tags=["{"], post_tags=["}"])
+        marked.with_query("text", "SEA", "TextMatch")
+        (hits,) = client.search(
+            name, ["apple"], anns_field="words", limit=5, search_params=BY_WORDS, highlighter=marked
+        )
+        for hit in hits:
+            text = TEXTS[hit["id"]]
+            tagged = " ".join(f"{{{word}}}" if word in ("apple", "sea") else word for word in text.split())
+            assert hit["highlight"]["text"]["fragments"] == [tagged[tagged.index("{") :]]
 
 
 @check("Reads", "hybrid search over words and vectors", needs=BM25)

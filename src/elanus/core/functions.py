@@ -1,7 +1,8 @@
 """Functions of a schema: fields whose values the server computes from other fields.
 
-The only kind is BM25: it turns a text field into a sparse vector field, by which full-text search ranks rows.
-The texts of errors are the reference's.
+BM25 turns a text field into a sparse vector field, by which full-text search ranks rows. MinHash turns one
+into a binary vector field of signatures, by which near duplicates are found (`elanus.core.minhash`). The
+texts of errors are the reference's.
 """
 
 from __future__ import annotations
@@ -11,18 +12,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.minhash import check_minhash
 from elanus.core.types import DataType, type_name
 
 if TYPE_CHECKING:
     from elanus.core.schema import FieldSchema
 
 BM25 = "BM25"
+MINHASH = "MinHash"
 ENABLE_ANALYZER = "enable_analyzer"
 ENABLE_MATCH = "enable_match"
 ANALYZER_PARAMS = "analyzer_params"
 MULTI_ANALYZER_PARAMS = "multi_analyzer_params"
 TEXT_PARAMS = frozenset({ENABLE_ANALYZER, ENABLE_MATCH, ANALYZER_PARAMS, MULTI_ANALYZER_PARAMS})
 """The type parameters of text fields that concern the analysis of texts."""
+_OUTPUT_TYPES = {BM25: DataType.SPARSE_FLOAT_VECTOR, MINHASH: DataType.BINARY_VECTOR}
+"""The supported kinds of functions, and the types of their outputs."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +43,12 @@ class Function:
 
     @property
     def input(self) -> str:
-        """The only input field of a BM25 function."""
+        """The only input field."""
         return self.inputs[0]
 
     @property
     def output(self) -> str:
-        """The only output field of a BM25 function."""
+        """The only output field."""
         return self.outputs[0]
 
 
@@ -74,6 +79,8 @@ def check_functions(fields: Sequence[FieldSchema], functions: Sequence[Function]
         names.add(function.name)
         _check_inputs(function, by_name)
         _check_outputs(function, by_name, outputs)
+        if function.kind == MINHASH:
+            check_minhash(function.params, function.output, by_name[function.output].dim)
     for one in fields:
         if one.is_function_output and one.name not in outputs:
             raise InvalidParameter(f"field {one.name} is the output of a function, but no function has it")
@@ -116,12 +123,12 @@ def _check_names(function: Function) -> None:
                 "each function output field should be used exactly once in the same function, "
                 f"function: {name}, output field: {one}"
             )
-    if function.kind != BM25:
+    if function.kind not in _OUTPUT_TYPES:
         raise NotSupported(
             f"a function of type {function.kind} is not supported by this release: compute the vectors in "
-            "the client, or use BM25"
+            f"the client, or use one of {', '.join(_OUTPUT_TYPES)}"
         )
-    if function.params:
+    if function.kind == BM25 and function.params:
         raise InvalidParameter("BM25 function accepts no params")
 
 
@@ -137,10 +144,10 @@ def _check_inputs(function: Function, by_name: Mapping[str, FieldSchema]) -> Non
         fields.append(by_name[name])
     if len(fields) != 1 or fields[0].data_type is not DataType.VARCHAR:
         raise InvalidParameter(
-            f"BM25 function input field must be a VARCHAR field, got {len(fields)} field with type "
-            f"{type_name(fields[0].data_type)}"
+            f"{function.kind} function input field must be a VARCHAR field, got {len(fields)} field with "
+            f"type {type_name(fields[0].data_type)}"
         )
-    if not enables_analyzer(fields[0]):
+    if function.kind == BM25 and not enables_analyzer(fields[0]):
         raise InvalidParameter("BM25 function input field must set enable_analyzer to true")
 
 
@@ -158,10 +165,12 @@ def _check_outputs(function: Function, by_name: Mapping[str, FieldSchema], taken
             raise InvalidParameter(f"duplicate function output field: function {function.name}, field {name}")
         taken.add(name)
     if len(function.outputs) != 1:
-        raise InvalidParameter(f"BM25 function only need 1 output field, but got {len(function.outputs)}")
-    output = by_name[function.output]
-    if output.data_type is not DataType.SPARSE_FLOAT_VECTOR:
         raise InvalidParameter(
-            "BM25 function output field must be a SparseFloatVector field, but got "
+            f"{function.kind} function only need 1 output field, but got {len(function.outputs)}"
+        )
+    output, wanted = by_name[function.output], _OUTPUT_TYPES[function.kind]
+    if output.data_type is not wanted:
+        raise InvalidParameter(
+            f"{function.kind} function output field must be a {type_name(wanted)} field, but got "
             f"{type_name(output.data_type)}"
         )

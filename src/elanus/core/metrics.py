@@ -21,10 +21,11 @@ class Metric(StrEnum):
     SUBSTRUCTURE = "SUBSTRUCTURE"
     SUPERSTRUCTURE = "SUPERSTRUCTURE"
     BM25 = "BM25"
+    MHJACCARD = "MHJACCARD"
 
     @property
     def bigger_is_better(self) -> bool:
-        return self in (Metric.IP, Metric.COSINE, Metric.BM25)
+        return self in (Metric.IP, Metric.COSINE, Metric.BM25, Metric.MHJACCARD)
 
     @property
     def is_binary(self) -> bool:
@@ -44,6 +45,12 @@ class Metric(StrEnum):
 
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
 SPARSE_METRICS = (Metric.IP, Metric.BM25)
-BINARY_METRICS = (Metric.HAMMING, Metric.JACCARD, Metric.SUBSTRUCTURE, Metric.SUPERSTRUCTURE)
+BINARY_METRICS = (
+    Metric.HAMMING,
+    Metric.JACCARD,
+    Metric.SUBSTRUCTURE,
+    Metric.SUPERSTRUCTURE,
+    Metric.MHJACCARD,
+)
 ITERATOR_PAGE = "iterator_page"
 """The search parameter that requires every row in the range to be considered and none to be missed."""

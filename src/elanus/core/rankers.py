@@ -137,6 +137,8 @@ def normalized(scores: Scores, metric: Metric) -> Scores:
         return (np.float32(1) + scores) * np.float32(0.5)
     if metric is Metric.BM25:
         return np.asarray(2 * np.arctan(scores.astype(np.float64)) / math.pi, dtype=np.float32)
+    if metric is Metric.MHJACCARD:
+        return scores  # a share of equal elements
     if metric.bigger_is_better:
         return np.asarray(0.5 + np.arctan(scores.astype(np.float64)) / math.pi, dtype=np.float32)
     return larger_is_better(scores, metric)

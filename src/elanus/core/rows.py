@@ -199,7 +199,9 @@ def absent_column(field: FieldSchema, rows: int) -> pa.Array:
     if field.is_dynamic:
         return pa.repeat(pa.scalar(EMPTY_OBJECT), rows)
     if field.is_function_output:
-        return pa.repeat(pa.scalar(b""), rows)
+        # Empty, or zeros where values have a fixed width: who reads the rows computes the values.
+        width = field.vector.row_bytes(field.dim) if field.vector.has_dim else 0
+        return pa.repeat(pa.scalar(bytes(width), field.arrow_type), rows)
     if field.default_value is not None:
         return pa.repeat(_default(field), rows)
     if field.nullable:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from elanus.core.errors import FieldNotFound, Internal
-from elanus.core.functions import Function
+from elanus.core.functions import BM25, Function
 from elanus.core.ids import FieldID
 from elanus.core.structs import StructSchema
 from elanus.core.types import KINDS, VECTOR_FORMS, FieldKind, VectorForm
@@ -32,7 +32,8 @@ class FieldSchema:
     """One declared field. ``dim`` is set for vectors, ``max_length`` (bytes) for VarChar and arrays of it.
 
     ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays. The values of a field with
-    ``is_function_output`` are computed by a function of the schema: clients neither send nor get them.
+    ``is_function_output`` are computed by a function of the schema: clients do not send them, and get
+    those of `CollectionSchema.returns` alone.
     ``default_value`` is the value for rows without the field; ``nullable`` allows null.
     ``params`` keeps any other type parameters that a client sent (``mmap.enabled`` …), so that
     describing the collection returns them. ``is_added``: the collection may have rows without the field
@@ -161,6 +162,11 @@ class CollectionSchema:
     def function_of(self, field: FieldSchema) -> Function | None:
         """Return the function that computes the field's values, if one does."""
         return next((f for f in self.functions if field.name in f.outputs), None)
+
+    def returns(self, field: FieldSchema) -> bool:
+        """Whether clients can have the field's values: all but those that a BM25 function computes."""
+        function = self.function_of(field) if field.is_function_output else None
+        return function is None or function.kind != BM25
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:

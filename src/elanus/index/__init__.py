@@ -6,9 +6,11 @@ the reference's terms, and hot paths without Python work per row.
 """
 
 from elanus.index.base import ScalarIndex, SegmentIndex, VectorIndex
-from elanus.index.bm25 import check_metric, query_of, weighted, with_metric
+from elanus.index.bm25 import query_of, weighted
 from elanus.index.build import build, load
+from elanus.index.deferred import DeferredVectors
 from elanus.index.files import DamagedIndexFile
+from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.nullable import NullableIndex
@@ -29,6 +31,7 @@ from elanus.index.tolerated import note_ignored
 
 __all__ = [
     "DamagedIndexFile",
+    "DeferredVectors",
     "Hits",
     "IndexSpec",
     "JsonPath",

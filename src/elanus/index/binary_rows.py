@@ -26,7 +26,7 @@ class BinaryRows(ExactRows):
     def __init__(self, codes: Codes, metric: Metric) -> None:
         super().__init__(len(codes), codes.shape[1], metric)
         self.stored = codes
-        self._bits_set = None if metric is Metric.HAMMING else bits_set(codes)
+        self._bits_set = None if metric in (Metric.HAMMING, Metric.MHJACCARD) else bits_set(codes)
 
     @property
     def memory_bytes(self) -> int:
@@ -67,8 +67,9 @@ class BinaryRows(ExactRows):
 
     def _nearest_in_block(self, queries: Codes, k: int, block: Block) -> Hits:
         scores = self._matrix(queries, block)
-        nearest = np.argpartition(scores, k - 1, axis=1)[:, :k]
-        order = np.argsort(np.take_along_axis(scores, nearest, axis=1), axis=1, kind="stable")
+        keys = -scores if self.metric.bigger_is_better else scores
+        nearest = np.argpartition(keys, k - 1, axis=1)[:, :k]
+        order = np.argsort(np.take_along_axis(keys, nearest, axis=1), axis=1, kind="stable")
         rows = np.take_along_axis(nearest, order, axis=1)
         return Hits(np.take_along_axis(scores, rows, axis=1), rows.astype(np.int64, copy=False))
 

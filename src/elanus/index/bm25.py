@@ -21,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.metrics import Metric
 from elanus.core.sparse import NO_INDEX, Pairs, indices_of, values_of
 from elanus.core.term_statistics import TermStatistics
 from elanus.index.hits import RowIds, Scores
 from elanus.index.masks import RowMask
-from elanus.index.spec import METRIC_TYPE_KEY, IndexSpec, Sent
+from elanus.index.spec import Sent
 from elanus.index.values import number
 
 K1_KEY = "bm25_k1"
@@ -86,24 +85,6 @@ def weighted(queries: Pairs, terms: Terms, statistics: TermStatistics, k1: float
     places = np.searchsorted(terms, indices_of(flat)[present])
     values_of(flat)[present] *= rarity[places].astype(np.float32)
     return weighed
-
-
-def with_metric(params: Mapping[str, str], *, on_output: bool) -> Mapping[str, str]:
-    """Return an index's parameters. ``on_output``: its field is a BM25 function's output, whose metric is
-    BM25."""
-    return {METRIC_TYPE_KEY: str(Metric.BM25), **params} if on_output else params
-
-
-def check_metric(spec: IndexSpec, *, on_output: bool) -> None:
-    """Raises `InvalidParameter` unless exactly the outputs of BM25 functions have the metric BM25."""
-    if on_output and spec.metric is not Metric.BM25:
-        raise InvalidParameter(
-            f"index metric type of BM25 function output field must be BM25, got {spec.metric}"
-        )
-    if spec.metric is Metric.BM25 and not on_output:
-        raise InvalidParameter(
-            "only BM25 Function output field support BM25 metric type: use IP for vectors that clients send"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from elanus.core.metrics import Metric
 from elanus.core.types import DataType
 from elanus.index.binary_ivf import BIN_IVF_FLAT
 from elanus.index.diskann import DISKANN
@@ -18,6 +19,7 @@ from elanus.index.hnsw import HNSW
 from elanus.index.hnsw_codes import HNSW_PQ, HNSW_PRQ, HNSW_SQ
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
 from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, SCANN
+from elanus.index.minhash_lsh import MINHASH_LSH
 from elanus.index.raw import BIN_FLAT, FLAT
 from elanus.index.scalar.kinds import SCALAR_KINDS
 from elanus.index.search_params import SHARED_PARAMS
@@ -41,6 +43,7 @@ KINDS: Mapping[str, IndexKind] = {
         DISKANN,
         BIN_FLAT,
         BIN_IVF_FLAT,
+        MINHASH_LSH,
         SPARSE_INVERTED_INDEX,
         SPARSE_WAND,
         *SCALAR_KINDS,
@@ -53,9 +56,13 @@ def kinds_on(data_type: DataType) -> tuple[IndexKind, ...]:
     return tuple(kind for kind in KINDS.values() if data_type in kind.on)
 
 
-def automatic_kind(data_type: DataType) -> IndexKind | None:
-    """The kind that AUTOINDEX selects for fields of a type; None if there is none."""
-    return next((kind for kind in kinds_on(data_type) if kind.is_automatic), None)
+def automatic_kind(data_type: DataType, metric: Metric | None = None) -> IndexKind | None:
+    """The kind that AUTOINDEX selects for fields of a type, and for the metric if one is given.
+
+    None if there is none.
+    """
+    kinds = (kind for kind in kinds_on(data_type) if kind.is_automatic)
+    return next((kind for kind in kinds if metric is None or metric in (kind.metrics or (metric,))), None)
 
 
 def exact_kind(data_type: DataType) -> IndexKind:

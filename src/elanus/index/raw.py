@@ -19,6 +19,7 @@ from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
 from elanus.index.hits import Hits, RowIds, no_hits
 from elanus.index.masks import RowMask
+from elanus.index.minhash_rows import minhash_rows
 from elanus.index.narrow_rows import NarrowRows
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexKind, IndexSpec, Progress
@@ -32,7 +33,10 @@ class RawVectors(VectorIndex):
 
     def __init__(self, spec: IndexSpec, vectors: Vectors) -> None:
         super().__init__(spec, len(vectors))
-        self._exact = exact_rows(spec.form, vectors, spec.metric_type)
+        if spec.metric is Metric.MHJACCARD:
+            self._exact: FloatRows | NarrowRows | BinaryRows = minhash_rows(spec, vectors)
+        else:
+            self._exact = exact_rows(spec.form, vectors, spec.metric_type)
 
     @property
     def memory_bytes(self) -> int:
@@ -99,4 +103,5 @@ BIN_FLAT = IndexKind(
     RawVectors.from_file,
     over_rows=RawVectors,
     is_automatic=True,
+    metrics=(Metric.HAMMING, Metric.JACCARD, Metric.SUBSTRUCTURE, Metric.SUPERSTRUCTURE),
 )

@@ -42,7 +42,7 @@ from elanus.index.spec import (
 )
 from elanus.index.values import INT32_MAX, boolean, integer
 
-_KNOWN_ELSEWHERE = ("MINHASH", "EMB_LIST", "AISAQ", "DISKANN_", "IVF_FLAT_CC", "IVF_SQ_CC")
+_KNOWN_ELSEWHERE = ("EMB_LIST", "AISAQ", "DISKANN_", "IVF_FLAT_CC", "IVF_SQ_CC")
 """Name prefixes of the reference's other vector index types: known, but not supported here."""
 
 
@@ -57,9 +57,9 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     if form is None:
         return resolve_scalar(sent, data_type, kinds_on(data_type), KINDS)
     declared = _declared(sent.get(INDEX_TYPE_KEY), data_type)
-    kind = automatic_kind(data_type) if declared == AUTOINDEX else KINDS[declared]
-    assert kind is not None  # otherwise AUTOINDEX is not offered for the type
     metric = _metric(sent.get(METRIC_TYPE_KEY), form, declared)
+    kind = automatic_kind(data_type, metric) if declared == AUTOINDEX else KINDS[declared]
+    assert kind is not None  # otherwise AUTOINDEX is not offered for the type
     _check_metric(kind, metric)
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
@@ -114,9 +114,18 @@ def mapped_params(built: Mapping[str, str], declared: Mapping[str, str]) -> dict
     return params if is_vector and mapped == "false" else params | {MMAP_KEY: mapped}
 
 
-def over_rows(data_type: DataType, dim: int, metric: Metric, vectors: Any) -> VectorIndex:
-    """Serve rows without an index, exactly; ``vectors`` (`NullableVectors`, too) are held in place."""
-    spec = brute_force(data_type, dim, metric)
+def over_rows(
+    data_type: DataType,
+    dim: int,
+    metric: Metric,
+    vectors: Any,
+    params: Mapping[str, Any] | None = None,
+) -> VectorIndex:
+    """Serve rows without an index, exactly; ``vectors`` (`NullableVectors`, too) are held in place.
+
+    ``params``: those of the field's index; the metric MHJACCARD depends on one.
+    """
+    spec = brute_force(data_type, dim, metric, params)
     assert spec.kind.over_rows is not None  # it is an exact kind
     if isinstance(vectors, NullableVectors):
         some = len(vectors.vectors) > 0
@@ -125,10 +134,12 @@ def over_rows(data_type: DataType, dim: int, metric: Metric, vectors: Any) -> Ve
     return spec.kind.over_rows(spec, vectors)
 
 
-def brute_force(data_type: DataType, dim: int, metric: Metric) -> IndexSpec:
+def brute_force(
+    data_type: DataType, dim: int, metric: Metric, params: Mapping[str, Any] | None = None
+) -> IndexSpec:
     """The spec of plain rows without an index: growing chunks, small segments."""
     exact = exact_kind(data_type)
-    return IndexSpec(exact, data_type, metric, dim, declared_type=exact.name)
+    return IndexSpec(exact, data_type, metric, dim, params or {}, declared_type=exact.name)
 
 
 def _flatten(params: Mapping[str, str]) -> dict[str, object]:

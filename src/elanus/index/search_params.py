@@ -9,8 +9,8 @@
 ``drop_ratio_search`` (sparse types)
     The share of the query's values that are left out when candidates are chosen, 0–1 (0).
 ``radius``, ``range_filter`` (all)
-    A range search: for L2, HAMMING and JACCARD ``range_filter ≤ score < radius``, for IP and COSINE
-    ``radius < score ≤ range_filter``.
+    A range search: for L2, HAMMING and JACCARD ``range_filter ≤ score < radius``, for IP, COSINE
+    and MHJACCARD ``radius < score ≤ range_filter``.
 ``page_retain_order`` (all)
     Accepted: pages of a range search always keep their order here.
 ``iterator_page`` (all)

@@ -25,6 +25,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.boost_requests import BoostRequests
+from elanus.text import Highlight
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
@@ -194,7 +195,8 @@ class Search:
     index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: the
     collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
     long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
-    second-generation search iterator. ``times``: how the answer shows moments.
+    second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
+    highlight in the hits.
     """
 
     collection: CachedCollection
@@ -220,6 +222,7 @@ class Search:
     boosts: BoostRequests | None = None
     order: tuple[OrderBy, ...] = ()
     times: TimeFormat = IN_UTC
+    highlight: Highlight | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,8 @@ class SearchResult:
     ``scores``: float32, in the metric's own terms; ``fields``: output
     columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
-    an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``.
+    an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
+    the fragments of each hit, by field.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -242,6 +246,7 @@ class SearchResult:
     ts: Timestamp
     page_end: PageEnd | None = None
     groups: Mapping[str, pa.Array] = field(default_factory=dict)
+    highlights: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

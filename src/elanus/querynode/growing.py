@@ -21,18 +21,21 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from elanus.core.functions import MINHASH, Function
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.nullable import in_memory
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.visibility import NEVER_DELETED, Timestamps
-from elanus.index import IndexSpec, over_rows
+from elanus.index import DeferredVectors, IndexSpec, VectorIndex, over_rows
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.vectors import VectorColumn
-from elanus.text import TermRows, computed_terms
+from elanus.text import SignatureRows, TermRows, computed_signatures, computed_terms
 
 MERGED_BYTES_MAX = 8 * 1024 * 1024
 """At 8 MB a scan costs about a hundred times as much as visiting one more block."""
+
+Computed = TermRows | SignatureRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class NewRows:
 class GrowingBlock(Block):
     """A record batch as a block. ``specs``: the indexes of the collection's fields, for their metrics.
 
-    ``terms``: the vectors that BM25 functions compute from its texts; ``earlier``: those of its first rows.
+    ``computed``: the vectors that functions compute from its texts; ``earlier``: those of its first rows.
     """
 
     def __init__(
@@ -56,32 +59,66 @@ class GrowingBlock(Block):
         batch: pa.RecordBatch,
         row_ts: Timestamps,
         deleted_ts: Timestamps | None = None,
-        earlier: Mapping[FieldID, TermRows] | None = None,
+        earlier: Mapping[FieldID, Computed] | None = None,
     ) -> None:
         columns = {field.name: batch.column(field.name) for field in schema.fields}
         vectors = {}
-        self.terms: dict[FieldID, TermRows] = {}
+        self.computed: dict[FieldID, Computed] = {}
+        placeholder_bytes = 0
         for field in schema.vector_fields:
             spec = specs.get(field.field_id)
+            function = schema.function_of(field)
+            if function is not None and function.kind == MINHASH:
+                known = (earlier or {}).get(field.field_id)
+                assert known is None or isinstance(known, SignatureRows)
+                made = computed_signatures(schema, function, batch, known)
+                self.computed[field.field_id] = made
+                placeholder_bytes += columns.pop(field.name).nbytes
+                vectors[field.field_id] = _signatures(field, spec, made)
+                continue
             if spec is None:
                 continue
-            function = schema.function_of(field)
             if function is None:
                 rows = in_memory(field.vector, columns[field.name])
-                exact = over_rows(field.data_type, field.dim, spec.metric_type, rows)
+                exact = over_rows(field.data_type, field.dim, spec.metric_type, rows, spec.params)
             else:
-                terms = computed_terms(schema, function, batch, (earlier or {}).get(field.field_id))
+                terms = self._terms(schema, function, field, batch, earlier)
                 exact = over_rows(field.data_type, field.dim, spec.metric_type, terms)
-                self.terms[field.field_id] = terms
             vectors[field.field_id] = VectorColumn.held(field, exact)
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
+        self._fixed_bytes += placeholder_bytes
         self.batch = batch
         self.batch_bytes = int(batch.nbytes)
 
     @property
     def cached_bytes(self) -> int:
         """As for every block, with the vectors that searches have had computed."""
-        return super().cached_bytes + sum(terms.nbytes for terms in self.terms.values())
+        return super().cached_bytes + sum(made.nbytes for made in self.computed.values())
+
+    def _terms(
+        self,
+        schema: CollectionSchema,
+        function: Function,
+        field: FieldSchema,
+        batch: pa.RecordBatch,
+        earlier: Mapping[FieldID, Computed] | None,
+    ) -> TermRows:
+        known = (earlier or {}).get(field.field_id)
+        assert known is None or isinstance(known, TermRows)
+        terms = computed_terms(schema, function, batch, known)
+        self.computed[field.field_id] = terms
+        return terms
+
+
+def _signatures(field: FieldSchema, spec: IndexSpec | None, made: SignatureRows) -> VectorColumn:
+    """Return the column of signatures, which the first read computes. ``spec``: None if it has no index."""
+    if spec is None:
+        return VectorColumn(field, None, lambda rows: made.rows[rows], lambda: None)
+
+    def exact() -> VectorIndex:
+        return over_rows(field.data_type, field.dim, spec.metric_type, made.rows, spec.params)
+
+    return VectorColumn.held(field, DeferredVectors(spec, len(made), exact))
 
 
 @dataclass(slots=True)
@@ -140,7 +177,7 @@ class GrowingSegment:
         if len(parts) > 1:
             batch = pa.concat_batches([part.batch for part in parts])
             row_ts = np.concatenate([part.row_ts for part in parts])
-            earlier = parts[0].terms if isinstance(parts[0], GrowingBlock) else None
+            earlier = parts[0].computed if isinstance(parts[0], GrowingBlock) else None
             return GrowingBlock(self._schema, self._specs, batch, row_ts, _joined_deletes(parts), earlier)
         part = parts[0]
         if isinstance(part, GrowingBlock):

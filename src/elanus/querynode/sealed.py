@@ -174,7 +174,7 @@ class _Loader:
         index = None if built is None else self._index(built, field, spec)
         if index is None:
             vectors = read_vectors(self.store, self.request.manifest, field.name)
-            exact = over_rows(field.data_type, field.dim, spec.metric_type, vectors)
+            exact = over_rows(field.data_type, field.dim, spec.metric_type, vectors, spec.params)
             return VectorColumn.held(field, exact)
         assert isinstance(index, VectorIndex), f"an index file of the vector field {field.name}"
         if index.has_raw_vectors:

@@ -7,26 +7,37 @@ needs it is made: a server without text fields never loads it.
 """
 
 from elanus.text.analyzer import Analyzer, Token, Tokens, analyzer_from
-from elanus.text.computed import computed_terms, with_computed_columns
+from elanus.text.computed import computed_signatures, computed_terms, with_computed_columns
 from elanus.text.fields import FieldAnalyzers, analyzers_of, check_text_field
+from elanus.text.highlight import Highlight, check_highlighted, highlights
 from elanus.text.match import kept_bytes, least_slop, matching_rows, phrase_rows, tokens_of_column
+from elanus.text.queries import QueryTexts, query_texts
+from elanus.text.signatures import SignatureRows, signatures_of
 from elanus.text.terms import TermRows, query_terms, term_ids, term_rows
 
 __all__ = [
     "Analyzer",
     "FieldAnalyzers",
+    "Highlight",
+    "QueryTexts",
+    "SignatureRows",
     "TermRows",
     "Token",
     "Tokens",
     "analyzer_from",
     "analyzers_of",
+    "check_highlighted",
     "check_text_field",
+    "computed_signatures",
     "computed_terms",
+    "highlights",
     "kept_bytes",
     "least_slop",
     "matching_rows",
     "phrase_rows",
     "query_terms",
+    "query_texts",
+    "signatures_of",
     "term_ids",
     "term_rows",
     "tokens_of_column",

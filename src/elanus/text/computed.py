@@ -1,16 +1,17 @@
 """The columns that a schema's functions compute.
 
-In the log, and in memory until a search needs them, such a column has an empty vector in each row. The jobs
-that write segments fill it.
+In the log, and in memory until a read needs them, such a column has an empty vector in each row, or one of
+zeros. The jobs that write segments fill it.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from elanus.core.functions import Function
+from elanus.core.functions import MINHASH, Function
 from elanus.core.schema import CollectionSchema
 from elanus.text.fields import analyzers_of
+from elanus.text.signatures import SignatureRows
 from elanus.text.terms import TermRows
 
 
@@ -21,7 +22,10 @@ def with_computed_columns(schema: CollectionSchema, rows: pa.RecordBatch) -> pa.
     """
     for function in schema.functions:
         place = rows.schema.get_field_index(function.output)
-        computed = computed_terms(schema, function, rows).rows.to_column()
+        if function.kind == MINHASH:
+            computed = computed_signatures(schema, function, rows).to_column()
+        else:
+            computed = computed_terms(schema, function, rows).rows.to_column()
         rows = rows.set_column(place, rows.schema.field(place), computed)
     return rows
 
@@ -34,3 +38,20 @@ def computed_terms(
     by_field = analyzers_of(field).by_field
     names = rows.column(by_field) if by_field else None
     return TermRows(field, rows.column(field.name), names, None if known is None else known.made)
+
+
+def computed_signatures(
+    schema: CollectionSchema, function: Function, rows: pa.RecordBatch, known: SignatureRows | None = None
+) -> SignatureRows:
+    """Return a MinHash function's vectors of some rows. ``known``: those of the first of them."""
+    field = schema.field(function.input)
+    by_field = analyzers_of(field).by_field
+    names = rows.column(by_field) if by_field else None
+    return SignatureRows(
+        field,
+        schema.field(function.output),
+        function,
+        rows.column(field.name),
+        names,
+        None if known is None else known.made,
+    )

@@ -17,7 +17,7 @@ from elanus.core.rankers import Decay, Ranker, Rrf, Weighted, boosted, check_ran
 
 Hits = list[tuple[int, float]]
 """The hits of one query: key and score, best first."""
-METRICS = st.sampled_from([Metric.L2, Metric.IP, Metric.COSINE, Metric.HAMMING])
+METRICS = st.sampled_from([Metric.L2, Metric.IP, Metric.COSINE, Metric.HAMMING, Metric.MHJACCARD])
 DECAY = Decay("age", "gauss", 10.0, 4.0, 1.0, 0.5)
 
 
@@ -57,6 +57,8 @@ def keys_and_scores(fused: Fused, lists: Sequence[RankedList]) -> list[list[tupl
 def converted(score: float, metric: Metric, *, normalized: bool) -> float:
     if normalized and metric is Metric.COSINE:
         return (1 + score) / 2
+    if metric is Metric.MHJACCARD:
+        return score
     if normalized and metric.bigger_is_better:
         return 0.5 + math.atan(score) / math.pi
     return score if metric.bigger_is_better else 1 - 2 * math.atan(score) / math.pi

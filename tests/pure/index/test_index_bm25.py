@@ -127,12 +127,12 @@ def test_statistics_and_scores_do_not_depend_on_how_rows_are_parted(tmp_path: Pa
 
 def test_the_metric_is_for_outputs_of_functions_alone() -> None:
     params = {"index_type": "SPARSE_INVERTED_INDEX"}
-    assert resolve_index(with_metric(params, on_output=True), SPARSE, 0).metric_type == "BM25"
-    check_metric(spec_of(), on_output=True)
+    assert resolve_index(with_metric(params, "BM25"), SPARSE, 0).metric_type == "BM25"
+    check_metric(spec_of(), "BM25")
     wrong = resolve_index({**params, "metric_type": "IP"}, SPARSE, 0)
     with pytest.raises(InvalidParameter, match="of BM25 function output field must be BM25, got IP"):
-        check_metric(wrong, on_output=True)
+        check_metric(wrong, "BM25")
     with pytest.raises(InvalidParameter, match="only BM25 Function output field support BM25"):
-        check_metric(spec_of(), on_output=False)
+        check_metric(spec_of(), "")
     with pytest.raises(InvalidParameter, match=r"'bm25_b' \(2.0\) should be in range"):
         spec_of(bm25_b="2")

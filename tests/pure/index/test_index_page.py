@@ -34,6 +34,7 @@ BUILT: dict[str, dict[str, str]] = {
     "HNSW_PRQ": {"efConstruction": "10", "m": "4", "nbits": "3"},
     "BIN_IVF_FLAT": {"nlist": "8"},
     "DISKANN": {"search_list_size": "10"},
+    "MINHASH_LSH": {"metric_type": "MHJACCARD", "mh_lsh_band": "2"},
 }
 """Parameters with which what does not grow with the rows is the same for few rows and many."""
 
@@ -59,7 +60,7 @@ def test_every_kind_and_parameter_is_on_the_page() -> None:
 )
 @pytest.mark.parametrize("data_type", [DataType.FLOAT_VECTOR, DataType.INT8_VECTOR])
 def test_the_bytes_per_row(name: str, data_type: DataType) -> None:
-    binary = name.startswith("BIN")
+    binary = name.startswith(("BIN", "MINHASH"))
     if data_type not in KINDS[name].on and not binary:
         data_type = DataType.FLOAT16_VECTOR
     sent = {"index_type": name, "metric_type": "HAMMING" if binary else "L2"} | BUILT.get(name, {})

@@ -95,7 +95,7 @@ def test_build_parameters_that_are_refused(sent: dict[str, str], data_type: Data
         resolve_index(sent, data_type, DIM)
 
 
-@pytest.mark.parametrize("name", ["GPU_CAGRA", "GPU_IVF_PQ", "MINHASH_LSH", "AISAQ"])
+@pytest.mark.parametrize("name", ["GPU_CAGRA", "GPU_IVF_PQ", "AISAQ"])
 def test_index_types_of_the_reference_that_are_not_built_here(name: str) -> None:
     with pytest.raises(NotSupported, match=f"invalid index type: {name}.*not supported.*FLAT, IVF_FLAT"):
         resolve_index({"index_type": name}, FLOAT, DIM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan
 from elanus.storage.binlog import read_columns
 from elanus.storage.local import LocalStore
-from elanus.text import analyzer_from, term_rows
+from elanus.text import analyzer_from, term_rows, with_computed_columns
 
 VCHANNEL = "by-dev-rootcoord-dml_0_7v0"
 SCHEMA = CollectionSchema(
@@ -39,6 +40,8 @@ SCHEMA = CollectionSchema(
     ),
     functions=(Function("bm25", "BM25", ("text",), ("terms",)),),
 )
+SIGNATURES = FieldSchema(FieldID(103), "near", DataType.BINARY_VECTOR, dim=64, is_function_output=True)
+MINHASH = Function("minhash", "MinHash", ("text",), ("near",))
 TEXTS = ["to be or not to be", "", "that is the question", "to sleep"]
 ORIGIN = Checkpoint(Timestamp(0), position=0, tick=Timestamp(0), epoch=0)
 PLACE = Place("file.parquet", 0, 0)
@@ -109,5 +112,9 @@ def test_a_file_to_import_leaves_them_out() -> None:
     check_columns(SCHEMA, columns, "file.parquet")
     batch = pa.record_batch([pa.array([1, 2, 3, 4]), pa.array(TEXTS)], schema=columns)
     assert convert(SCHEMA, batch, None, PLACE)["terms"].to_pylist() == [b""] * 4
+    signed = replace(SCHEMA, fields=(*SCHEMA.fields[:2], SIGNATURES), functions=(MINHASH,))
+    rows = convert(signed, batch, None, PLACE)
+    assert rows["near"].to_pylist() == [bytes(8)] * 4
+    assert len(set(with_computed_columns(signed, rows)["near"].to_pylist())) == 4
     with pytest.raises(InvalidParameter, match="field terms is the output of a function"):
         check_columns(SCHEMA, columns.append(pa.field("terms", pa.binary())), "file.parquet")

@@ -18,6 +18,7 @@ from elanus.api.querynode import NodeHits, NodeSearch, NodeStatistics
 from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.functions import Function
+from elanus.core.highlights import Highlighting
 from elanus.core.ids import FieldID
 from elanus.core.rankers import Weighted
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -26,7 +27,7 @@ from elanus.core.term_statistics import TermStatistics
 from elanus.proxy.api import Search
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.role.cache import CachedCollection, collection_view
-from elanus.text import analyzer_from, query_terms, term_ids
+from elanus.text import Highlight, analyzer_from, query_terms, term_ids
 
 WORDS = FieldID(102)
 SCHEMA = CollectionSchema(
@@ -145,3 +146,20 @@ def test_refused_searches() -> None:
     with pytest.raises(InvalidParameter, match=r"metric type not match: .*expected=BM25"):
         bench.verbs.search(search("rare", metric_type="IP"))
     assert bench.nodes.asked == []
+
+
+def test_hits_are_highlighted_in_a_column_that_is_not_returned() -> None:
+    class Texts(TextNodes):
+        def search(self, request: NodeSearch, patience: Patience) -> NodeHits:
+            found = super().search(request, patience)
+            return replace(found, fields={"text": pa.array(["common words", "rarely common"])})
+
+    bench = TextBench()
+    bench.nodes.__class__ = Texts
+    asked = Highlight(Highlighting(of_search=True), "text", ("common",))
+    found = bench.verbs.search(search("common", highlight=asked))
+    assert bench.nodes.asked[-1].output_fields == ("text",)
+    assert found.fields == {}
+    assert found.highlights == {"text": [["<em>common</em> words"], ["<em>common</em>"]]}
+    with pytest.raises(InvalidParameter, match="highlighter is not supported with search iterator"):
+        bench.verbs.search(search("common", highlight=asked, consistency=ReadConsistency(pinned=True)))

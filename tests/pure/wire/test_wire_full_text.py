@@ -26,7 +26,7 @@ from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema, encode_schema
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
-from elanus.text import analyzers_of, with_computed_columns
+from elanus.text import query_texts, with_computed_columns
 
 TEXT = {"max_length": 99, "enable_analyzer": "true", "analyzer_params": '{"type": "english"}'}
 
@@ -146,18 +146,18 @@ def test_the_output_is_not_returned() -> None:
 
 def test_texts_to_search_with_become_terms() -> None:
     schema = schema_of()
-    analyzer = analyzers_of(schema.field("text")).named("")
     field = schema.field("terms")
+    terms = query_texts(schema, field)
     texts = placeholder_group([b"foxes fox", b"", b"the run"], common_pb2.VarChar)
-    queries = decode_queries(texts, 3, field, analyzer)
+    queries = decode_queries(texts, 3, field, terms)
     assert queries.shape == (3, 1)
     assert values_of(np.ascontiguousarray(queries[0])).tolist() == [2.0]
     assert indices_of(np.ascontiguousarray(queries[0])) != indices_of(np.ascontiguousarray(queries[2]))
     vectors = placeholder_group([b"\x01\0\0\0\0\0\x80\x3f"], common_pb2.SparseFloatVector)
     with pytest.raises(InvalidParameter, match="please provide varchar/text for BM25 Function based search"):
-        decode_queries(vectors, 1, field, analyzer)
+        decode_queries(vectors, 1, field, terms)
     with pytest.raises(InvalidParameter, match="not valid UTF-8"):
-        decode_queries(placeholder_group([b"\xff"], common_pb2.VarChar), 1, field, analyzer)
+        decode_queries(placeholder_group([b"\xff"], common_pb2.VarChar), 1, field, terms)
 
 
 def created(call: Call) -> None:

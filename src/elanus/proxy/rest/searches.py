@@ -221,7 +221,7 @@ def _add_vectors(request: Any, schema: CollectionSchema, name: str, data: Sequen
         raise InvalidParameter("data is empty: send at least one query vector")
     field = search_field(schema, name)
     placeholder = common_pb2.PlaceholderValue(tag="$0")
-    if all(isinstance(value, str) for value in data) and _takes_texts(field):
+    if all(isinstance(value, str) for value in data) and (field.is_function_output or _takes_texts(field)):
         placeholder.type = _TEXT_PLACEHOLDER
         placeholder.values.extend([value.encode() for value in data])
     else:

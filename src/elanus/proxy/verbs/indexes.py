@@ -34,10 +34,11 @@ class IndexDefinitions(Verbs):
         cached = self._collection(database, collection)
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
-        on_output = cached.view.schema.function_of(field) is not None
-        params = with_metric(params, on_output=on_output)
+        function = cached.view.schema.function_of(field)
+        computed_by = "" if function is None else function.kind
+        params = with_metric(params, computed_by)
         spec = resolve_index(params, field.data_type, field.dim)
-        check_metric(spec, on_output=on_output)
+        check_metric(spec, computed_by)
         check_choice(spec)
         check_field(spec, field)
         note_ignored(spec.declared_type, ignored_params(params, spec))

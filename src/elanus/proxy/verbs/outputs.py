@@ -44,11 +44,11 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
     for name in requested:
         name = name.strip()
         if name == "*":
-            columns |= dict.fromkeys(f.name for f in schema.fields if not f.is_function_output)
+            columns |= dict.fromkeys(f.name for f in schema.fields if schema.returns(f))
             whole_meta = schema.dynamic_field is not None
         elif name in structs:
             columns |= dict.fromkeys(f.name for f in schema.members(name))
-        elif name in schema.by_name and schema.by_name[name].is_function_output:
+        elif name in schema.by_name and not schema.returns(schema.by_name[name]):
             raise InvalidParameter(f"not allowed to retrieve raw data of field {name}")
         elif name in schema.by_name:
             columns[name] = None

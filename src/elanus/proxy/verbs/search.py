@@ -14,6 +14,7 @@ from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, ordered, rounded, window
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
+from elanus.text import highlights
 
 
 class Searching(Verbs):
@@ -57,6 +58,8 @@ class Searching(Verbs):
         if request.order:
             hits = ordered(hits, request.order)
         hits = rounded(hits, request.round_decimal)
+        asked = request.highlight
+        fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
         return SearchResult(
             hits.offsets,
             hits.ids,
@@ -68,11 +71,12 @@ class Searching(Verbs):
             read_ts,
             page_end,
             {name: hits.fields[name] for name in groups},
+            fragments,
         )
 
 
 def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]:
-    """Return the columns that the ranker and the order read.
+    """Return the columns that the ranker, the order and highlights read.
 
     Raises `InvalidParameter` for a combination that makes no sense.
     """
@@ -88,4 +92,11 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
         raise InvalidParameter("function_score is not supported when using search iterator")
     if request.ranker is not None:
         check_ranker(request.ranker, 1)
-    return (*check_decay_field(schema, request.ranker), *(by.field for by in request.order))
+    if request.highlight is not None and iterates:
+        raise InvalidParameter("highlighter is not supported with search iterator")
+    highlighted = () if request.highlight is None else request.highlight.columns(schema)
+    return (
+        *check_decay_field(schema, request.ranker),
+        *(by.field for by in request.order),
+        *highlighted,
+    )

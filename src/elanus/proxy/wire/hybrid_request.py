@@ -135,4 +135,6 @@ def _search(
     search = decode_search(request, collection, cache)
     if search.order:
         raise InvalidParameter("order_by is not supported for hybrid search")
+    if search.highlight is not None:
+        raise InvalidParameter("not support hybrid search with highlight now: send a search of its own")
     return search

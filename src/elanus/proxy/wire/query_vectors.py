@@ -16,29 +16,28 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import padded
 from elanus.proxy.wire.codecs import VECTOR_CODECS
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
-from elanus.text import Analyzer, query_terms
+from elanus.text import QueryTexts
 
 Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 
 
 def decode_queries(
-    placeholder_group: bytes, nq: int, field: FieldSchema, analyzer: Analyzer | None = None
+    placeholder_group: bytes, nq: int, field: FieldSchema, texts: QueryTexts | None = None
 ) -> Queries:
     """Return the query vectors: float32 (nq, dim), uint8 (nq, dim / 8) for a binary field, or uint64
     (nq, pairs) for a sparse one (`elanus.core.sparse.padded`).
 
-    ``nq`` 0 means that the client did not count them. ``analyzer``: of the texts to search with, if the field
-    is the output of a BM25 function; the vectors then hold how often each term occurs. Raises
-    `InvalidParameter`, `InvalidDimension`.
+    ``nq`` 0 means that the client did not count them. ``texts``: makes vectors of the texts to search with,
+    if the field is the output of a function. Raises `InvalidParameter`, `InvalidDimension`.
     """
-    values = _placeholder_values(placeholder_group, field, of_texts=analyzer is not None)
+    values = _placeholder_values(placeholder_group, field, texts)
     count = len(values)
     check_query_count(count)
     if nq not in (0, count):
         raise InvalidParameter(f"nq is {nq}, but the request holds {count} vectors")
     form = field.vector
-    if analyzer is not None:
-        return query_terms(analyzer, _texts(values))
+    if texts is not None:
+        return texts.vectors_of(_texts(values))
     if not form.has_dim:
         return padded(values)
     size_bytes = form.row_bytes(field.dim)
@@ -81,7 +80,7 @@ def _texts(values: Sequence[bytes]) -> list[str]:
 
 
 def _placeholder_values(
-    placeholder_group: bytes, field: FieldSchema, *, of_texts: bool = False
+    placeholder_group: bytes, field: FieldSchema, texts: QueryTexts | None
 ) -> Sequence[bytes]:
     try:
         placeholders = common_pb2.PlaceholderGroup.FromString(placeholder_group).placeholders
@@ -90,10 +89,10 @@ def _placeholder_values(
     if len(placeholders) != 1:
         raise InvalidParameter(f"a search needs one placeholder with its vectors, got {len(placeholders)}")
     placeholder = placeholders[0]
-    if of_texts:
+    if texts is not None:
         if placeholder.type != common_pb2.VarChar:
             raise InvalidParameter(
-                "please provide varchar/text for BM25 Function based search: "
+                f"please provide varchar/text for {texts.function.kind} Function based search: "
                 f"field {field.name} is the output of a function"
             )
         return placeholder.values

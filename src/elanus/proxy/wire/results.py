@@ -20,6 +20,7 @@ from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
 from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, packed_floats
+from elanus.proxy.wire.highlights import add_highlights
 from elanus.proxy.wire.structs import add_structs
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
@@ -55,6 +56,7 @@ def encode_search(
         _add_columns(data.fields_data, result.fields, result.schema, times)
     data.output_fields.extend(result.output_fields)
     _add_groups(data, result, times)
+    add_highlights(data, result)
     if result.page_end is not None:
         data.search_iterator_v2_results.token = result.page_end.token
         data.search_iterator_v2_results.last_bound = result.page_end.bound

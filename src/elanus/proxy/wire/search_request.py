@@ -19,7 +19,7 @@ replaces that object whenever the collection changes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -33,6 +33,7 @@ from elanus.core.requests import check_round_decimal, check_search_window, searc
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.api import IteratorPage, Search
 from elanus.proxy.wire.grouping import grouping
+from elanus.proxy.wire.highlights import decode_highlighter
 from elanus.proxy.wire.iterator_page import check_one_vector, iterator_page, page_timestamp
 from elanus.proxy.wire.parameters import (
     expected_collection,
@@ -53,7 +54,7 @@ from elanus.proxy.wire.search_parameters import (
 )
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
-from elanus.text import Analyzer, analyzers_of
+from elanus.text import Highlight, QueryTexts, query_texts
 
 if TYPE_CHECKING:
     from elanus.proxy.role.cache import CachedCollection
@@ -72,6 +73,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "use_default_consistency",
         "expr_template_values",
         "function_score",
+        "highlighter",
         "not_return_all_meta",  # requests less than this server sends anyway
     }
 )
@@ -86,7 +88,8 @@ class SearchTemplate:
 
     schema: CollectionSchema
     vector_field: FieldSchema
-    analyzer: Analyzer | None
+    texts: QueryTexts | None
+    highlight: Highlight | None
     partitions: tuple[str, ...]
     limit: int
     offset: int
@@ -165,7 +168,7 @@ def decode_search(
         vector_field=template.vector_field.name,
         queries=_NO_QUERIES
         if ids is not None
-        else decode_queries(placeholders, nq, template.vector_field, template.analyzer),
+        else decode_queries(placeholders, nq, template.vector_field, template.texts),
         limit=template.limit,
         offset=template.offset,
         filter=with_offsets(template.filter, times.zone),
@@ -192,6 +195,7 @@ def decode_search(
         boosts=template.scoring.boosts,
         order=template.order,
         times=times,
+        highlight=template.highlight if ids is not None else _highlight(template.highlight, placeholders),
     )
 
 
@@ -207,7 +211,10 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
     return SearchTemplate(
         schema=schema,
         vector_field=vector_field,
-        analyzer=_analyzer(schema, vector_field, params.get(ANALYZER_NAME, "")),
+        texts=query_texts(schema, vector_field, params.get(ANALYZER_NAME, "")),
+        highlight=decode_highlighter(request.highlighter, schema, vector_field, params.get(ANALYZER_NAME, ""))
+        if request.HasField("highlighter")
+        else None,
         partitions=tuple(request.partition_names),
         limit=limit,
         offset=offset,
@@ -233,10 +240,12 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
     )
 
 
-def _analyzer(schema: CollectionSchema, field: FieldSchema, name: str) -> Analyzer | None:
-    """Return what analyzes the texts to search with; None for a field of vectors that clients send."""
-    function = schema.function_of(field)
-    return None if function is None else analyzers_of(schema.field(function.input)).named(name)
+def _highlight(asked: Highlight | None, placeholders: bytes) -> Highlight | None:
+    """Return what to highlight with the texts of the search, which have been decoded: they are valid."""
+    if asked is None or not asked.searched:
+        return asked
+    (placeholder,) = common_pb2.PlaceholderGroup.FromString(placeholders).placeholders
+    return replace(asked, texts=tuple(value.decode() for value in placeholder.values))
 
 
 def _window(params: Mapping[str, str]) -> tuple[int, int]:

@@ -60,7 +60,6 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "sub_reqs": "use HybridSearch",
     "function_chains": "send a ranker, or rank the hits in the client",
     "search_aggregation": "group the hits in the client",
-    "highlighter": "highlight in the client",
     "struct_array_fields": "use JSON",
     "time_stamp": "leave it out: the answer is as of now",
     "timetravel": "set datacoord.retention_s",
