@@ -1,0 +1,113 @@
+"""What the commands of ``elanus`` share: their options, their exit codes, and the server that they mean.
+
+As in `elanus.cli.app`, what a command needs is imported when it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from elanus.cli.import_command import Server
+    from elanus.server.settings import Settings
+
+EXIT_FAILED = 1
+EXIT_MISUSED = 2
+
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="The server's metrics address, such as http://127.0.0.1:9091.", show_default=False),
+]
+Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
+]
+Uri = Annotated[
+    str, typer.Option(help="The server, http(s)://host:port. Default: the one on the data directory.")
+]
+TlsCa = Annotated[str, typer.Option(help="For a server with proxy.tls_cert: the CA that signed it.")]
+TlsServerName = Annotated[
+    str, typer.Option(help="The name that certificate is issued for. Default: the server's host.")
+]
+Token = Annotated[
+    str,
+    typer.Option(
+        envvar="ELANUS_TOKEN",
+        help="user:password or an API key, for a server with proxy.authorization_enabled. Other users of the "
+        "machine see it here, but not in the variable.",
+    ),
+]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
+
+
+def effective_settings(
+    config: Path | None, named: Mapping[str, object], assignments: Iterable[str] | None
+) -> Settings:
+    """Return the effective settings, or end the command with exit code 2."""
+    from elanus.server.settings_load import InvalidSettings, load
+
+    flags = {name: value for name, value in named.items() if value is not None}
+    for assignment in assignments or ():
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            fail(f"--set {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
+        flags[name.strip()] = value.strip()
+    try:
+        return load(config, flags)
+    except InvalidSettings as error:
+        fail("\n".join(error.problems), EXIT_MISUSED)
+
+
+def observe_url(data_dir: Path | None, url: str | None) -> str:
+    """Return the metrics address: as given, as announced in the data directory, or from the settings."""
+    if url:
+        return url.rstrip("/")
+    from elanus.server.announce import find
+
+    effective = effective_settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement and announcement.observe_url:
+        return announcement.observe_url
+    if data_dir:
+        fail(f"no server has announced itself in {data_dir}; give its address with --url", EXIT_FAILED)
+    return f"http://{effective.metrics.host}:{effective.metrics.port}"
+
+
+def address_in_data_dir(data_dir: Path | None) -> str:
+    """Return the address of the server that runs on a data directory of this machine."""
+    from elanus.server.announce import find
+
+    effective = effective_settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement is None:
+        fail(
+            f"no server has announced itself in {effective.data_dir}; is it running? See --data-dir",
+            EXIT_FAILED,
+        )
+    return announcement.address
+
+
+def server_named(uri: str, tls_ca: str, tls_server_name: str, token: str, data_dir: Path | None) -> Server:
+    """Return the server that the options name; wrong ones end the command with exit code 2."""
+    from elanus.cli.import_command import Server
+    from elanus.core.errors import InvalidParameter
+    from elanus.rpc.uri import address_in, security_for
+
+    try:
+        address = address_in(uri) if uri else address_in_data_dir(data_dir)
+        return Server(address, security_for(uri, tls_ca, tls_server_name), token)
+    except InvalidParameter as error:
+        raise typer.BadParameter(error.message) from None
+
+
+def fail(message: str, code: int) -> NoReturn:
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
