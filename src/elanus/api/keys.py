@@ -13,7 +13,7 @@ from elanus.api.idempotency import repeatable
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """What may be shown of a key. ``created_ms``, ``expires_ms``: Unix time; 0: it does not expire."""
+    """The part of a key that may be shown. ``created_ms``, ``expires_ms``: Unix time; 0: never."""
 
     key_id: str
     user: str

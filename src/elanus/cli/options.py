@@ -1,4 +1,4 @@
-"""What the commands of ``elanus`` share: their options, their exit codes, and the server that they mean.
+"""Parts shared by the commands of ``elanus``: options, exit codes, and how the server is found.
 
 As in `elanus.cli.app`, what a command needs is imported when it runs.
 """
