@@ -62,6 +62,9 @@ class FakeProxy:
     async def invalidate_access(self) -> None:
         self.calls.note("invalidate_access")
 
+    async def invalidate_databases(self) -> None:
+        self.calls.note("invalidate_databases")
+
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         self.calls.note("release_query_channels", collection_id)
 

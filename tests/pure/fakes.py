@@ -22,7 +22,7 @@ from elanus.api.datacoord import (
 from elanus.api.gc import IndexReferences
 from elanus.api.imports import ImportRequest
 from elanus.api.rootcoord import TickReport
-from elanus.core.catalog import Checkpoint, Collection, Index, Partition
+from elanus.core.catalog import Checkpoint, Collection, Database, Index, Partition
 from elanus.core.change import Changes
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.consistency import ConsistencyLevel
@@ -57,6 +57,7 @@ class FakeRoot:
         self.calls = Calls()
         self.collections = {c.collection_id: c for c in collections}
         self.now_ms = now_ms
+        self.database_properties: dict[str, str] = {}
         self._logical = 0
         self._next_id = 1000
         self.indexes_dropped: list[CollectionID] = []
@@ -86,6 +87,10 @@ class FakeRoot:
             if name == found.name or name in found.aliases:
                 return found
         raise CollectionNotFound(f"collection not found[database={database}][collection={name}]")
+
+    async def list_databases(self) -> tuple[Database, ...]:
+        self.calls.note("list_databases")
+        return (Database(DatabaseID(1), "default", NO_TIMESTAMP, self.database_properties),)
 
     async def list_collections(self, database: str) -> tuple[Collection, ...]:
         self.calls.note("list_collections", database)

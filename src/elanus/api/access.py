@@ -11,6 +11,7 @@ from typing import Protocol
 
 from elanus.api.idempotency import repeatable
 from elanus.core.access import AccessPolicy
+from elanus.core.api_keys import ApiKey
 from elanus.core.privileges import Grant
 
 
@@ -35,6 +36,14 @@ class AccessApi(Protocol):
 
     async def drop_user(self, name: str) -> None:
         """Dropping a user that does not exist succeeds. Raises `NotPermitted` for root."""
+        ...
+
+    async def create_api_key(self, key: ApiKey) -> None:
+        """Raises `AccessConflict` when there is no such user, or it has too many keys."""
+        ...
+
+    async def drop_api_key(self, user: str, key_id: str) -> None:
+        """Raises `AccessConflict` when the user has no such key."""
         ...
 
     async def create_role(self, name: str, description: str) -> None:

@@ -1,4 +1,4 @@
-"""Invalidation of what proxies cache: about a collection, and about users and their rights.
+"""Invalidation of what proxies cache: about a collection, databases, users and their rights.
 
 A change of definitions returns only when no proxy works with the old ones. A call that fails may or may not
 have arrived, so it is repeated until the proxy has answered or is gone (its cache with it). If a proxy does
@@ -55,6 +55,12 @@ class Invalidations:
         if self._stopped:
             return ()
         return tuple(self._begin(n, lambda proxy: proxy.invalidate_access()) for n in tuple(self._proxies))
+
+    def begin_databases(self) -> Notifications:
+        """Make every proxy forget the properties of databases. As `begin`."""
+        if self._stopped:
+            return ()
+        return tuple(self._begin(n, lambda proxy: proxy.invalidate_databases()) for n in tuple(self._proxies))
 
     async def confirmed(self, notifications: Notifications) -> None:
         """Wait until the proxies have forgotten the collections. Raises `Unavailable` when one does not

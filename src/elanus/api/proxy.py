@@ -28,6 +28,11 @@ class ProxyApi(Protocol):
         ...
 
     @repeatable
+    async def invalidate_databases(self) -> None:
+        """Forget the properties of all databases. The next request reads them again."""
+        ...
+
+    @repeatable
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         """The collection's query channels were closed or replaced: ask querycoord before the next read."""
         ...

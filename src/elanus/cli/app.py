@@ -15,11 +15,24 @@ from typing import Annotated
 import typer
 
 from elanus.cli.diagnosis import doctor, estimate
-from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, Config, DataDir, Set, Url, Wide
-from elanus.cli.options import address_on as _address
-from elanus.cli.options import effective_settings as _settings
-from elanus.cli.options import fail as _fail
-from elanus.cli.options import observe_url as _observe_url
+from elanus.cli.key_commands import keys_app
+from elanus.cli.options import (
+    EXIT_FAILED,
+    EXIT_MISUSED,
+    Config,
+    DataDir,
+    Set,
+    TlsCa,
+    TlsServerName,
+    Token,
+    Uri,
+    Url,
+    Wide,
+    effective_settings,
+    fail,
+    observe_url,
+    server_named,
+)
 
 app = typer.Typer(
     name="elanus",
@@ -31,6 +44,7 @@ app = typer.Typer(
 jobs_app = typer.Typer(invoke_without_command=True)
 app.add_typer(jobs_app, name="jobs")
 tls_app = typer.Typer(no_args_is_help=True)
+app.add_typer(keys_app, name="keys", help="API keys, by which programs sign in as a user.")
 app.add_typer(tls_app, name="tls", help="Certificates for development.")
 
 
@@ -66,7 +80,7 @@ def serve(
 ) -> None:
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = _settings(config, named, assignments)
+    settings = effective_settings(config, named, assignments)
     from elanus.storage.without_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -76,7 +90,7 @@ def serve(
     try:
         code = serve_standalone(settings)
     except CannotStart as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     from elanus.server.ending import end_process
 
     end_process(code)
@@ -104,7 +118,7 @@ def run(
 ) -> None:
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = _settings(config, named, assignments)
+    settings = effective_settings(config, named, assignments)
     from elanus.storage.without_pandas import keep_pandas_out
 
     keep_pandas_out()
@@ -114,7 +128,7 @@ def run(
     try:
         code = run_roles(settings, tuple(roles))
     except CannotStart as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     from elanus.server.ending import end_process
 
     end_process(code)
@@ -134,7 +148,7 @@ def init(
     try:
         written = write_certificates(directory, name or ["localhost", "127.0.0.1"])
     except CannotWrite as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     for file in written:
         typer.echo(file)
 
@@ -151,13 +165,13 @@ def status(
     from elanus.cli.status import show_status
 
     try:
-        answer = remote.get(_observe_url(data_dir, url) + "/status")
+        answer = remote.get(observe_url(data_dir, url) + "/status")
         if as_json:
             typer.echo(answer.decode())
         else:
             show_status(answer, wide=wide)
     except remote.NoAnswer as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
 
 
 app.command()(doctor)
@@ -174,9 +188,9 @@ def restart_role(
     from elanus.cli import remote
 
     try:
-        remote.restart_role(_observe_url(data_dir, url), role)
+        remote.restart_role(observe_url(data_dir, url), role)
     except remote.NoAnswer as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     typer.echo(f"{role} restarted")
 
 
@@ -195,7 +209,7 @@ def jobs(
         return
     from elanus.cli import jobs, remote
 
-    base_url = _observe_url(data_dir, url)
+    base_url = observe_url(data_dir, url)
     try:
         if as_json:
             import msgspec
@@ -206,7 +220,7 @@ def jobs(
         else:
             jobs.show(jobs.jobs_at(base_url)[-latest:], wide=wide)
     except remote.NoAnswer as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
         raise typer.Exit from None
 
@@ -221,9 +235,9 @@ def show_job(
     from elanus.cli import jobs, remote
 
     try:
-        jobs.show_one(_observe_url(data_dir, url), job)
+        jobs.show_one(observe_url(data_dir, url), job)
     except remote.NoAnswer as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
 
 
 @jobs_app.command("cancel")
@@ -236,9 +250,9 @@ def cancel_job(
     from elanus.cli import remote
 
     try:
-        remote.cancel_job(_observe_url(data_dir, url), job)
+        remote.cancel_job(observe_url(data_dir, url), job)
     except remote.NoAnswer as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     typer.echo(f"{job} cancelled")
 
 
@@ -248,24 +262,10 @@ def import_(
     collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
     partition: Annotated[str, typer.Option(help="Default: the default partition.", show_default=False)] = "",
     database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
-    uri: Annotated[
-        str,
-        typer.Option(help="The server, http(s)://host:port. Default: the one on the data directory."),
-    ] = "",
-    tls_ca: Annotated[
-        str, typer.Option(help="For a server with proxy.tls_cert: the CA that signed it.")
-    ] = "",
-    tls_server_name: Annotated[
-        str, typer.Option(help="The name that certificate is issued for. Default: the server's host.")
-    ] = "",
-    token: Annotated[
-        str,
-        typer.Option(
-            envvar="ELANUS_TOKEN",
-            help="user:password, for a server with proxy.authorization_enabled. Other users of the machine "
-            "see it here, but not in the variable.",
-        ),
-    ] = "",
+    uri: Uri = "",
+    tls_ca: TlsCa = "",
+    tls_server_name: TlsServerName = "",
+    token: Token = "",
     data_dir: DataDir = None,
 ) -> None:
     """Import files into a collection: all rows at once, or none. Ctrl-C cancels.
@@ -274,23 +274,14 @@ def import_(
     """
     from rich.console import Console
 
-    from elanus.cli.import_command import ImportFailed, Server, Wanted, import_files
-    from elanus.core.errors import InvalidParameter
-    from elanus.rpc.uri import address_in, security_for
+    from elanus.cli.import_command import ImportFailed, Wanted, import_files
 
-    try:
-        server = Server(
-            address_in(uri) if uri else _address(data_dir),
-            security_for(uri, tls_ca, tls_server_name),
-            token,
-        )
-    except InvalidParameter as error:
-        raise typer.BadParameter(error.message) from None
+    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
     wanted = Wanted(files, database, collection, partition)
     try:
         done = import_files(server, wanted, Console(stderr=True))
     except ImportFailed as error:
-        _fail(f"nothing was imported: {error}", EXIT_FAILED)
+        fail(f"nothing was imported: {error}", EXIT_FAILED)
     typer.echo(f"{done.rows} rows imported into {done.collection}")
 
 
@@ -306,11 +297,11 @@ def gc(
     from elanus.cli import gc, remote
 
     try:
-        done = gc.run(_observe_url(data_dir, url), dry=dry_run)
+        done = gc.run(observe_url(data_dir, url), dry=dry_run)
     except remote.NoAnswer as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
-        _fail("not waited for: the server goes on with it", EXIT_FAILED)
+        fail("not waited for: the server goes on with it", EXIT_FAILED)
     if not done:
         raise typer.Exit(EXIT_FAILED)
 
@@ -331,13 +322,13 @@ def demo(
 ) -> None:
     """Take real data through a server of its own, and draw what comes back."""
     if find_spec("pymilvus") is None:
-        _fail("the demo is a client: pip install 'elanus[demo]'", EXIT_FAILED)
+        fail("the demo is a client: pip install 'elanus[demo]'", EXIT_FAILED)
     from elanus.demo.run import DemoFailed, run
 
     try:
         run(data_dir=data_dir, data=data, out=out)
     except DemoFailed as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
 
 
 @app.command()
@@ -361,7 +352,7 @@ def sim(
     try:
         kept = replay_scenario(replay) if replay else simulate(first, seeds, processes, findings)
     except InvalidParameter as error:
-        _fail(error.message, EXIT_MISUSED)
+        fail(error.message, EXIT_MISUSED)
     if not kept:
         raise typer.Exit(EXIT_FAILED)
 
@@ -390,13 +381,13 @@ def dev_cluster(
         names = [name.strip() for name in services.split(",")]
         run(directory, names, Size(proxies, query_nodes, data_nodes, port), typer.echo)
     except ServiceFailed as error:
-        _fail(str(error), EXIT_FAILED)
+        fail(str(error), EXIT_FAILED)
 
 
 @app.command()
 def settings(data_dir: DataDir = None, config: Config = None, assignments: Set = None) -> None:
     """Print the settings in effect, as a YAML file that --config takes."""
-    effective = _settings(config, {"data_dir": data_dir}, assignments)
+    effective = effective_settings(config, {"data_dir": data_dir}, assignments)
     from elanus.server.settings_page import as_yaml
 
     typer.echo(as_yaml(effective), nl=False)

@@ -1,4 +1,7 @@
-"""The options and exit codes that commands share, and how they find settings and servers."""
+"""Parts shared by the commands of ``elanus``: options, exit codes, and how the server is found.
+
+As in `elanus.cli.app`, what a command needs is imported when it runs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 if TYPE_CHECKING:
+    from elanus.cli.import_command import Server
     from elanus.server.settings import Settings
 
 EXIT_FAILED = 1
@@ -26,6 +30,21 @@ Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of se
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
+]
+Uri = Annotated[
+    str, typer.Option(help="The server, http(s)://host:port. Default: the one on the data directory.")
+]
+TlsCa = Annotated[str, typer.Option(help="For a server with proxy.tls_cert: the CA that signed it.")]
+TlsServerName = Annotated[
+    str, typer.Option(help="The name that certificate is issued for. Default: the server's host.")
+]
+Token = Annotated[
+    str,
+    typer.Option(
+        envvar="ELANUS_TOKEN",
+        help="user:password or an API key, for a server with proxy.authorization_enabled. Other users of the "
+        "machine see it here, but not in the variable.",
+    ),
 ]
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
 
@@ -63,7 +82,7 @@ def observe_url(data_dir: Path | None, url: str | None) -> str:
     return f"http://{effective.metrics.host}:{effective.metrics.port}"
 
 
-def address_on(data_dir: Path | None) -> str:
+def address_in_data_dir(data_dir: Path | None) -> str:
     """Return the address of the server that runs on a data directory of this machine."""
     from elanus.server.announce import find
 
@@ -75,6 +94,19 @@ def address_on(data_dir: Path | None) -> str:
             EXIT_FAILED,
         )
     return announcement.address
+
+
+def server_named(uri: str, tls_ca: str, tls_server_name: str, token: str, data_dir: Path | None) -> Server:
+    """Return the server that the options name; wrong ones end the command with exit code 2."""
+    from elanus.cli.import_command import Server
+    from elanus.core.errors import InvalidParameter
+    from elanus.rpc.uri import address_in, security_for
+
+    try:
+        address = address_in(uri) if uri else address_in_data_dir(data_dir)
+        return Server(address, security_for(uri, tls_ca, tls_server_name), token)
+    except InvalidParameter as error:
+        raise typer.BadParameter(error.message) from None
 
 
 def fail(message: str, code: int) -> NoReturn:

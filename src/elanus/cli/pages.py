@@ -31,7 +31,7 @@ def pages() -> dict[str, str]:
 def _commands() -> Iterator[str]:
     group = typer.main.get_group(app)
     yield "# Commands\n\n"
-    yield "<!-- Written by `make docs` from `src/elanus/cli/app.py`: edit that file, not this one. -->\n\n"
+    yield "<!-- Written by `make docs` from `src/elanus/cli`: edit the commands there, not this page. -->\n\n"
     yield f"{group.help}\n\n"
     yield "Exit codes: 0 done, 1 failed, 2 misused (a wrong option, argument or setting), "
     yield "3 `elanus doctor` found something.\n"

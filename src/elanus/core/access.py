@@ -11,8 +11,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted
 from elanus.core.limits import (
+    API_KEYS_OF_USER_MAX,
     GRANTS_OF_ROLE_MAX,
     NAME_LENGTH_MAX_CHARS,
     PASSWORD_MAX_BYTES,
@@ -76,12 +78,14 @@ class PrivilegeGroup:
 
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """All users, roles and privilege groups. ``version`` grows with every change."""
+    """All users, roles, privilege groups and API keys. ``version`` grows with every change."""
 
     users: Mapping[str, User] = field(default_factory=dict)
     roles: Mapping[str, Role] = field(default_factory=dict)
     groups: Mapping[str, PrivilegeGroup] = field(default_factory=dict)
     version: int = 0
+    keys: Mapping[str, ApiKey] = field(default_factory=dict)
+    """API keys, by their ids."""
 
     def role(self, name: str) -> Role:
         """Raises `AccessConflict`."""
@@ -228,7 +232,34 @@ def without_user(policy: AccessPolicy, name: str) -> AccessPolicy:
     """Dropping a user that does not exist succeeds, as in the reference. Raises `NotPermitted` for root."""
     if name == ROOT:
         raise NotPermitted("root user cannot be deleted: privilege not permitted")
-    return replace(policy, users={n: user for n, user in policy.users.items() if n != name})
+    return replace(
+        policy,
+        users={n: user for n, user in policy.users.items() if n != name},
+        keys={key_id: key for key_id, key in policy.keys.items() if key.user != name},
+    )
+
+
+# API keys
+
+
+def with_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
+    """Raises `AccessConflict` when the user does not exist, or has too many keys."""
+    policy.user(key.user)
+    if key.key_id in policy.keys:
+        raise AccessConflict(f"API key already exists: {key.key_id}")
+    if sum(other.user == key.user for other in policy.keys.values()) >= API_KEYS_OF_USER_MAX:
+        raise AccessConflict(
+            f"the user {key.user} has {API_KEYS_OF_USER_MAX} API keys, and may have no more: drop one first"
+        )
+    return replace(policy, keys={**policy.keys, key.key_id: key})
+
+
+def without_key(policy: AccessPolicy, user: str, key_id: str) -> AccessPolicy:
+    """Raises `AccessConflict` when the user has no such key."""
+    key = policy.keys.get(key_id)
+    if key is None or key.user != user:
+        raise AccessConflict(f"the user {user} has no API key {key_id}")
+    return replace(policy, keys={n: key for n, key in policy.keys.items() if n != key_id})
 
 
 # roles

@@ -12,7 +12,8 @@
     │   └── VersionChanged              2   1   a read that held up a version change; it is sent again
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
-    ├── RateLimited                     8   49  too many writes are being slowed; clients retry by themselves
+    ├── RateLimited                     8   49  a rate is exceeded, or too many writes are slowed; retry
+    ├── ForceDenied                     9   48  a switch of a database or collection denies it
     ├── Internal                        5   1   a broken invariant: a defect of Elanus
     ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
     ├── MemoryFull                      3   43  growing data exceeds its budget
@@ -129,6 +130,10 @@ class RateLimited(ElanusError):
     """Milvus clients repeat a request that gets this error, with growing pauses."""
 
     code, legacy_code, retriable = 8, 49, True
+
+
+class ForceDenied(ElanusError):
+    code, legacy_code = 9, 48
 
 
 class Internal(ElanusError):

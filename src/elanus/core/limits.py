@@ -51,4 +51,7 @@ PASSWORD_MAX_BYTES = 72
 """The reference's: more than that was not hashed by its first releases."""
 PRIVILEGE_GROUPS_MAX = 1024
 GRANTS_OF_ROLE_MAX = 4096
+API_KEYS_OF_USER_MAX = 64
+API_KEY_DAYS_MAX = 3650
+API_KEY_DESCRIPTION_MAX_CHARS = 255
 """They are stored under one key of the metadata."""

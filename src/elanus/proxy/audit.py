@@ -43,6 +43,7 @@ _DATA = frozenset(
         "Dummy",
         "ConnectorApi.import_directory",
         "ConnectorApi.import_task",
+        "KeysApi.list_keys",
     }
 )
 _log = structlog.get_logger("proxy")

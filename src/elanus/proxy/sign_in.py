@@ -1,10 +1,11 @@
 """Sign-in: the user that a token names, if the password in it is right.
 
-A token is ``user:password``, or an API key, which has no colon. gRPC clients send it in base64, HTTP clients
-as it is. Verifying a password takes tens of milliseconds, so a token that was right is remembered: under a
-keyed hash, with the generation of the user's password. A change of the password makes another
-generation, a dropped user has none, so what is remembered needs no clearing. A token that was wrong is
-remembered too, for as long as nothing about users changes.
+A token is ``user:password``, or an API key (`elanus.core.api_keys`), which has no colon. gRPC clients send it
+in base64, HTTP clients as it is. Verifying a password takes tens of milliseconds, so a right token is
+remembered: under a keyed hash, with the generation of the user's password. A change of the password makes
+another generation, a dropped user has none, so what is remembered needs no clearing. A token that was wrong
+is remembered too, for as long as nothing about users changes. API keys are cheap to verify and may expire at
+any moment: each call verifies them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import binascii
 import hashlib
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from elanus.core.access import AccessPolicy, User
+from elanus.core.api_keys import is_valid, key_id_of
 from elanus.core.errors import ElanusError, Unauthenticated
 from elanus.proxy.passwords import is_outdated, is_password_of, verify_password
 
@@ -38,7 +41,7 @@ class SignIn:
 
     ``policy`` returns the current policy, None when authorization is off. ``initial_password``: root's until
     it is changed for the first time; "" lets root not sign in before. ``verify`` compares a password with a
-    stored hash.
+    stored hash. ``now_s``: seconds since 1970, by which API keys expire.
     """
 
     def __init__(
@@ -47,11 +50,13 @@ class SignIn:
         initial_password: str = "",
         verify: Callable[[str, str], bool] = verify_password,
         rehash: Rehash | None = None,
+        now_s: Callable[[], float] = time.time,
     ) -> None:
         self._policy = policy
         self._initial_password = initial_password
         self._verify = verify
         self._rehash = rehash
+        self._now_s = now_s
         self._key = os.urandom(32)
         self._right: dict[bytes, tuple[str, int]] = {}
         self._wrong: dict[bytes, int] = {}
@@ -72,6 +77,8 @@ class SignIn:
         if not token:
             raise Unauthenticated(_MISSING)
         policy = self._policy()
+        if ":" not in token:
+            return self._key_user(token, policy)
         digest = self._digest(token)
         return self._known(digest, policy) or self._verified(token, digest, policy)
 
@@ -111,12 +118,19 @@ class SignIn:
         user = policy.users.get(known[0])
         return known[0] if user is not None and user.generation == known[1] else ""
 
+    def _key_user(self, token: str, policy: AccessPolicy) -> str:
+        """The user of an API key. Nothing says whether the key never existed, was dropped or has expired."""
+        key = policy.keys.get(key_id_of(token))
+        if key is None or key.user not in policy.users or not is_valid(key, token, int(self._now_s() * 1000)):
+            raise Unauthenticated(_WRONG_KEY)
+        return key.user
+
     def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
-        name, colon, password = token.partition(":")
-        refusal = Unauthenticated(_WRONG if colon else _WRONG_KEY)
+        name, _, password = token.partition(":")
+        refusal = Unauthenticated(_WRONG)
         if self._wrong.get(digest) == policy.version:
             raise refusal
-        user = policy.users.get(name) if colon else None
+        user = policy.users.get(name)
         if user is None or not is_password_of(user, password, self._initial_password, self._verify):
             self._remember(self._wrong, digest, policy.version)
             raise refusal

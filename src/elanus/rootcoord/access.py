@@ -1,4 +1,4 @@
-"""Users, roles and privilege groups in the metadata: one key each.
+"""Users, roles, privilege groups and API keys in the metadata: one key each.
 
 They are read when they are first needed. A system in which nobody has changed them has no keys: it has what
 `elanus.core.access.first_policy` says. The rules are there too; here they are applied one at a time,
@@ -16,6 +16,7 @@ from elanus.api.cache_invalidation import Invalidations, Notifications
 from elanus.api.fencing import while_active
 from elanus.core import access
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User, first_policy
+from elanus.core.api_keys import ApiKey
 from elanus.core.errors import InvalidParameter
 from elanus.core.lease import Lease
 from elanus.core.privileges import Grant, object_type_of
@@ -26,6 +27,7 @@ from elanus.rootcoord.ids import IdAllocator
 
 _PREFIX = "rootcoord/access/"
 _USERS, _ROLES, _GROUPS = f"{_PREFIX}user/", f"{_PREFIX}role/", f"{_PREFIX}group/"
+_KEYS = f"{_PREFIX}key/"
 _VERSION = f"{_PREFIX}version"
 
 
@@ -62,6 +64,12 @@ class AccessControl:
 
     async def drop_user(self, name: str) -> None:
         await self._change_access(lambda policy: access.without_user(policy, name))
+
+    async def create_api_key(self, key: ApiKey) -> None:
+        await self._change_access(lambda policy: access.with_key(policy, key))
+
+    async def drop_api_key(self, user: str, key_id: str) -> None:
+        await self._change_access(lambda policy: access.without_key(policy, user, key_id))
 
     async def create_role(self, name: str, description: str) -> None:
         role = Role(name, description=description)
@@ -128,9 +136,10 @@ class AccessControl:
         operations += _differences(_USERS, saved.users, changed.users)
         operations += _differences(_ROLES, saved.roles, changed.roles)
         operations += _differences(_GROUPS, saved.groups, changed.groups)
+        operations += _differences(_KEYS, saved.keys, changed.keys)
         if len(operations) > TXN_OPERATIONS_MAX:
             raise InvalidParameter(
-                f"the change concerns {len(operations)} users, roles and groups, and one may concern "
+                f"the change concerns {len(operations)} users, roles, groups and keys, and one may concern "
                 f"{TXN_OPERATIONS_MAX}: restore them in parts"
             )
         self._policy = None  # if the outcome stays unknown, it is read again
@@ -150,6 +159,7 @@ class AccessControl:
                     {r.value.name: r.value for r in await list_as(self._meta, _ROLES, Role)},
                     {r.value.name: r.value for r in await list_as(self._meta, _GROUPS, PrivilegeGroup)},
                     version.value,
+                    {r.value.key_id: r.value for r in await list_as(self._meta, _KEYS, ApiKey)},
                 )
         return self._policy
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 from elanus.api.cache_invalidation import Invalidations, Notifications
-from elanus.core.catalog import Collection
+from elanus.core.catalog import Collection, Database
 from elanus.meta.cancellation import uncancellable
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.ids import IdAllocator
@@ -38,6 +38,15 @@ class Definitions:
         """A caller cancelled meanwhile does not learn whether the change was made; the proxies do."""
         await self._catalog.put(*collections)
         return self._invalidations.begin(*(c.collection_id for c in collections))
+
+    async def _change_database(self, database: Database) -> None:
+        """Persist a new or changed database. Returns when every proxy has been notified."""
+        await self._invalidations.confirmed(await self._begin_database_change(database))
+
+    @uncancellable
+    async def _begin_database_change(self, database: Database) -> Notifications:
+        await self._catalog.put_database(database)
+        return self._invalidations.begin_databases()
 
 
 def changed_properties(

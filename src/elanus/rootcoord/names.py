@@ -36,7 +36,7 @@ class Names(Definitions):
             if len(self._catalog.databases()) >= DATABASES_MAX:
                 raise DatabaseLimitReached(f"exceeded the limit number of database[limit={DATABASES_MAX}]")
             database_id = DatabaseID(await self._ids.allocate(1))
-            await self._catalog.put_database(
+            await self._change_database(
                 Database(database_id, name, self._oracle.allocate(), dict(properties))
             )
 
@@ -57,7 +57,7 @@ class Names(Definitions):
         async with self._ddl_lock:
             database = self._catalog.database(name)
             changed = changed_properties(database.properties, properties, delete_keys)
-            await self._catalog.put_database(replace(database, properties=changed))
+            await self._change_database(replace(database, properties=changed))
 
     async def list_databases(self) -> tuple[Database, ...]:
         return self._catalog.databases()

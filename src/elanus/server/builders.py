@@ -28,6 +28,7 @@ from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
 from elanus.core.offload import Pools
+from elanus.core.rate_limits import Rate
 from elanus.core.requests import RequestLimits
 from elanus.core.sealing import SealPolicy
 from elanus.core.timestamps import Timestamp
@@ -64,7 +65,7 @@ from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.remote import Peer
 from elanus.server.growing_watch import GrowingWatch
 from elanus.server.import_served import ServedImports
-from elanus.server.settings import ProxySettings, Settings
+from elanus.server.settings import ProxySettings, RateLimitSettings, Settings
 from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
@@ -334,6 +335,7 @@ class Builders:
                 settings.search_hits_max, settings.answer_max_mb * _MB, settings.delete_step_keys_max
             ),
             root_password=settings.initial_root_password,
+            rates=_rates(needs.settings.rate_limits),
         )
         return Proxy(
             session,
@@ -344,6 +346,7 @@ class Builders:
             needs.pools.encoding,
             policy,
             needs.measures,
+            live_proxies=lambda: len(needs.proxies),
         )
 
     def growing_watch(self) -> GrowingWatch:
@@ -361,3 +364,15 @@ class Builders:
             delayed_writers_max=backpressure.delayed_writers_max or max(1, settings.proxy.workers // 4),
         )
         return Pressure(limits, growing, disk_free_bytes, time.sleep, self._needs.measures)
+
+
+def _rates(settings: RateLimitSettings) -> dict[Rate, float]:
+    """The rates that are limited, in bytes, query vectors or queries a second."""
+    limits = {
+        Rate.INSERT: settings.insert_max_mb_per_s * _MB,
+        Rate.UPSERT: settings.upsert_max_mb_per_s * _MB,
+        Rate.DELETE: settings.delete_max_mb_per_s * _MB,
+        Rate.SEARCH: settings.search_max_vectors_per_s,
+        Rate.QUERY: settings.query_max_per_s,
+    }
+    return {rate: limit for rate, limit in limits.items() if limit}

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from elanus.api.connector import ConnectorApi, SnapshotApi
+from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
 from elanus.metrics import Metrics
 from elanus.proxy.api import ComponentView
@@ -19,6 +20,7 @@ from elanus.proxy.verbs.snapshots import Snapshots
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
+from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
@@ -68,6 +70,7 @@ def start_front(
         (
             *milvus_operations(milvus_families(front, deploy_mode, access.visible)),
             *interface_operations(ConnectorApi, connector),
+            *interface_operations(KeysApi, Keys(front)),
             *(() if http is None else http.operations(front)),
         ),
         access.guard,

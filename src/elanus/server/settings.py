@@ -284,6 +284,23 @@ class StorageSettings(Section):
     `file:///directory` is a directory that all processes see under that path."""
 
 
+class RateLimitSettings(Section):
+    """The most that clients may ask of all proxies and collections together in a second; 0: any amount. Each
+    proxy has an equal share. A collection's own limits are its properties (docs/rate-limits.md). Requests
+    over a limit get a rate limit error, which Milvus clients answer by trying again later."""
+
+    insert_max_mb_per_s: float = Field(default=0, ge=0)
+    """The rows that are inserted, as they are in memory."""
+    upsert_max_mb_per_s: float = Field(default=0, ge=0)
+    """The rows that are upserted, as they are in memory."""
+    delete_max_mb_per_s: float = Field(default=0, ge=0)
+    """The primary keys that are deleted."""
+    search_max_vectors_per_s: float = Field(default=0, ge=0)
+    """The query vectors of searches; those of a hybrid search count once for each of its searches."""
+    query_max_per_s: float = Field(default=0, ge=0)
+    """The queries."""
+
+
 class BackpressureSettings(Section):
     """When writes are slowed, and when they are refused. Reads and deletes of old data go on."""
 
@@ -454,6 +471,7 @@ class Settings(Section):
     channels: ChannelsSettings = ChannelsSettings()
     storage: StorageSettings = StorageSettings()
     backpressure: BackpressureSettings = BackpressureSettings()
+    rate_limits: RateLimitSettings = RateLimitSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()
     imports: ImportsSettings = ImportsSettings()
     session: SessionSettings = SessionSettings()

@@ -21,6 +21,7 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.offload import Offload
+from elanus.core.rate_limits import EVERYTHING
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.collecting import GcPorts
 from elanus.datacoord.coord import DataCoord, DataDependencies
@@ -30,6 +31,7 @@ from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
 from elanus.meta.session import Session
 from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import OwnStamps
@@ -282,6 +284,8 @@ class SimBuilders:
             NoMeasures(),
             needs.turns.now_s,
         )
+        # Databases have no properties here, and a verb must not block the one thread by asking for them.
+        proxy.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, needs.turns.now_s)
         self.verbs[berth.life.role] = ClientVerbs(proxy, needs.turns)
         return proxy
 

@@ -17,12 +17,14 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DeadlineExceeded,
 )
+from elanus.core.rate_limits import EVERYTHING
 from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import Query, Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.queues import DqQueue
@@ -122,8 +124,12 @@ class Bench:
             timeout_s=7.0,
             now_s=time.monotonic,
         )
+        self.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, time.monotonic)
         proxy: Any = SimpleNamespace(
-            reads=self.reads, measures=self.measures, limits=limits or RequestLimits()
+            reads=self.reads,
+            measures=self.measures,
+            limits=limits or RequestLimits(),
+            admission=self.admission,
         )
         self.verbs = ReadVerbs(lambda: proxy, None, tuple)  # type: ignore[arg-type]
 

@@ -10,6 +10,7 @@ from fakes import FakeProxy
 from root_bench import Bench, refused, started
 
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
+from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.privileges import Grant
@@ -234,3 +235,25 @@ async def test_users_and_roles_are_limited() -> None:
     await refused(root.create_user("bob", "h", ""), AccessConflict, "number of users has reached the limit")
     await root.create_role("writer", "")
     await refused(root.create_role("reader", ""), AccessConflict, "number of roles has reached the limit")
+
+
+async def test_api_keys_outlive_the_coordinator_and_end_on_every_proxy() -> None:
+    bench, root = await started()
+    await root.create_user("ada", "hash", "")
+    key = ApiKey("7", "ada", "digest", 1_000, 2_000, "ingest")
+    await root.create_api_key(key)
+    root = await bench.restart()
+    assert (await root.access_policy()).keys == {"7": key}
+    other = Reader(2)
+    bench.nodes.nodes[other.node_id] = other
+    await root.drop_api_key("ada", "7")
+    assert other.forgotten == 1
+    assert (await (await bench.restart()).access_policy()).keys == {}
+
+
+async def test_the_keys_of_a_dropped_user_leave_the_metadata() -> None:
+    bench, root = await started()
+    await root.create_user("ada", "hash", "")
+    await root.create_api_key(ApiKey("7", "ada", "digest", 1_000))
+    await root.drop_user("ada")
+    assert await bench.meta.list("rootcoord/access/key/") == []

@@ -259,3 +259,11 @@ async def test_a_partition_takes_a_name_when_no_proxy_writes_to_the_one_that_had
     bench.proxy.calls.failing.clear()
     await taking
     await root.stop()
+
+
+async def test_proxies_forget_databases_when_one_is_made_or_altered() -> None:
+    bench, root = await started()
+    await root.create_database("shop", {"database.force.deny.writing": "true"})
+    assert len(bench.proxy.calls.of("invalidate_databases")) == 1
+    await root.alter_database("shop", {"database.force.deny.writing": "false"}, ())
+    assert len(bench.proxy.calls.of("invalidate_databases")) == 2

@@ -13,6 +13,7 @@ from elanus.api.idempotency import is_repeatable
 
 ACCESS = {
     "create_user", "set_password", "drop_user",
+    "create_api_key", "drop_api_key",
     "create_role", "drop_role", "set_membership", "set_grant",
     "create_privilege_group", "drop_privilege_group", "change_privilege_group",
     "restore_access",
@@ -40,6 +41,7 @@ SENT_ONCE = {
     "JobLedgerApi": {"cancel_job"},
     "SnapshotApi": {"take_snapshot"},
     "ConnectorApi": {"snapshot", "start_import"},
+    "KeysApi": {"create_key", "drop_key"},
 }  # fmt: skip
 """All that a client must not send again by itself. A new method stands here until somebody marks it."""
 

@@ -49,6 +49,7 @@ EXCEPTIONS = (
     r"def tell\(self\) -> int",
     # the texts that Milvus clients compare
     r"\b(?:disk|memory) quota exceeded",
+    r"quota exceeded\[reason=",
     # the name of etcd's option, and the error of the operating system
     r"quota-backend-bytes",
     r"over quota",

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from elanus.core import access
 from elanus.core.access import AccessPolicy, Role, User, first_policy
+from elanus.core.api_keys import ApiKey, digest_of, expiry_ms, key_text
 from elanus.core.errors import NotAuthenticated
 from elanus.core.privileges import Grant, object_type_of
 
@@ -40,6 +41,16 @@ class FakeAccess:
 
     def drop_user(self, name: str) -> None:
         self.policy = access.without_user(self.policy, name)
+
+    def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
+        key_id = str(next(self._generations))
+        text = key_text(key_id, "secret")
+        key = ApiKey(key_id, user, digest_of(text), 1_000, expiry_ms(1_000, valid_days), description)
+        self.policy = access.with_key(self.policy, key)
+        return key, text
+
+    def drop_api_key(self, user: str, key_id: str) -> None:
+        self.policy = access.without_key(self.policy, user, key_id)
 
     def create_role(self, name: str, description: str) -> None:
         access.check_name(name, "role name")

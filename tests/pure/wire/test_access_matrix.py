@@ -16,6 +16,7 @@ from google.protobuf import message_factory
 from wire_calls import observe_nothing
 
 from elanus.api.connector import ConnectorApi
+from elanus.api.keys import KeysApi
 from elanus.core.access import AccessPolicy, Role, User, first_policy, with_role, with_user
 from elanus.core.errors import CollectionNotFound, PermissionDenied, Unauthenticated
 from elanus.core.privileges import ANY, PREFIX, PUBLIC, Grant, object_type_of
@@ -25,6 +26,7 @@ from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
+from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.permissions import about_fields, service_permissions
 from elanus.proxy.wire.service import milvus_handlers
@@ -89,6 +91,7 @@ OPERATIONS = [
     for operation in (
         *milvus_operations(milvus_families(FakeFront(), "STANDALONE")),
         *interface_operations(ConnectorApi, Connector(NOTHING, NOTHING, "")),
+        *interface_operations(KeysApi, Keys(NOTHING)),
     )
 ]
 

@@ -9,10 +9,12 @@ import pytest
 from google.protobuf.message import Message
 
 from elanus.api.connector import ConnectorApi
+from elanus.api.keys import KeysApi
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType, permission_of, requires
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
+from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations, object_names
 from elanus.proxy.wire.permissions import (
     WITHOUT_DECLARATION,
@@ -31,7 +33,12 @@ RPCS = {
     for name, method in inspect.getmembers(type(family), is_rpc)
 }
 CONNECTOR = Connector(NOTHING, NOTHING, "")
-OWN = {operation.name: operation.permission for operation in interface_operations(ConnectorApi, CONNECTOR)}
+KEYS = Keys(NOTHING)
+OWN = {
+    operation.name: operation.permission
+    for api, target in ((ConnectorApi, CONNECTOR), (KeysApi, KEYS))
+    for operation in interface_operations(api, target)
+}
 
 FOR_EVERYBODY = {"ConnectorApi.import_directory", "ConnectorApi.import_task"}
 """The calls of our own clients that need no privilege: a directory, and a task whose id the caller knows."""
@@ -172,7 +179,8 @@ def test_an_own_call_without_a_declaration_is_found(target: object, problem: str
         list(interface_operations(ToyApi, target))
 
 
-def test_the_connector_takes_what_its_interface_says() -> None:
-    for name, function in inspect.getmembers(ConnectorApi, inspect.iscoroutinefunction):
+@pytest.mark.parametrize(("api", "target"), [(ConnectorApi, CONNECTOR), (KeysApi, KEYS)])
+def test_own_operations_take_what_their_interface_says(api: type[Any], target: object) -> None:
+    for name, function in inspect.getmembers(api, inspect.iscoroutinefunction):
         expected = [p for p in inspect.signature(function).parameters if p != "self"]
-        assert list(inspect.signature(getattr(CONNECTOR, name)).parameters) == ["caller", *expected]
+        assert list(inspect.signature(getattr(target, name)).parameters) == ["caller", *expected]

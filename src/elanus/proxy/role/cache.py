@@ -19,6 +19,7 @@ from elanus.core.errors import IndexNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.partition_keys import isolates_keys, key_partitions
+from elanus.core.rate_limits import Allowed, of_collection, of_database
 from elanus.core.schema import FieldSchema
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
@@ -69,6 +70,11 @@ class CachedCollection:
     def _ttl_s(self) -> int | None:
         return time_to_live_s(self.view.properties)
 
+    @cached_property
+    def allowed(self) -> Allowed:
+        """The collection's own switches and rates."""
+        return of_collection(self.view.properties)
+
     @property
     def timezone(self) -> str:
         """The time zone of moments that are written, or shown, without another one."""
@@ -101,6 +107,8 @@ class MetaCache:
         self._indexcoord = indexcoord
         self._entries: dict[tuple[str, str], CachedCollection] = {}
         self._invalidations = 0
+        self.databases: Mapping[str, Allowed] | None = None
+        """The switches of each database, None while they are not known. Safe from any thread."""
 
     def get(self, database: str, name: str) -> CachedCollection | None:
         """Return the cached entry, if any. Safe from any thread."""
@@ -123,6 +131,20 @@ class MetaCache:
         partitions = {p.name: p.partition_id for p in collection.partitions}
         return CachedCollection(collection_view(database, collection), partitions, indexes)
 
+    async def fill_databases(self) -> Mapping[str, Allowed]:
+        """Fetch what the databases allow. As `fill`, kept unless an invalidation arrived meanwhile."""
+        before = self._invalidations
+        databases = await self._rootcoord.list_databases()
+        found = {database.name: of_database(database.properties) for database in databases}
+        if before == self._invalidations:
+            self.databases = found
+        return found
+
+    def invalidate_databases(self) -> None:
+        """Forget the properties of databases. Must run on the event loop."""
+        self._invalidations += 1
+        self.databases = None
+
     def invalidate(self, collection_id: CollectionID) -> None:
         """Forget a collection under all its names. Must run on the event loop."""
         self._invalidations += 1
@@ -130,8 +152,8 @@ class MetaCache:
             self._entries.pop(key, None)
 
     def invalidate_all(self) -> None:
-        """Forget every collection. Must run on the event loop."""
-        self._invalidations += 1
+        """Forget every collection and database. Must run on the event loop."""
+        self.invalidate_databases()
         self._entries.clear()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,11 +24,13 @@ from elanus.core.errors import DeadlineExceeded, ElanusError, NoSession, NotRead
 from elanus.core.ids import CollectionID
 from elanus.core.lease import Lease
 from elanus.core.offload import Offload
+from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
 from elanus.core.requests import RequestLimits
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
 from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, MetaCache
 from elanus.proxy.role.ids import IdBatch
 from elanus.proxy.role.measures import Measures
@@ -63,6 +65,8 @@ class ProxyPolicy:
     limits: RequestLimits = field(default_factory=RequestLimits)
     root_password: str = ""
     """Root's until it is changed for the first time."""
+    rates: Mapping[Rate, float] = field(default_factory=dict)
+    """The limits a second of all collections and proxies together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ class Proxy:
     """Implements `elanus.api.proxy.ProxyApi`.
 
     ``lease``: the proxy's writes are valid only while it is held. When it is lost, the proxy is stopped and
-    replaced by another under a new id. ``now_s``: the clock by which reads wait.
+    replaced by another under a new id. ``now_s``: the clock by which reads wait and
+    rates count. ``live_proxies``: how many proxies share the rates.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Proxy:
         policy: ProxyPolicy,
         measures: Measures,
         now_s: Callable[[], float] = time.monotonic,
+        live_proxies: Callable[[], int] = lambda: 1,
     ) -> None:
         self.node_id = lease.node_id
         self._lease = lease
@@ -108,6 +114,7 @@ class Proxy:
         self._loop = asyncio.get_running_loop()
         self.cache = MetaCache(coordinators.root, coordinators.index)
         self.policies = PolicyCache(coordinators.root, lease, self.call)
+        self.admission = Admission(self._allowed_in, policy.rates, live_proxies, now_s)
         self.dd_queue = DdQueue(policy.tasks_max)
         self.dm_queue = DmQueue(stamps, policy.tasks_max)
         self.dq_queue = DqQueue(policy.tasks_max)
@@ -178,6 +185,13 @@ class Proxy:
         cached = self.cache.get(database, name)
         return cached if cached is not None else self.call(self.cache.fill(database, name))
 
+    def _allowed_in(self, database: str) -> Allowed:
+        """The switches of a database; one that does not exist denies nothing."""
+        known = self.cache.databases
+        if known is None:
+            known = self.call(self.cache.fill_databases())
+        return known.get(database, EVERYTHING)
+
     # writes, on the event loop
 
     async def write_rows(self, write: RowWrite, pchannels: Sequence[str]) -> Timestamp:
@@ -201,6 +215,9 @@ class Proxy:
 
     async def invalidate_access(self) -> None:
         self.policies.invalidate()
+
+    async def invalidate_databases(self) -> None:
+        self.cache.invalidate_databases()
 
     async def release_query_channels(self, collection_id: CollectionID) -> None:
         self._nodes.forget(collection_id)

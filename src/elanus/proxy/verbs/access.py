@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Sequence
 
 from elanus.core.access import (
@@ -11,10 +13,13 @@ from elanus.core.access import (
     check_password,
     check_user_name,
 )
+from elanus.core.api_keys import ApiKey, check_description, digest_of, expiry_ms, key_text
 from elanus.core.errors import InvalidParameter, NotAuthenticated
 from elanus.core.privileges import ANY, Grant
 from elanus.proxy.passwords import hash_password, is_hash, is_password_of
 from elanus.proxy.verbs.family import Verbs
+
+_KEY_ID_BYTES, _SECRET_BYTES = 8, 32
 
 
 class Access(Verbs):
@@ -42,6 +47,27 @@ class Access(Verbs):
     def drop_user(self, name: str) -> None:
         root = self._proxy.coordinators.root
         self._proxy.define("drop user", lambda: root.drop_user(name))
+
+    def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
+        check_user_name(user)
+        now_ms = time.time_ns() // 1_000_000
+        key_id = secrets.token_hex(_KEY_ID_BYTES)
+        text = key_text(key_id, secrets.token_urlsafe(_SECRET_BYTES))
+        key = ApiKey(
+            key_id,
+            user,
+            digest_of(text),
+            now_ms,
+            expiry_ms(now_ms, valid_days),
+            check_description(description),
+        )
+        root = self._proxy.coordinators.root
+        self._proxy.define("create API key", lambda: root.create_api_key(key))
+        return key, text
+
+    def drop_api_key(self, user: str, key_id: str) -> None:
+        root = self._proxy.coordinators.root
+        self._proxy.define("drop API key", lambda: root.drop_api_key(user, key_id))
 
     def create_role(self, name: str, description: str) -> None:
         check_name(name, "role name")

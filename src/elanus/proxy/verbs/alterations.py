@@ -15,6 +15,7 @@ from elanus.core.field_changes import (
 from elanus.core.ids import CollectionID
 from elanus.core.moments import check_timezone
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
+from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
 from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
@@ -32,6 +33,7 @@ class Alterations(Verbs):
         refuse_ttl_field(set_properties)
         time_to_live_s(set_properties)
         check_timezone(set_properties)
+        check_properties(set_properties)
         if asks_for_dynamic_field(set_properties, delete_keys):
             self._enable_dynamic_field(database, name)
             return
@@ -69,6 +71,7 @@ class Alterations(Verbs):
             self.add_field(database, name, with_dynamic_field(())[-1])
 
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
+        self._proxy.admission.allow(Action.DDL, self._collection(database, collection))
         with_added_field(self._collection(database, collection).view.schema, field)
         cached, coordinators = self._collection(database, collection), self._proxy.coordinators
         self._proxy.define("add field", lambda: coordinators.root.add_field(database, collection, field))
@@ -86,6 +89,8 @@ class Alterations(Verbs):
     def truncate_collection(self, database: str, name: str) -> None:
         """Flush first, so that the segments of earlier rows have no later ones and are removed as a whole."""
         cached = self._collection(database, name)
+        for action in (Action.DDL, Action.WRITING):
+            self._proxy.admission.allow(action, cached)
         coordinators = self._proxy.coordinators
 
         async def truncate() -> None:

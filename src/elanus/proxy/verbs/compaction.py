@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from elanus.core.compaction import CompactionPlan
 from elanus.core.ids import CollectionID
+from elanus.core.rate_limits import Action
 from elanus.proxy.api import StartedCompaction
 from elanus.proxy.verbs.family import Verbs
 
@@ -15,7 +16,9 @@ class Compacting(Verbs):
         self, database: str, collection: str, collection_id: int, target_bytes: int | None = None
     ) -> StartedCompaction:
         if collection or not collection_id:
-            collection_id = self._collection(database, collection).collection_id
+            cached = self._collection(database, collection)
+            self._proxy.admission.allow(Action.DDL, cached)
+            collection_id = cached.collection_id
         wanted, data = CollectionID(collection_id), self._proxy.coordinators.data
 
         async def compact() -> StartedCompaction:

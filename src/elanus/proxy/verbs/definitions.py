@@ -22,6 +22,7 @@ from elanus.core.names import (
     check_partition_name,
 )
 from elanus.core.partition_keys import checked_partitions, isolates_keys
+from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_collection, refuse_denied
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
@@ -45,6 +46,7 @@ class Definitions(Verbs):
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
         check_database_name(name)
         check_timezone(properties)
+        check_properties(properties)
         self._proxy.define("create database", lambda: self._root.create_database(name, properties))
 
     def drop_database(self, name: str) -> None:
@@ -76,6 +78,7 @@ class Definitions(Verbs):
                 "expected to set either properties or delete keys"
             )
         check_timezone(set_properties)
+        check_properties(set_properties)
         self._proxy.define(
             "alter database", lambda: self._root.alter_database(name, set_properties, tuple(delete_keys))
         )
@@ -86,6 +89,8 @@ class Definitions(Verbs):
         refuse_ttl_field(request.properties)
         time_to_live_s(request.properties)
         check_timezone(request.properties)
+        check_properties(request.properties)
+        self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)
         shards = checked_shards(request.shards)
@@ -100,9 +105,13 @@ class Definitions(Verbs):
         self._proxy.define("create collection", lambda: self._root.create_collection(new))
 
     def drop_collection(self, database: str, name: str) -> None:
+        self._proxy.admission.allow_in(Action.DDL, database)
+
         async def drop_if_there() -> None:
             try:
-                named = (await self._root.describe_collection(database, name)).collection_id
+                found = await self._root.describe_collection(database, name)
+                refuse_denied(Action.DDL, database, EVERYTHING, name, of_collection(found.properties))
+                named = found.collection_id
             except CollectionNotFound:
                 named = _NONE  # the drop is requested anyway: it finishes one that was interrupted
             try:
@@ -140,6 +149,7 @@ class Definitions(Verbs):
 
     def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None:
         check_collection_name(new)
+        self._proxy.admission.allow_in(Action.DDL, database)
         self._proxy.define(
             "rename collection", lambda: self._root.rename_collection(database, old, new, new_database)
         )
@@ -151,12 +161,15 @@ class Definitions(Verbs):
 
     def create_alias(self, database: str, collection: str, alias: str) -> None:
         check_alias(alias)
+        self._proxy.admission.allow_in(Action.DDL, database)
         self._proxy.define("create alias", lambda: self._root.create_alias(database, collection, alias))
 
     def drop_alias(self, database: str, alias: str) -> None:
+        self._proxy.admission.allow_in(Action.DDL, database)
         self._proxy.define("drop alias", lambda: self._root.drop_alias(database, alias))
 
     def alter_alias(self, database: str, collection: str, alias: str) -> None:
+        self._proxy.admission.allow_in(Action.DDL, database)
         self._proxy.define("alter alias", lambda: self._root.alter_alias(database, collection, alias))
 
     def describe_alias(self, database: str, alias: str) -> str:
@@ -173,7 +186,9 @@ class Definitions(Verbs):
     # partitions
 
     def create_partition(self, database: str, collection: str, partition: str) -> None:
-        refuse_partitions(self._collection(database, collection), "create partition")
+        cached = self._collection(database, collection)
+        refuse_partitions(cached, "create partition")
+        self._proxy.admission.allow(Action.DDL, cached)
         check_partition_name(partition)
         self._proxy.define(
             "create partition", lambda: self._root.create_partition(database, collection, partition)
@@ -183,6 +198,7 @@ class Definitions(Verbs):
         """Drop a partition that is not loaded. If it does not exist this succeeds, as in the reference."""
         cached = self._collection(database, collection)
         refuse_partitions(cached, "drop partition")
+        self._proxy.admission.allow(Action.DDL, cached)
         coordinators = self._proxy.coordinators
 
         async def drop_if_there() -> None:

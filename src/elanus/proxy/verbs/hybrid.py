@@ -12,6 +12,7 @@ from dataclasses import replace
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import HYBRID_SEARCHES_MAX
 from elanus.core.rankers import GROUP_SCORERS, check_ranker
+from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_hits, check_query_window, check_round_decimal
 from elanus.proxy.api import SearchResult
 from elanus.proxy.hybrid_api import HybridSearch
@@ -27,6 +28,7 @@ class HybridSearching(Verbs):
         with reads.begin(request.timeout_s) as patience:
             schema = cached.view.schema
             queries = _check(request)
+            proxy.admission.read(cached, Rate.SEARCH, queries * len(request.searches))
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
             columns = (*outputs.columns, *groups, *check_decay_field(schema, request.ranker))

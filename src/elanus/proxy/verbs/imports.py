@@ -9,6 +9,7 @@ from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.core.rate_limits import Action
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.mutations import write_partition
@@ -22,6 +23,7 @@ class BulkImports(Verbs):
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.WRITING, cached)
         partition_id = write_partition(cached, partition)
         if partition_id != ALL_PARTITIONS:
             partition = partition or DEFAULT_PARTITION

@@ -9,6 +9,7 @@ from elanus.core.catalog import Index
 from elanus.core.errors import CollectionLoaded, FieldNotFound, IndexNotFound, InvalidParameter
 from elanus.core.index_properties import check_properties
 from elanus.core.names import check_index_name
+from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.index import (
     check_choice,
@@ -32,6 +33,7 @@ class IndexDefinitions(Verbs):
         An index on a key of the dynamic field may name the key in place of the field.
         """
         cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.DDL, cached)
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
         function = cached.view.schema.function_of(field)
@@ -97,6 +99,7 @@ class IndexDefinitions(Verbs):
         """
         cached = self._collection(database, collection)
         coordinators = self._proxy.coordinators
+        self._proxy.admission.allow(Action.DDL, cached)
         fields = cached.view.schema.by_id
 
         def is_meant(index: Index) -> bool:

@@ -14,6 +14,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.rate_limits import Action
 from elanus.proxy.api import LoadedView, LoadStateView, ReplicaView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs, partition_ids, refuse_partitions
@@ -39,6 +40,7 @@ class Loading(Verbs):
         cached = self._collection(database, collection)
         if partitions:
             refuse_partitions(cached, "load partitions")
+        self._proxy.admission.allow(Action.DDL, cached)
         wanted = partition_ids(cached, tuple(partitions))
         for field in cached.view.schema.vector_fields:
             if all(index.field_id != field.field_id for index in cached.indexes):
@@ -53,6 +55,7 @@ class Loading(Verbs):
         cached = self._collection(database, collection)
         if partitions:
             refuse_partitions(cached, "release partitions")
+        self._proxy.admission.allow(Action.DDL, cached)
         wanted = partition_ids(cached, tuple(partitions))
         self._proxy.define("release", lambda: self._query.release(cached.collection_id, wanted))
 

@@ -20,6 +20,7 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.quarantine import misfit_rows
+from elanus.core.rate_limits import Action, Rate
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_PARTITION, Delete, FlushResult, Insert, MutationResult
 from elanus.proxy.role.cache import CachedCollection
@@ -43,6 +44,8 @@ class Mutations(Verbs):
     def _write(self, request: Insert, *, replaces: bool) -> tuple[pa.Array, Timestamp]:
         cached = request.collection
         partition_id = write_partition(cached, request.partition)
+        rate = Rate.UPSERT if replaces else Rate.INSERT
+        self._proxy.admission.write(cached, rate, request.rows.nbytes)
         self._pressure.before_write(cached.collection_id, request.rows.nbytes)
         count = request.rows.num_rows
         if count == 0:
@@ -66,6 +69,7 @@ class Mutations(Verbs):
         the same delete may be repeated. The result has the keys that were deleted last.
         """
         cached = request.collection
+        self._proxy.admission.write(cached, Rate.DELETE, 0)
         refuse_partition_names(cached, (request.partition,) if request.partition else ())
         partition_id = cached.partition_id(request.partition) if request.partition else ALL_PARTITIONS
         if not request.filter.strip():
@@ -104,6 +108,7 @@ class Mutations(Verbs):
         cached = request.collection
         if len(keys) == 0:
             return MutationResult(keys, 0, 0, 0, self._proxy.stamp())
+        self._proxy.admission.spend(cached, Rate.DELETE, keys.nbytes)
         delete = KeyDelete(cached.collection_id, partition_id, keys_by_shard(keys, cached.view.vchannels))
         try:
             ts = self._proxy.call(self._proxy.delete_keys(delete, cached.view.pchannels))
@@ -115,6 +120,8 @@ class Mutations(Verbs):
 
     def flush(self, database: str, collections: Sequence[str]) -> FlushResult:
         cached = {name: self._collection(database, name) for name in collections}
+        for resolved in cached.values():
+            self._proxy.admission.allow(Action.DDL, resolved)
         data = self._proxy.coordinators.data
         outcomes = {
             name: self._proxy.define("flush", partial(data.flush, c.collection_id))

@@ -11,6 +11,7 @@ from elanus.core.aggregation import Aggregation, combined, finished
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import InvalidParameter
 from elanus.core.ordering import order_places
+from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_query_window
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
@@ -28,6 +29,7 @@ _LAST_KEY = "elanus_last_key"
 class Querying(Verbs):
     def query(self, request: Query) -> QueryResult:
         reads, cached = self._proxy.reads, request.collection
+        self._proxy.admission.read(cached, Rate.QUERY, 1)
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema

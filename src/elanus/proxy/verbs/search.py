@@ -7,6 +7,7 @@ from dataclasses import replace
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
 from elanus.core.rankers import check_ranker
+from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
 from elanus.proxy.api import Search, SearchResult
@@ -21,6 +22,7 @@ class Searching(Verbs):
     def search(self, request: Search) -> SearchResult:
         proxy, cached = self._proxy, request.collection
         reads, limits = proxy.reads, proxy.limits
+        proxy.admission.read(cached, Rate.SEARCH, query_count(request))
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from elanus.api.connector import SnapshotApi, SnapshotLease
+from elanus.core.rate_limits import Action
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.family import partition_ids
 
@@ -30,6 +31,7 @@ class Snapshots:
         """
         proxy = self._current()
         cached = proxy.collection(database, collection)
+        proxy.admission.allow(Action.READING, cached)
         ids = partition_ids(cached, partitions)
         return proxy.call(self._snapshots.take_snapshot(cached.collection_id, ids, lease_ms), timeout_s)
 

@@ -14,6 +14,7 @@ from elanus.api.querynode import NodeQuery
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import InvalidParameter
 from elanus.core.partial_update import check_update, kept_fields, updated
+from elanus.core.rate_limits import Action
 from elanus.proxy.api import Insert, MutationResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.update_api import Update
@@ -26,6 +27,7 @@ class Updates(Mutations):
         schema = cached.view.schema
         if rows.num_rows == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")
+        self._proxy.admission.allow(Action.WRITING, cached)
         write_partition(cached, request.partition)
         check_update(schema, rows, request.changes)
         kept = kept_fields(schema, rows, request.changes)

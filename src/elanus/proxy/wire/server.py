@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import grpc
 
 from elanus.api.connector import ConnectorApi
+from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.calls import Calls
@@ -63,7 +64,11 @@ class MilvusServer:
         if connections_max is not None:
             limits.append(("grpc.max_allowed_incoming_connections", connections_max))
         self._server = grpc.server(self.workers, options=(*limits, *_OPTIONS))
-        handlers = (milvus_handlers(calls), interface_handler(ConnectorApi, calls))
+        handlers = (
+            milvus_handlers(calls),
+            interface_handler(ConnectorApi, calls),
+            interface_handler(KeysApi, calls),
+        )
         limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)
         self._server.add_generic_rpc_handlers(limited)
 

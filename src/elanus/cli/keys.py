@@ -1,0 +1,75 @@
+"""`elanus keys`: create, list and drop API keys on a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from elanus.api.keys import KeyInfo, KeysApi, NewKey
+from elanus.cli.columns import Column, show, table
+from elanus.cli.import_command import Server
+from elanus.core.api_keys import NEVER
+from elanus.core.errors import ElanusError
+from elanus.rpc.carrier import RpcChannel
+
+T = TypeVar("T")
+_CONNECT_S = 10.0
+
+
+class KeysFailed(Exception):
+    """The server could not be reached, or refused. The text is for the user."""
+
+
+def create(server: Server, user: str, valid_days: int, description: str) -> NewKey:
+    """Raises `KeysFailed`."""
+    return _asked(server, lambda keys: keys.create_key(user, valid_days, description))
+
+
+def listed(server: Server, user: str) -> tuple[KeyInfo, ...]:
+    """``user`` "": the keys of all users. Raises `KeysFailed`."""
+    return _asked(server, lambda keys: keys.list_keys(user))
+
+
+def drop(server: Server, user: str, key_id: str) -> None:
+    """Raises `KeysFailed`."""
+    _asked(server, lambda keys: keys.drop_key(user, key_id))
+
+
+def show_keys(keys: Sequence[KeyInfo], console: Console | None = None) -> None:
+    show(console or Console(), keys_table(keys))
+
+
+def keys_table(keys: Sequence[KeyInfo]) -> Text:
+    columns = (Column("key"), Column("user"), Column("created"), Column("expires"), Column("description"))
+    rows = [
+        (key.key_id, key.user, _day(key.created_ms), _day(key.expires_ms), key.description) for key in keys
+    ]
+    return table("API keys", columns, rows)
+
+
+def _day(time_ms: int) -> str:
+    if time_ms == NEVER:
+        return "never"
+    return datetime.datetime.fromtimestamp(time_ms / 1000, datetime.UTC).date().isoformat()
+
+
+def _asked(server: Server, call: Callable[[KeysApi], Awaitable[T]]) -> T:
+    async def ask() -> T:
+        channel = RpcChannel(server.address, security=server.security, token=server.token)
+        try:
+            await channel.ready(_CONNECT_S)
+            return await call(channel.client(KeysApi))
+        finally:
+            await channel.close()
+
+    try:
+        if server.security is not None:
+            server.security.check()
+        return asyncio.run(ask())
+    except ElanusError as error:
+        raise KeysFailed(error.message) from None

@@ -1,0 +1,113 @@
+"""Admission: requests that a switch denies or that exceed a rate are refused before anything is done.
+
+Each proxy has its share of a rate: the rate divided by the number of live proxies. A request over the limit
+is refused and not delayed, so it holds no thread: Milvus clients repeat it after a pause of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from elanus.core.errors import RateLimited
+from elanus.core.ids import CollectionID
+from elanus.core.rate_limits import EVERYTHING, Action, Allowed, Rate, TokenBucket, refuse_denied
+from elanus.proxy.role.cache import CachedCollection
+
+_BUCKETS_MAX = 10_000
+_ALL = CollectionID(0)
+"""The key of the buckets of the server's own rates."""
+_UNITS = {Rate.SEARCH: "query vectors", Rate.QUERY: "queries"}
+
+
+class Admission:
+    """``of_database``: what a database's properties allow. ``server``: rates a second of all collections and
+    proxies together. ``proxies``: how many proxies are live. Safe to call from any thread.
+    """
+
+    def __init__(
+        self,
+        of_database: Callable[[str], Allowed],
+        server: Mapping[Rate, float],
+        proxies: Callable[[], int],
+        now_s: Callable[[], float],
+    ) -> None:
+        self._of_database = of_database
+        self._server = server
+        self._proxies = proxies
+        self._now_s = now_s
+        self._buckets: dict[tuple[CollectionID, Rate], TokenBucket] = {}
+        self._lock = threading.Lock()
+
+    def allow(self, action: Action, cached: CachedCollection) -> None:
+        """Raises `ForceDenied` when a switch denies the action on the collection."""
+        view = cached.view
+        refuse_denied(action, view.database, self._of_database(view.database), view.name, cached.allowed)
+
+    def allow_in(self, action: Action, database: str) -> None:
+        """The same for a collection that does not exist yet, or may not."""
+        refuse_denied(action, database, self._of_database(database), "", EVERYTHING)
+
+    def write(self, cached: CachedCollection, rate: Rate, size_bytes: int) -> None:
+        """Admit a write. Raises `ForceDenied`, `RateLimited`."""
+        self.allow(Action.WRITING, cached)
+        self._take(cached, rate, size_bytes)
+
+    def read(self, cached: CachedCollection, rate: Rate, amount: int) -> None:
+        """Admit a read of that many query vectors, or queries. Raises `ForceDenied`, `RateLimited`."""
+        self.allow(Action.READING, cached)
+        self._take(cached, rate, amount)
+
+    def spend(self, cached: CachedCollection, rate: Rate, amount: int) -> None:
+        """Count a part of a request that was admitted before. Later requests wait for it."""
+        if not self._limits(cached, rate):
+            return
+        with self._lock:
+            for bucket, _ in self._buckets_of(cached, rate):
+                bucket.spend(amount)
+
+    def _take(self, cached: CachedCollection, rate: Rate, amount: int) -> None:
+        """From both buckets or from none."""
+        if not self._limits(cached, rate):
+            return
+        with self._lock:
+            buckets = self._buckets_of(cached, rate)
+            now_s = self._now_s()
+            for bucket, limit in buckets:
+                if not bucket.is_positive(limit, now_s):
+                    raise self._exceeded(cached, rate)
+            for bucket, limit in buckets:
+                bucket.take(amount, limit, now_s)
+
+    def _limits(self, cached: CachedCollection, rate: Rate) -> bool:
+        return rate in cached.allowed.rates or rate in self._server
+
+    def _buckets_of(self, cached: CachedCollection, rate: Rate) -> list[tuple[TokenBucket, float]]:
+        """The collection's bucket and that of the server, each with this proxy's share of its rate."""
+        share = 1 / max(1, self._proxies())
+        limits = ((cached.collection_id, cached.allowed.rates.get(rate)), (_ALL, self._server.get(rate)))
+        return [
+            (self._bucket(key, rate, limit * share), limit * share)
+            for key, limit in limits
+            if limit is not None
+        ]
+
+    def _bucket(self, collection_id: CollectionID, rate: Rate, limit: float) -> TokenBucket:
+        key = (collection_id, rate)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            if len(self._buckets) >= _BUCKETS_MAX:
+                self._buckets.pop(next(key for key in self._buckets if key[0] != _ALL))
+            bucket = self._buckets[key] = TokenBucket(limit, self._now_s())
+        return bucket
+
+    def _exceeded(self, cached: CachedCollection, rate: Rate) -> RateLimited:
+        own, of_all = cached.allowed.rates.get(rate), self._server.get(rate)
+        limits = [f"{own:g} for collection {cached.view.name}"] if own is not None else []
+        limits += [f"{of_all:g} for the server (rate_limits)"] if of_all is not None else []
+        shown = min(limit for limit in (own, of_all) if limit is not None)
+        return RateLimited(
+            "request is rejected by grpc RateLimiter middleware, please retry later: "
+            f"rate limit exceeded[rate={shown:g}]: {rate} rate, {_UNITS.get(rate, 'bytes')} a second: "
+            f"{', '.join(limits)}; send less at a time, or raise the limit"
+        )

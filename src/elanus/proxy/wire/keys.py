@@ -1,0 +1,56 @@
+"""The calls of `elanus keys`: API keys by which programs sign in.
+
+They arrive on the port for Milvus clients, and are operations like the RPCs of the Milvus service.
+"""
+
+from __future__ import annotations
+
+from elanus.api.keys import KeyInfo, NewKey
+from elanus.core.access import AccessPolicy
+from elanus.core.api_keys import ApiKey
+from elanus.core.errors import NotPermitted
+from elanus.proxy.calls import Caller, ObjectType, requires
+from elanus.proxy.port import Front
+
+_CHANGE, _SELECT = "PrivilegeUpdateUser", "PrivilegeSelectUser"
+
+
+class Keys:
+    """Implements `elanus.api.keys.KeysApi`, as `elanus.proxy.wire.interfaces` describes."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+
+    @requires(_CHANGE, on="user", object_type=ObjectType.USER)
+    def create_key(self, caller: Caller, user: str, valid_days: int, description: str) -> NewKey:
+        """A key is as good as its user, so nobody gets more rights by a key than all rights it has."""
+        if not caller.user:
+            raise NotPermitted(
+                "API keys are created by users who have signed in: set proxy.authorization_enabled=true"
+            )
+        policy = self._front.access_policy()
+        if _may_everything(policy, user) and not _may_everything(policy, caller.user):
+            raise NotPermitted(
+                f"the user {user} may do everything: only root and members of the role admin create its keys"
+            )
+        made, text = self._front.create_api_key(user, valid_days, description)
+        return NewKey(_info(made), text)
+
+    @requires(_SELECT, on="user", object_type=ObjectType.USER)
+    def list_keys(self, caller: Caller, user: str) -> tuple[KeyInfo, ...]:
+        keys = self._front.access_policy().keys.values()
+        found = [key for key in keys if user in ("", key.user)]
+        return tuple(_info(key) for key in sorted(found, key=lambda key: (key.created_ms, key.key_id)))
+
+    @requires(_CHANGE, on="user", object_type=ObjectType.USER)
+    def drop_key(self, caller: Caller, user: str, key_id: str) -> None:
+        self._front.drop_api_key(user, key_id)
+
+
+def _may_everything(policy: AccessPolicy, name: str) -> bool:
+    user = policy.users.get(name)
+    return user is not None and policy.rights(user).may_everything
+
+
+def _info(key: ApiKey) -> KeyInfo:
+    return KeyInfo(key.key_id, key.user, key.created_ms, key.expires_ms, key.description)

@@ -1,0 +1,92 @@
+"""The calls of `elanus keys`, through the guard: own keys, those of others, and those of root."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from fake_front import FakeFront
+from wire_calls import observe_nothing
+
+from elanus.api.keys import KeyInfo, KeysApi
+from elanus.core import access
+from elanus.core.access import Role
+from elanus.core.errors import AccessConflict, CollectionNotFound, NotPermitted, PermissionDenied
+from elanus.core.privileges import Grant
+from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.guard import AccessGuard
+from elanus.proxy.sign_in import SignIn
+from elanus.proxy.wire.interfaces import interface_operations
+from elanus.proxy.wire.keys import Keys
+from elanus.rpc.methods import methods_of
+
+
+class World:
+    """Users ada and bob, and eve, who may change users."""
+
+    def __init__(self) -> None:
+        self.front = front = FakeFront()
+        for name in ("ada", "bob", "eve"):
+            front.create_user(name, "secret", "")
+        clerk = Role("clerk", (Grant("User", "*", "*", "UpdateUser"), Grant("User", "*", "*", "SelectUser")))
+        front.policy = access.with_role(front.policy, clerk, 10)
+        front.set_membership("eve", "clerk", True)
+        guard = AccessGuard(front.access_policy, self.no_name)
+        self.calls = Calls(interface_operations(KeysApi, Keys(front)), guard, observe_nothing)
+
+    @staticmethod
+    def no_name(database: str, name: str) -> str:
+        raise CollectionNotFound(name)
+
+    def ask(self, caller: str, method: str, *arguments: Any) -> Any:
+        sent = msgspec.msgpack.encode(arguments)
+        reply = self.calls.answer(f"KeysApi.{method}", sent, Caller(user=caller))
+        return methods_of(KeysApi)[method].result_of(reply, "the proxy")
+
+
+def test_users_create_list_and_drop_their_own_keys() -> None:
+    world = World()
+    made = world.ask("ada", "create_key", "ada", 1, "ingest")
+    assert made.key.startswith("elk_")
+    assert SignIn(world.front.access_policy, now_s=lambda: 1.0).user_of(made.key) == "ada"
+    assert world.ask("ada", "list_keys", "ada") == (
+        KeyInfo(made.info.key_id, "ada", 1_000, 1_000 + 24 * 3600 * 1000, "ingest"),
+    )
+    world.ask("ada", "drop_key", "ada", made.info.key_id)
+    assert world.ask("ada", "list_keys", "ada") == ()
+
+
+@pytest.mark.parametrize(
+    "call", [("create_key", "bob", 0, ""), ("list_keys", "bob"), ("list_keys", ""), ("drop_key", "bob", "1")]
+)
+def test_keys_of_others_need_a_privilege(call: tuple[Any, ...]) -> None:
+    world = World()
+    key_id = world.ask("bob", "create_key", "bob", 0, "").info.key_id
+    call = tuple(key_id if part == "1" else part for part in call)
+    with pytest.raises(PermissionDenied):
+        world.ask("ada", *call)
+    world.ask("eve", *call)
+
+
+def test_a_key_is_dropped_as_one_of_its_own_user_alone() -> None:
+    world = World()
+    key_id = world.ask("bob", "create_key", "bob", 0, "").info.key_id
+    with pytest.raises(AccessConflict, match="has no API key"):
+        world.ask("ada", "drop_key", "ada", key_id)
+
+
+def test_who_may_change_users_gets_no_key_of_root() -> None:
+    world = World()
+    world.front.set_membership("bob", "admin", True)
+    for user in ("root", "bob"):
+        with pytest.raises(NotPermitted, match="may do everything"):
+            world.ask("eve", "create_key", user, 0, "")
+    assert world.ask("bob", "create_key", "root", 0, "").info.user == "root"
+
+
+def test_a_server_without_users_creates_no_keys() -> None:
+    world = World()
+    with pytest.raises(NotPermitted, match=r"proxy\.authorization_enabled"):
+        Keys(world.front).create_key(Caller(), "ada", 0, "")
+    assert world.front.policy.keys == {}
