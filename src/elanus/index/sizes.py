@@ -25,6 +25,7 @@ _TRAINING_ROWS = 39
 """Rows that each codeword needs, of more than 256."""
 _TABLE_BYTES_MAX = 2 << 30
 """faiss computes no table of distances that is larger."""
+_BAND_BYTES = 12
 _SQ_BITS = {"SQ4U": 4, "SQ6": 6, "SQ8": 8, "FP16": 16, "BF16": 16}
 _REFINE_BITS = _SQ_BITS
 
@@ -191,6 +192,11 @@ def _sparse(_: IndexSpec, __: int) -> _Shape:
     return _Shape(0.0)
 
 
+def _minhash_lsh(spec: IndexSpec, rows: int) -> _Shape:
+    """The signatures, and for each band a hash and a row."""
+    return _Shape(_width(spec) + _BAND_BYTES * spec.params["mh_lsh_band"])
+
+
 _SHAPES: Mapping[str, Callable[[IndexSpec, int], _Shape]] = {
     "FLAT": _flat,
     "IVF_FLAT": _ivf_flat,
@@ -205,6 +211,7 @@ _SHAPES: Mapping[str, Callable[[IndexSpec, int], _Shape]] = {
     "DISKANN": _diskann,
     "BIN_FLAT": _bits_flat,
     "BIN_IVF_FLAT": _bits_ivf,
+    "MINHASH_LSH": _minhash_lsh,
     "SPARSE_INVERTED_INDEX": _sparse,
     "SPARSE_WAND": _sparse,
 }

@@ -87,6 +87,7 @@ def test_every_kind_has_a_size(name: str) -> None:
     data_type = min(OF_VECTORS[name].on, key=int)
     form = DATA_TYPES[data_type].vector
     assert form is not None
-    sent = {"index_type": name, "metric_type": str(form.metrics[0])} | BUILT.get(name, {})
+    metric = (OF_VECTORS[name].metrics or form.metrics)[0]
+    sent = {"index_type": name, "metric_type": str(metric)} | BUILT.get(name, {})
     spec = resolve_index(sent, data_type, 0 if name.startswith("SPARSE") else DIM)
     assert index_size(spec, ROWS, 5.0).memory_bytes > 0
