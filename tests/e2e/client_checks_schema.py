@@ -59,7 +59,7 @@ def _() -> None:
         refused("partition key not found", lambda: made.search(VECTORS[:1], "v", L2, 3))
 
 
-@check("Collections", "clustering key: declared, compaction by it")
+@check("Collections", "clustering key: declared, compaction by it", needs=VERSION >= (2, 4))
 def _() -> None:
     stars = FieldSchema("stars", DataType.INT32, is_clustering_key=True)
     with collection(stars) as made:

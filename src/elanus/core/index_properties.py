@@ -45,8 +45,7 @@ def altered(
     params: Mapping[str, str], properties: Mapping[str, str], delete_keys: Iterable[str]
 ) -> dict[str, str]:
     """An index's parameters after a change of properties."""
-    changed = _without(params, (*properties, *delete_keys))
-    return changed | {name: value.lower() for name, value in properties.items()}
+    return _without(params, (*properties, *delete_keys)) | dict(properties)
 
 
 def _without(params: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:

@@ -188,7 +188,7 @@ def test_paths_that_lead_nowhere() -> None:
 
 def test_properties_are_altered_wherever_they_stand() -> None:
     plain, nested = {"index_type": "FLAT"}, {"index_type": "FLAT", "params": '{"mmap.enabled": true}'}
-    assert altered(plain, {"mmap.enabled": "True"}, ()) == plain | {"mmap.enabled": "true"}
+    assert altered(plain, {"mmap.enabled": "True"}, ()) == plain | {"mmap.enabled": "True"}
     assert altered(nested, {"mmap.enabled": "false"}, ()) == {
         "index_type": "FLAT",
         "params": "{}",
