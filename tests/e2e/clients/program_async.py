@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from checks import DIM, VECTORS, check, lacks, uri
+from checks import DIM, VECTORS, check, uri
 from pymilvus import AnnSearchRequest, AsyncMilvusClient, DataType, RRFRanker
 
 NAME = "async_rows"
@@ -206,16 +206,19 @@ async def _() -> None:
     await client.drop_index(NAME, "kind")
 
 
-@lacks("partial upsert", "partial_update")
+@check("partial upsert")
 @on_loop
 async def _() -> None:
     await client.upsert(NAME, [{"id": 0, "kind": "new"}], partial_update=True)
+    (row,) = await client.get(NAME, ids=[0], output_fields=["kind"])
+    assert row["kind"] == "new"
 
 
-@lacks("truncate", "TruncateCollection")
+@check("truncate")
 @on_loop
 async def _() -> None:
     await client.truncate_collection(NAME)
+    assert await client.query(NAME, filter="id >= 0", limit=1, consistency_level="Strong") == []
 
 
 @check("users")

@@ -7,7 +7,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from checks import DIM, VECTORS, check, lacks, uri
+from checks import DIM, VECTORS, check, uri
 from click.testing import CliRunner
 from milvus_cli.scripts.milvus_client_cli import cli
 from pymilvus import MilvusClient
@@ -146,7 +146,7 @@ def _() -> None:
     MilvusClient(uri()).drop_user("cli_ann")
 
 
-@lacks("`truncate`", "TruncateCollection")
+@check("`truncate`")
 def _() -> None:
     run(f"truncate -c {NAME} --yes")
 
