@@ -274,7 +274,7 @@ def settled_read(client: MilvusClient, name: str) -> tuple[int, list[dict[str, o
             counted = client.query(name, output_fields=["count(*)"], consistency_level="Strong")
             rows = client.query(name, filter="key >= 0", output_fields=["*"], consistency_level="Strong")
         except MilvusException as error:
-            if "not loaded" in error.message:
+            if "loaded" in error.message:
                 return None
             raise
         return int(counted[0]["count(*)"]), list(rows)

@@ -145,6 +145,7 @@ def test_a_killed_pipeline_compacts_when_it_is_back(server: Server) -> None:
     fill(client, name)
     wait_until_served(client, name)
     with Reader(server, name) as reader:
+        server.pipeline_process().suspend()  # so that the compaction is not over before the kill
         compaction = client.compact(name)
         server.kill_pipeline()
         assert client.get_compaction_state(compaction) == "Executing"

@@ -51,7 +51,7 @@ def count(client: MilvusClient) -> int | None:
     try:
         answer = client.query(NAME, output_fields=["count(*)"], consistency_level="Strong")
     except MilvusException as error:
-        if "not loaded" in error.message:
+        if "loaded" in error.message:
             return None
         raise
     return int(answer[0]["count(*)"])

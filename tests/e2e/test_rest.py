@@ -86,7 +86,7 @@ def test_rows_of_rest_and_of_the_client_are_the_same(client: MilvusClient, post:
             {"fieldName": "dense", "metricType": "L2", "indexType": "HNSW", "params": {"M": 8}},
             {"fieldName": "half", "metricType": "L2", "indexType": "AUTOINDEX"},
             {"fieldName": "bits", "metricType": "HAMMING", "indexType": "BIN_FLAT"},
-            {"fieldName": "bytes", "metricType": "L2", "indexType": "FLAT"},
+            {"fieldName": "bytes", "metricType": "L2", "indexType": "HNSW"},
             {"fieldName": "words", "metricType": "IP", "indexType": "SPARSE_INVERTED_INDEX"},
         ],
     )

@@ -281,7 +281,7 @@ def _found(client: MilvusClient) -> int:
     try:
         return count(client)
     except MilvusException as error:
-        if "not loaded" not in error.message:
+        if "loaded" not in error.message:
             raise
         return 0
 
