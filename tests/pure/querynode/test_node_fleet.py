@@ -109,7 +109,7 @@ class Fleet(World):
         return all(p == 100 for s in await self.coord.loads() for p in s.percentages.values())
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        for _ in range(500):
+        for _ in range(3000):
             if await holds():
                 return
             await asyncio.sleep(0.01)
