@@ -16,7 +16,7 @@ PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
 _READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store"}
-_WRITE = _SERVER | {"partition", "write_id", "stream_id", "import_directory", "checkpointlocation", "path"}
+_WRITE = _SERVER | {"partition", "write_id", "stream_id", "import_directory", "checkpointlocation"}
 
 
 @dataclass(frozen=True, slots=True)

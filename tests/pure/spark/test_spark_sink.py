@@ -54,8 +54,9 @@ def test_the_options_of_a_write() -> None:
     )
     with pytest.raises(MissingParameter, match="no collection"):
         parse_write_options({})
-    with pytest.raises(InvalidParameter, match="unknown option filter"):
-        parse_write_options({"collection": "a", "filter": "x"})
+    for name in ("filter", "path"):
+        with pytest.raises(InvalidParameter, match=f"unknown option {name}"):
+            parse_write_options({"collection": "a", name: "x"})
 
 
 def test_a_streaming_query_without_a_name_is_refused() -> None:

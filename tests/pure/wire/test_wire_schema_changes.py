@@ -52,6 +52,9 @@ def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
     assert "adding a function is not supported" in alter_schema(call, func_schema=function).reason
     required = kind.FieldInfo(field_schema=field_message("n", DataType.INT64))
     assert "added field must be nullable" in alter_schema(call, field_infos=[required]).reason
+    params = {"max_length": 20, "enable_match": "true"}
+    text = kind.FieldInfo(field_schema=field_message("t", DataType.VARCHAR, params, nullable=True))
+    assert "not enable analyzer" in alter_schema(call, field_infos=[text]).reason
     drop = kind.Action(drop_request=kind.DropRequest(field_name="n"))
     dropped = call("AlterCollectionSchema", collection_name="books", action=drop).alter_status
     assert "dropping a field or function is not supported" in dropped.reason

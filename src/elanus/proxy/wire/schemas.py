@@ -94,7 +94,9 @@ def decode_added_field(field_bytes: bytes, collection: str) -> FieldSchema:
 def added_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
     """Return a field that is to be added. Raises as `decode_schema` does."""
     check_declared_names([message.name])
-    return decode_field(message, collection)
+    field = decode_field(message, collection)
+    check_text_field(field, {field.name: field})
+    return field
 
 
 def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.CollectionSchema:
