@@ -99,6 +99,16 @@ def needs_fresh_timestamp(read: ReadConsistency, collection_level: ConsistencyLe
     return level is ConsistencyLevel.STRONG or read.guarantee_ts != WIRE_BOUNDED
 
 
+def oldest_weak_moment(now: Timestamp, retention_s: float) -> Timestamp:
+    """Return the oldest moment as of which a read may be answered that did not ask for a moment.
+
+    Compaction removes for good what was deleted ``retention_s`` ago. A node that has just started serves
+    older moments first; such a read has to wait until the node is past them. A quarter of the retention is
+    left for the read itself.
+    """
+    return minus_ms(now, round(750 * retention_s))
+
+
 def check_reachable(guarantee: Timestamp, now: Timestamp, wait_s: float) -> None:
     """Raises `InvalidParameter` for a guarantee too far ahead of ``now`` for a read that waits ``wait_s``."""
     ahead_s = -lag_ms(physical_ms(now), guarantee) / 1000

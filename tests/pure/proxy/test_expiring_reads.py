@@ -70,7 +70,7 @@ def test_rows_of_before_a_truncation_have_expired() -> None:
 
 
 def test_no_read_as_of_now_is_from_before_a_truncation() -> None:
-    bench = Bench()
+    bench = Bench(retention_s=600.0)
     bench.nodes.served = compose(40_000)
     eventually = ReadConsistency(ConsistencyLevel.EVENTUALLY)
     bench.verbs.query(query(collection=cached(), consistency=eventually))
@@ -78,6 +78,19 @@ def test_no_read_as_of_now_is_from_before_a_truncation() -> None:
     first, second = bench.nodes.asked
     assert first.read_ts == compose(40_000)
     assert second.read_ts >= compose(60_000)
+
+
+def test_no_weak_read_is_of_a_moment_that_compaction_may_have_changed() -> None:
+    bench = Bench(retention_s=40.0)
+    bench.nodes.served = compose(69_999)
+    eventually = ReadConsistency(ConsistencyLevel.EVENTUALLY)
+    bench.verbs.query(query(collection=cached(), consistency=eventually))
+    bench.nodes.served = compose(70_001)
+    bench.verbs.query(query(collection=cached(), consistency=eventually))
+    first, second = bench.nodes.asked
+    assert first.read_ts == compose(70_000)
+    assert [ts for ts, _ in bench.nodes.waited] == [compose(70_000)]
+    assert second.read_ts == compose(70_001)
 
 
 def test_a_delete_by_filter_finds_no_expired_rows() -> None:

@@ -48,7 +48,7 @@ from elanus.proxy.verbs.query import matching_keys
 def test_a_read_is_as_of_what_is_served_or_of_what_it_demands(
     level: ConsistencyLevel, served: Timestamp, read_at: Timestamp, waits: bool
 ) -> None:
-    bench = Bench(Nodes(served))
+    bench = Bench(Nodes(served), retention_s=600.0)
     result = bench.verbs.search(search(consistency=ReadConsistency(level)))
     assert result.ts == bench.nodes.asked[0].read_ts == read_at
     assert bench.nodes.waited == ([(read_at, 7.0)] if waits else [])

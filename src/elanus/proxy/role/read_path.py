@@ -20,6 +20,7 @@ from elanus.core.consistency import (
     check_reachable,
     guarantee_timestamp,
     needs_fresh_timestamp,
+    oldest_weak_moment,
 )
 from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
@@ -131,7 +132,8 @@ class ReadPath:
         guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
         is_pinned = consistency.moment is not None
         if not is_pinned:
-            guarantee = max(guarantee, cached.view.truncated)  # no read as of now is from before that
+            # no read as of now is from before a truncation, or of what compaction has removed since
+            guarantee = max(guarantee, cached.view.truncated, oldest_weak_moment(now, self._retention_s))
         is_fixed = is_pinned or (fresh and guarantee >= now)
         # No node serves the present already, so a strong read need not ask up to where they serve.
         asks = is_pinned or not is_fixed
