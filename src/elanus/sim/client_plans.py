@@ -87,8 +87,16 @@ def operations_of_client(
 
 
 def lags(seed: int, query_nodes: tuple[str, ...], first_s: float, work_s: float) -> Iterator[Fault]:
-    """Draw the faults of a seed of `only_lags`."""
+    """Draw the faults of a seed of `only_lags`.
+
+    A node that lags does not begin to lag again: it would fall behind the retention time, before which weak
+    reads do wait for it.
+    """
     chance = random.Random(f"{seed}/lags")
     at_s = first_s
+    until_s: dict[str, float] = {}
     while (at_s := at_s + chance.expovariate(_LAGS / (work_s - first_s))) < work_s:
-        yield Fault(at_s, FaultKind.NODE_LAGS, chance.choice(query_nodes), round(chance.uniform(3, 8), 6))
+        node, lag_s = chance.choice(query_nodes), round(chance.uniform(3, 8), 6)
+        if at_s > until_s.get(node, 0.0):
+            yield Fault(at_s, FaultKind.NODE_LAGS, node, lag_s)
+            until_s[node] = at_s + lag_s
