@@ -73,12 +73,12 @@ class DeltaLogs:
         self._kept_bytes_max = kept_bytes_max
         self._vchannels: OrderedDict[str, _VchannelRuns] = OrderedDict()
         self._lock = threading.Lock()
+        self._kept_bytes = 0
 
     @property
     def memory_bytes(self) -> int:
         """Bytes of the deletes that are kept."""
-        with self._lock:
-            return sum(vchannel.memory_bytes for vchannel in self._vchannels.values())
+        return self._kept_bytes
 
     def deletes(
         self, vchannel: str, files: Sequence[BinlogFile], current: Collection[str]
@@ -100,7 +100,7 @@ class DeltaLogs:
                 held.runs.append(DeleteRun(paths, deletes_of_delta_logs(tables)))
                 _merge_last(held.runs)
             found = tuple(run for run in held.runs if not run.paths.isdisjoint(wanted))
-            held.memory_bytes = sum(run.memory_bytes for run in held.runs)
+            self._weigh(vchannel, held)
         self._evict(spared=1)
         return found
 
@@ -114,12 +114,19 @@ class DeltaLogs:
             self._vchannels.move_to_end(vchannel)
             return held
 
+    def _weigh(self, vchannel: str, held: _VchannelRuns) -> None:
+        """Update the bytes kept, unless these runs were dropped meanwhile. The caller holds their lock."""
+        memory_bytes = sum(run.memory_bytes for run in held.runs)
+        with self._lock:
+            if self._vchannels.get(vchannel) is held:
+                self._kept_bytes += memory_bytes - held.memory_bytes
+                held.memory_bytes = memory_bytes
+
     def _evict(self, spared: int) -> None:
         with self._lock:
-            kept_bytes = sum(vchannel.memory_bytes for vchannel in self._vchannels.values())
-            while kept_bytes > self._kept_bytes_max and len(self._vchannels) > spared:
+            while self._kept_bytes > self._kept_bytes_max and len(self._vchannels) > spared:
                 _, oldest = self._vchannels.popitem(last=False)
-                kept_bytes -= oldest.memory_bytes
+                self._kept_bytes -= oldest.memory_bytes
 
     def _fetch(self, files: Sequence[BinlogFile]) -> list[pa.Table]:
         fetches = min(self._fetches_max, len(files))

@@ -34,8 +34,8 @@ class HeldCollection:
     """The vchannels and segments of a collection, and the snapshot of them.
 
     ``wanted``: the rows that the load asks for. ``leads``: the vchannels whose growing rows are served.
-    ``on_release``: called with the blocks that a change released; reads may still hold them. ``on_growth``:
-    called with the change of ``growing_bytes``.
+    ``on_release``: called with the blocks that a change released; reads may still hold them. ``on_growth``,
+    ``on_leading``: called with the change of ``growing_bytes`` and of ``leading``.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class HeldCollection:
         request: LoadCollection,
         on_release: Callable[[Blocks], None],
         on_growth: Callable[[int], None],
+        on_leading: Callable[[int], None],
     ) -> None:
         self.collection_id: CollectionID = request.collection_id
         self.schema = request.schema
@@ -59,6 +60,7 @@ class HeldCollection:
         self.closed: ElanusError | None = None
         self._on_release = on_release
         self._on_growth = on_growth
+        self._on_leading = on_leading
         self._version = 0
         self._given_up = 0  # the version in which a vchannel failed last
         self._partitions = self._wanted_partitions()
@@ -66,6 +68,8 @@ class HeldCollection:
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, packs that have not been applied yet, and deletes kept
         for segments loaded later."""
+        self.leading = 0
+        """The number of led vchannels that are followed."""
 
     @property
     def serving(self) -> Mapping[SegmentID, SealedSegment]:
@@ -76,6 +80,10 @@ class HeldCollection:
     def staged(self) -> Mapping[SegmentID, SealedSegment]:
         """The sealed segments that are loaded for a version to come."""
         return self._held.staged
+
+    @property
+    def version(self) -> int:
+        return self._published.version
 
     @property
     def snapshot(self) -> Snapshot:
@@ -111,8 +119,17 @@ class HeldCollection:
         assert served >= before, f"TT3: service time would go back from {before} to {served}"
         self._published = self._take_snapshot(served)
         self._served = (served, counting)
+        self._count_leading()
         self._weigh()
         self.clock.rewatch()
+
+    def _count_leading(self) -> None:
+        """Update ``leading``."""
+        followed = (v for v in self.leads if self.channels[v].follower is not None)
+        leading = sum(1 for _ in followed) if self.closed is None else 0
+        if leading != self.leading:
+            self._on_leading(leading - self.leading)
+            self.leading = leading
 
     def _weigh(self) -> None:
         """Update ``growing_bytes``."""
@@ -136,6 +153,7 @@ class HeldCollection:
                 self._let_go(follower.growing.clear())
             channel.gone()
         self._published = self._take_snapshot(NO_TIMESTAMP)
+        self._count_leading()
         self._weigh()
 
     def _service_time(self) -> Timestamp:

@@ -37,7 +37,7 @@ class LoadedCollection(HeldCollection):
     """A loaded collection. Implements `elanus.querynode.follower.Absorber`.
 
     ``applier``: applies deletes. ``on_drop``: called when the collection's drop is read in its log.
-    ``on_release`` and ``on_growth``: see `HeldCollection`.
+    ``on_release``, ``on_growth`` and ``on_leading``: see `HeldCollection`.
     """
 
     def __init__(
@@ -47,8 +47,9 @@ class LoadedCollection(HeldCollection):
         on_drop: Callable[[CollectionID], None],
         on_release: Callable[[Blocks], None],
         on_growth: Callable[[int], None],
+        on_leading: Callable[[int], None],
     ) -> None:
-        super().__init__(request, on_release, on_growth)
+        super().__init__(request, on_release, on_growth, on_leading)
         self.loads = asyncio.Semaphore(_LOADS_MAX)
         self._applier = applier
         self._on_drop = on_drop

@@ -120,6 +120,7 @@ class QueryNode:
         self._intake = Intake(offload_arrivals or offload, inline_rows_max)
         self._collections: dict[CollectionID, LoadedCollection] = {}
         self._growing_bytes = 0
+        self._leading = 0
         self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
         self._background: set[asyncio.Task[None]] = set()
@@ -154,7 +155,7 @@ class QueryNode:
         if collection is not None:  # a release did not reach this node
             await self.release_collection(request.collection_id)
         self._collections[request.collection_id] = LoadedCollection(
-            request, self._applier, self._dropped, self._memory.let_go, self._grew
+            request, self._applier, self._dropped, self._memory.let_go, self._grew, self._leads
         )
 
     async def watch_vchannel(self, request: WatchVchannel) -> tuple[UnrecoveredSegment, ...]:
@@ -258,6 +259,7 @@ class QueryNode:
                 self._serving,
                 self._used,
                 self.growing_bytes,
+                self._leading,
             )
         else:
             held = self._loading.held()
@@ -309,6 +311,8 @@ class QueryNode:
         """Raise `AssertionError` if the node's state is inconsistent. For tests and the simulator."""
         for collection in self._collections.values():
             check_collection(collection)
+        led = sum(collection.leading for collection in self._collections.values())
+        assert self._leading == led, f"{self._leading} vchannels are led, of the collections {led}"
 
     def _loaded(self, collection_id: CollectionID) -> LoadedCollection:
         collection = self._collections.get(collection_id)
@@ -322,6 +326,9 @@ class QueryNode:
 
     def _grew(self, change_bytes: int) -> None:
         self._growing_bytes += change_bytes
+
+    def _leads(self, change: int) -> None:
+        self._leading += change
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -50,8 +50,12 @@ def collection_status(
     serving: Mapping[CollectionID, ChannelServing],
     used: UsedMemory,
     growing_bytes: int,
+    leading: int,
 ) -> QueryNodeStatus:
-    """Return the node's current state as far as it concerns one collection. For the loop thread."""
+    """Return the node's current state as far as it concerns one collection. For the loop thread.
+
+    ``leading``: the number of vchannels that the node leads.
+    """
     known = collections.get(collection_id)
     own = {} if known is None else {collection_id: known}
     channel = serving.get(collection_id)
@@ -59,7 +63,7 @@ def collection_status(
         node_status(node_id, own, {} if channel is None else {collection_id: channel}, growing_bytes),
         used_bytes=used.of(collections),
         positions={},
-        leads_elsewhere=sum(1 for c in collections.values() if c is not known for _ in _leads(c)),
+        leads_elsewhere=leading - (0 if known is None else known.leading),
     )
 
 
@@ -83,7 +87,7 @@ def node_pulse(
         )
         if growing_bytes
         else (),
-        {collection_id: c.snapshot.version for collection_id, c in collections.items()},
+        {collection_id: c.version for collection_id, c in collections.items()},
         _followed(serving),
         {c.vchannel: c.failure for c in channels if c.failure is not None},
         _positions(channels),
@@ -108,7 +112,7 @@ def node_status(
         segments=segments,
         used_bytes=staged + _cached_bytes(collections) + sum(segment.memory_bytes for segment in segments),
         growing_bytes=growing_bytes,
-        versions={collection_id: c.snapshot.version for collection_id, c in collections.items()},
+        versions={collection_id: c.version for collection_id, c in collections.items()},
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
         failures={c.vchannel: c.failure for c in channels if c.failure is not None},

@@ -170,6 +170,8 @@ class TimeSync:
             if self._round is None or not joined:
                 self._round = asyncio.create_task(self._collect(wanted, at_least), name="tick round")
             await asyncio.shield(self._round)
+            if min(self.tick_of(p) for p in wanted) >= at_least:
+                return
             await self.write_ticks(wanted)
             # A round that was already running may have collected its reports before this request.
             if not joined and min(self.tick_of(p) for p in wanted) < at_least:

@@ -271,7 +271,7 @@ def test_a_scalar_index_is_no_obstacle_to_searching_its_collection(
         whole_collection=True,
     )
     collection = LoadedCollection(
-        load, DeleteApplier(inline, DeleteLimits()), lambda _: None, lambda _: None, lambda _: None
+        load, DeleteApplier(inline, DeleteLimits()), *(lambda _: None for _ in range(4))
     )
     assert {spec.index_type for spec in collection.specs.values()} == {"FLAT"}, "those of vectors"
     collection.want(load)
