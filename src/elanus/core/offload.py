@@ -25,7 +25,8 @@ class Pools:
     """Where blocking work runs, by purpose. No purpose waits for another's work.
 
     ``encoding``: of large inserts. ``loading``: of segments. ``deletes``: applying many of them.
-    ``arrivals``: preparing the rows of large inserts for reads. ``files``: the coordinators' small files.
+    ``arrivals``: preparing the rows of large inserts for reads. ``interim``: indexes of growing rows.
+    ``files``: the coordinators' small files.
     ``delta_logs``: reading them for compaction.
     """
 
@@ -33,10 +34,11 @@ class Pools:
     loading: Offload
     deletes: Offload
     arrivals: Offload
+    interim: Offload
     files: Offload
     delta_logs: Offload
 
     @classmethod
     def one(cls, offload: Offload) -> Pools:
         """Return the same place for all purposes, where it does not matter."""
-        return cls(offload, offload, offload, offload, offload, offload)
+        return cls(offload, offload, offload, offload, offload, offload, offload)

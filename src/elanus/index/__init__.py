@@ -12,6 +12,7 @@ from elanus.index.deferred import DeferredVectors
 from elanus.index.files import DamagedIndexFile
 from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
+from elanus.index.interim import Codebook, Codes, InterimIndex, interim_index
 from elanus.index.masks import RowMask
 from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
@@ -30,10 +31,13 @@ from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
 
 __all__ = [
+    "Codebook",
+    "Codes",
     "DamagedIndexFile",
     "DeferredVectors",
     "Hits",
     "IndexSpec",
+    "InterimIndex",
     "JsonPath",
     "NullableIndex",
     "RawVectors",
@@ -50,6 +54,7 @@ __all__ = [
     "check_field",
     "check_metric",
     "ignored_params",
+    "interim_index",
     "json_path_of",
     "load",
     "mapped_params",

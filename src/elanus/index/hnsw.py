@@ -31,6 +31,7 @@ from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
+from elanus.index.coded_scan import CodedScan, serves_filters
 from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
@@ -86,6 +87,7 @@ class HnswIndex(VectorIndex):
         self._walked = rows
         self._refiner = refiner
         self._exact = rows if refiner is None else refiner.rows
+        self._coded: CodedScan | None = None
 
     @property
     def memory_bytes(self) -> int:
@@ -93,7 +95,8 @@ class HnswIndex(VectorIndex):
         tables = graph.neighbors.size() * 4 + graph.offsets.size() * 8 + graph.levels.size() * 4
         restoring = 0 if self._unit_rows is None else self._unit_rows.memory_bytes
         refining = 0 if self._refiner is None else self._refiner.rows.memory_bytes
-        return self._walked.memory_bytes + refining + int(tables) + restoring + self._table_bytes()
+        codes = 0 if self._coded is None else self._coded.memory_bytes
+        return self._walked.memory_bytes + refining + int(tables) + restoring + self._table_bytes() + codes
 
     @property
     def has_raw_vectors(self) -> bool:
@@ -108,7 +111,9 @@ class HnswIndex(VectorIndex):
     def save(self, path: Path) -> None:
         arrays = {} if self._unit_rows is None else self._unit_rows.arrays
         refining = {} if self._refiner is None else self._refiner.arrays
-        write_index_file(path, IndexFileContent(self.spec, self.rows, self._graph, {**arrays, **refining}))
+        codes = {} if self._coded is None else self._coded.arrays
+        written = {**arrays, **refining, **codes}
+        write_index_file(path, IndexFileContent(self.spec, self.rows, self._graph, written))
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
@@ -135,7 +140,7 @@ class HnswIndex(VectorIndex):
         while True:
             breadth = self._breadth(mask.count, k, asked_ef, len(pending), share, ef)
             if breadth is None:
-                _replace(hits, pending, self._exact.nearest(queries[pending], k, mask, threads))
+                _replace(hits, pending, self._scan(queries[pending], k, mask, threads))
                 return hits
             ef = breadth
             met = self._walk(queries[pending], ef, ef, threads)
@@ -153,6 +158,14 @@ class HnswIndex(VectorIndex):
             pending = pending[~complete]
             share = (float(found[~complete].mean()) + 0.5) / ef
 
+    def _scan(self, queries: Queries, k: int, mask: RowMask, threads: int) -> Hits:
+        """Compare all visible rows, or their codes where that is cheaper."""
+        coded = self._coded
+        exact_ns = plan.exact_cost_ns(mask.count, self.spec.dim, len(queries))
+        if coded is not None and coded.cost_ns(k, mask.count) < exact_ns:
+            return coded.nearest(queries, k, mask, threads)
+        return self._exact.nearest(queries, k, mask, threads)
+
     def _breadth(
         self, visible: int, k: int, ef: int, queries: int, share: float, previous_ef: int
     ) -> int | None:
@@ -167,6 +180,7 @@ class HnswIndex(VectorIndex):
             share=share,
             previous_ef=previous_ef,
             exact_weight=self.exact_weight,
+            coded_ns=math.inf if self._coded is None else self._coded.cost_ns(k, visible),
         )
 
     def _candidates(self, k: int, ef: int) -> int:
@@ -214,10 +228,18 @@ class PlainHnsw(HnswIndex):
             return cls(spec, graph, codes)
         return cls(spec, graph, codes, None, Refiner(NarrowUnitRows(codes, units), True, units.arrays))
 
+    def coded(self, vectors: Any) -> PlainHnsw:
+        """The same index with codes of its vectors, which are given in their stored form."""
+        if serves_filters(self.spec.dim, self.rows):
+            self._coded = CodedScan.of(self.spec, vectors, self._exact)
+        return self
+
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> PlainHnsw:
         units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
-        return cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
+        index = cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
+        index._coded = CodedScan.from_arrays(content.arrays, index._exact)
+        return index
 
     def _candidates(self, k: int, ef: int) -> int:
         """Rounded unit vectors stand in the right order but for the closest scores."""
@@ -237,14 +259,15 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
     units = NarrowUnits.of(vectors) if narrow is not None and by_cosine else None
     if narrow is None or (by_cosine and units is None):
         graph = new_graph(spec, spec.params["M"], spec.params["efConstruction"])
-        return PlainHnsw.made(spec, graph, add_in_chunks(spec, graph, vectors, progress), None)
+        unit_rows = add_in_chunks(spec, graph, vectors, progress)
+        return PlainHnsw.made(spec, graph, unit_rows, None).coded(vectors)
     graph = over_storage(scalar_codec(narrow, spec.dim, spec.metric_type), spec.params["M"])
     graph.hnsw.efConstruction = spec.params["efConstruction"]
     for part in parts(len(vectors)):
         rows = vectors[part]
         graph.add(spec.form.compared(rows) if units is None else units.units(rows, part))
         progress(min(1.0, part.stop / len(vectors)))
-    return PlainHnsw.made(spec, graph, None, units)
+    return PlainHnsw.made(spec, graph, None, units).coded(vectors)
 
 
 def over_storage(storage: Any, links: int) -> Any:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
 from elanus.core.types import DataType, Space
+from elanus.index import coded_scan
 from elanus.index.spec import IndexSpec
 
 _LINKS_ROW_BYTES = 17
@@ -161,9 +162,12 @@ def _scann(spec: IndexSpec, rows: int) -> _Shape:
     return _Shape(row, _centroids(spec, rows, 4 * spec.dim) + 4 * spec.dim * _CODEWORDS_4_BITS)
 
 
-def _hnsw(spec: IndexSpec, _: int) -> _Shape:
+def _hnsw(spec: IndexSpec, rows: int) -> _Shape:
     floats = spec.data_type is DataType.FLOAT_VECTOR
-    return _Shape(_width(spec) + _links(spec.params["M"]) + _unit_rest(spec, floats))
+    row = _width(spec) + _links(spec.params["M"]) + _unit_rest(spec, floats)
+    if not coded_scan.serves_filters(spec.dim, rows):
+        return _Shape(row)
+    return _Shape(row + coded_scan.row_bytes(spec.dim), coded_scan.table_bytes(spec.dim))
 
 
 def _hnsw_sq(spec: IndexSpec, _: int) -> _Shape:

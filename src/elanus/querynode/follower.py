@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -34,8 +34,9 @@ from elanus.log.shared_reader import Subscription
 from elanus.log.tick_line import Watcher
 from elanus.querynode.arrivals import Arrivals, Arrived, Intake
 from elanus.querynode.coverage import Coverage
-from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.growing import GrowingBlock, GrowingSegment
 from elanus.querynode.growing_segments import GrowingSegments
+from elanus.querynode.interim import Interim
 from elanus.querynode.recovery import Recovered
 from elanus.rpc.tracing import untraced
 
@@ -80,6 +81,10 @@ class Absorber(Protocol):
         """The follower has taken packs that it applies later."""
         ...
 
+    def exchanged(self, follower: Follower, gone: Sequence[GrowingBlock]) -> None:
+        """A larger block has taken the place of these."""
+        ...
+
     def absorbed(self, follower: Follower) -> None:
         """The tick has moved past an effect."""
         ...
@@ -104,6 +109,7 @@ class Follower:
         coverage: Coverage,
         absorber: Absorber,
         intake: Intake,
+        interim: Callable[[Callable[[], None]], Interim],
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
@@ -117,6 +123,7 @@ class Follower:
         self._specs = specs
         self._absorber = absorber
         self._intake = intake
+        self._interim = interim(self._continue)
         self._subscription: Subscription | None = None
         self._packs: deque[Sequence[EntryPack]] = deque()
         """Taken and not yet applied; the first ones are being applied."""
@@ -156,8 +163,8 @@ class Follower:
 
     @property
     def growing_bytes(self) -> int:
-        """Bytes of the growing rows, and of the packs that have not been applied yet."""
-        return self.growing.batch_bytes + self._packs_bytes
+        """Bytes of the growing rows, of those that are being copied, and of packs not applied yet."""
+        return self.growing.batch_bytes + self._interim.making_bytes + self._packs_bytes
 
     def start(self, dispatcher: Dispatcher, recovered: Recovered) -> None:
         """Begin to follow; ``recovered``: the segments of the request's binlogs."""
@@ -167,6 +174,7 @@ class Follower:
         )
         self._subscription = dispatcher.follow(self.vchannel, self._checkpoint, self)
         self._subscription.watch(self._ticked)
+        self._interim.consider(self.growing.values())
 
     def unrecovered(self) -> tuple[UnrecoveredSegment, ...]:
         """Return the segments whose binlogs could not be read. None of their rows are taken in."""
@@ -185,12 +193,14 @@ class Follower:
         """Take in nothing any more; may be called from within `absorb`."""
         if self._subscription is not None:
             self._subscription.close()
+        self._interim.retire()
         if self._task is not None:
             self._task.cancel()
 
     async def stop(self) -> None:
         """As `retire`, and wait until nothing runs any more."""
         self.retire()
+        await self._interim.stop()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
@@ -200,6 +210,9 @@ class Follower:
         self._packs.append(packs)
         self._packs_bytes += _payload_bytes(packs)
         self._absorber.queued(self)
+        self._continue()
+
+    def _continue(self) -> None:
         if self._task is None or self._task.done():
             self._task = untraced(self._apply(), f"apply {self.vchannel}")
 
@@ -212,7 +225,10 @@ class Follower:
 
     async def _apply(self) -> None:
         try:
-            while self._packs:
+            while self._packs or self._interim.is_ready:
+                if self._interim.is_ready:
+                    self._absorber.exchanged(self, await self._interim.exchange(self.growing))
+                    continue
                 effect = await self._take_in(self._packs[0])
                 await self._absorber.absorb(self, effect)
                 self._packs_bytes -= _payload_bytes(self._packs.popleft())
@@ -291,6 +307,7 @@ class Follower:
             segment = chosen.arrivals.segments[segment_id]
             if self._wants(segment_id, segment.partition_id):
                 self.growing.put(segment, blocks)
+        self._interim.consider(self.growing[s] for s in arrived.grown if s in self.growing)
         self.coverage = self.coverage.without(chosen.dropped)
         last = chosen.last
         return PackEffect(

@@ -6,9 +6,10 @@ et al., 1996): the last two blocks become one while the earlier is less than twi
 stay within `MERGED_BYTES_MAX`. So n single-row inserts leave O(log n) small blocks, each row is copied
 O(log n) times while it is in small blocks, and rows that arrive in bulk are never copied.
 
-Growing rows have no index. An exact scan reads 25 GB/s, so scanning a full segment of 512 MB takes about
-20 ms. Building a graph over it would take a minute of processor time, and the graph would be used only until
-the finished segment is served with its own index.
+Rows that have just arrived are scanned exactly. Larger runs of blocks are joined in a thread, and their
+vectors get codes by which a search chooses candidates (`elanus.querynode.interim`). A graph over a segment of
+512 MB would take a minute of processor time, codes take a few seconds. Both would be used only until the
+finished segment is served with its own index.
 
 Blocks are immutable apart from their deletes; a snapshot holds the tuple of blocks at its time.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +28,11 @@ from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.nullable import in_memory
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.visibility import NEVER_DELETED, Timestamps
-from elanus.index import DeferredVectors, IndexSpec, VectorIndex, over_rows
+from elanus.index import Codebook, Codes, DeferredVectors, IndexSpec, VectorIndex, interim_index, over_rows
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.vectors import VectorColumn
+from elanus.querynode.visibility import Visibility
 from elanus.text import SignatureRows, TermRows, computed_signatures, computed_terms
 
 MERGED_BYTES_MAX = 8 * 1024 * 1024
@@ -50,6 +53,7 @@ class GrowingBlock(Block):
     """A record batch as a block. ``specs``: the indexes of the collection's fields, for their metrics.
 
     ``computed``: the vectors that functions compute from its texts; ``earlier``: those of its first rows.
+    ``codes``: of the fields that have an interim index. ``level``: 0, or how often its rows were joined.
     """
 
     def __init__(
@@ -60,7 +64,14 @@ class GrowingBlock(Block):
         row_ts: Timestamps,
         deleted_ts: Timestamps | None = None,
         earlier: Mapping[FieldID, Computed] | None = None,
+        codes: Mapping[FieldID, Codes] | None = None,
+        level: int = 0,
     ) -> None:
+        self.codes = codes or {}
+        self.level = level
+        self.is_complete = level > 0
+        """Whether later rows are not added to it: it is joined, or being joined."""
+        codes_bytes = 0
         columns = {field.name: batch.column(field.name) for field in schema.fields}
         vectors = {}
         self.computed: dict[FieldID, Computed] = {}
@@ -78,22 +89,39 @@ class GrowingBlock(Block):
                 continue
             if spec is None:
                 continue
+            if field.field_id in self.codes:
+                index = interim_index(spec, self._rows(field, batch), self.codes[field.field_id])
+                codes_bytes += index.codes_bytes
+                vectors[field.field_id] = VectorColumn.held(field, index)
+                continue
             if function is None:
-                rows = in_memory(field.vector, columns[field.name])
+                rows = self._rows(field, batch)
                 exact = over_rows(field.data_type, field.dim, spec.metric_type, rows, spec.params)
             else:
                 terms = self._terms(schema, function, field, batch, earlier)
                 exact = over_rows(field.data_type, field.dim, spec.metric_type, terms)
             vectors[field.field_id] = VectorColumn.held(field, exact)
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
-        self._fixed_bytes += placeholder_bytes
+        self._fixed_bytes += placeholder_bytes + codes_bytes
         self.batch = batch
-        self.batch_bytes = int(batch.nbytes)
+        self.batch_bytes = int(batch.nbytes) + codes_bytes
 
     @property
     def cached_bytes(self) -> int:
         """As for every block, with the vectors that searches have had computed."""
         return super().cached_bytes + sum(made.nbytes for made in self.computed.values())
+
+    def vectors_of(self, field: FieldSchema) -> Any:
+        """Return a field's vectors in memory: a matrix, or `NullableVectors`."""
+        return self._rows(field, self.batch)
+
+    def take_deletes(self, parts: Sequence[GrowingBlock]) -> None:
+        """Take over the deletes of the blocks that this one replaces. Nothing reads this one yet."""
+        self._visibility = Visibility(self.row_ts, _joined_deletes(parts))
+
+    @staticmethod
+    def _rows(field: FieldSchema, batch: pa.RecordBatch) -> Any:
+        return in_memory(field.vector, batch.column(field.name))
 
     def _terms(
         self,
@@ -144,6 +172,14 @@ class GrowingSegment:
         self.blocks: tuple[GrowingBlock, ...] = ()
         self._schema = schema
         self._specs = specs
+        self._codebooks = {f: Codebook(spec) for f, spec in specs.items() if Codebook.takes(spec)}
+        if any(schema.function_of(field) is not None for field in schema.vector_fields):
+            self._codebooks = {}
+
+    @property
+    def takes_codes(self) -> bool:
+        """Whether `joined` can give a field an interim index."""
+        return any(book.is_usable for book in self._codebooks.values())
 
     @property
     def rows(self) -> int:
@@ -165,6 +201,23 @@ class GrowingSegment:
                 piles.append(_Pile([arrival], arrival.batch.nbytes))
                 _collapse(piles)
         return tuple(self._block(pile.parts) for pile in piles)
+
+    def joined(self, parts: Sequence[GrowingBlock]) -> GrowingBlock:
+        """Return one block in the place of consecutive ones, without deletes, with interim indexes.
+
+        For any thread, one at a time.
+        """
+        codes = {}
+        for field_id, book in self._codebooks.items():
+            field = self._schema.by_id[field_id]
+            made = book.codes_of([(part.vectors_of(field), part.codes.get(field_id)) for part in parts])
+            if made is not None:
+                codes[field_id] = made
+        batch = pa.concat_batches([part.batch for part in parts]) if len(parts) > 1 else parts[0].batch
+        row_ts = np.concatenate([part.row_ts for part in parts])
+        level = 1 + min(part.level for part in parts)
+        earlier = parts[0].computed
+        return GrowingBlock(self._schema, self._specs, batch, row_ts, None, earlier, codes, level)
 
     def delete(self, deletes: Sequence[DeleteBatch]) -> None:
         """Apply the deletes that concern the segment's partition."""
@@ -188,13 +241,15 @@ class GrowingSegment:
 def _collapse(piles: list[_Pile]) -> None:
     while len(piles) > 1:
         earlier, later = piles[-2:]
+        if isinstance(earlier.parts[0], GrowingBlock) and earlier.parts[0].is_complete:
+            return
         together = earlier.bytes + later.bytes
         if earlier.bytes >= 2 * later.bytes or together > MERGED_BYTES_MAX:
             return
         piles[-2:] = [_Pile([*earlier.parts, *later.parts], together)]
 
 
-def _joined_deletes(parts: list[GrowingBlock | NewRows]) -> Timestamps | None:
+def _joined_deletes(parts: Sequence[GrowingBlock | NewRows]) -> Timestamps | None:
     entered = [part.deleted_ts if isinstance(part, GrowingBlock) else None for part in parts]
     if all(deleted_ts is None for deleted_ts in entered):
         return None

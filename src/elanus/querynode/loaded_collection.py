@@ -23,7 +23,7 @@ from elanus.querynode.delete_applier import DeleteApplier
 from elanus.querynode.deletes import DeleteBatch, DeleteBuffer
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower, PackEffect
-from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.growing import GrowingBlock, GrowingSegment
 from elanus.querynode.held_collection import Blocks, HeldCollection, coverage_of
 from elanus.querynode.index_specs import check_same_indexes
 from elanus.querynode.key_ranges import Visits, visits_to
@@ -172,6 +172,12 @@ class LoadedCollection(HeldCollection):
         """A follower has taken packs that it applies later: they are held in memory meanwhile."""
         if self._follows(self.channels[follower.vchannel], follower):
             self._weigh()
+
+    def exchanged(self, follower: Follower, gone: Sequence[GrowingBlock]) -> None:
+        """A larger block with an interim index has taken the place of these blocks of a follower."""
+        if gone and self._follows(self.channels[follower.vchannel], follower):
+            self._on_release(tuple(gone))
+            self.publish()
 
     def absorbed(self, follower: Follower) -> None:
         """A follower's tick has moved past an effect: wake who waits for that."""

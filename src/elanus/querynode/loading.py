@@ -14,6 +14,7 @@ from elanus.querynode.arrivals import Intake
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower
+from elanus.querynode.interim import Interim
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.pinned_files import PinnedSegments
 from elanus.querynode.recovery import recover_growing, unreadable
@@ -27,7 +28,8 @@ _DELTA_LOGS_KEPT_S = 30.0
 class Loading:
     """For the loop thread. ``offload``: where files are read. ``scratch``: for copies of index files.
 
-    ``on_load``: called with the bytes of each loaded segment. ``held``: the sealed segments whose files may
+    ``on_load``: called with the bytes of each loaded segment. ``interim``: makes what joins a follower's
+    growing blocks, given what to call when a block is made. ``held``: the sealed segments whose files may
     still be read.
     """
 
@@ -39,6 +41,7 @@ class Loading:
         dispatcher: Dispatcher,
         fetches_max: int,
         on_load: Callable[[int], None],
+        interim: Callable[[Callable[[], None]], Interim],
     ) -> None:
         self.offload = offload
         self.held = PinnedSegments()
@@ -47,6 +50,7 @@ class Loading:
         self._scratch = scratch
         self._dispatcher = dispatcher
         self._on_load = on_load
+        self._interim = interim
         self._trimming: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -73,6 +77,7 @@ class Loading:
             collection.covers_for_follower(channel).without(request.leaving),
             collection,
             intake,
+            self._interim,
         )
         channel.propose(follower)
         try:

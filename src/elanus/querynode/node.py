@@ -11,6 +11,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,7 @@ from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
 from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
+from elanus.querynode.interim import Interim, InterimRules
 from elanus.querynode.invariants import check_collection
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.loading import Loading
@@ -61,6 +63,7 @@ from elanus.storage.port import ObjectStore
 
 _FETCHES_MAX = 16
 _DELETE_LIMITS = DeleteLimits()
+_INTERIM_RULES = InterimRules()
 _LOADS_END_S = 20.0
 """How long a stopping node waits for loads in progress; it continues to serve meanwhile."""
 
@@ -78,7 +81,8 @@ class QueryNode:
 
     ``offload``: where segments are loaded. ``offload_reads``, ``offload_deletes`` and ``offload_arrivals``:
     where reads from query channels run, where deletes are applied, and where the rows of large inserts are
-    prepared, so that none waits for segments that are being loaded.
+    prepared, so that none waits for segments that are being loaded. ``offload_interim``: where interim
+    indexes are made; ``interim_rules`` says of which growing rows.
 
     ``delete_limits``: how many deletes are applied on the loop, and how many at a time elsewhere.
     ``inline_rows_max``: how many arriving rows are prepared on the loop.
@@ -101,15 +105,25 @@ class QueryNode:
         offload_reads: Offload | None = None,
         offload_deletes: Offload | None = None,
         offload_arrivals: Offload | None = None,
+        offload_interim: Offload | None = None,
         delete_limits: DeleteLimits = _DELETE_LIMITS,
         inline_rows_max: int = INLINE_ROWS_MAX,
+        interim_rules: InterimRules = _INTERIM_RULES,
         fetches_max: int = _FETCHES_MAX,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
         self._dispatcher = Dispatcher(log, spawn=untraced)
         self._used = UsedMemory(lambda: asyncio.get_running_loop().time())
-        self._loading = Loading(store, offload, scratch, self._dispatcher, fetches_max, self._used.add)
+        self._loading = Loading(
+            store,
+            offload,
+            scratch,
+            self._dispatcher,
+            fetches_max,
+            self._used.add,
+            partial(Interim, interim_rules, offload_interim or offload),
+        )
         self._memory = MemoryReturn(offload)
         self._search_threads = search_threads
         self._capacity_bytes = capacity_bytes

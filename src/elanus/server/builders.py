@@ -58,6 +58,7 @@ from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
+from elanus.querynode.interim import InterimRules
 from elanus.querynode.node import QueryNode
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
@@ -318,6 +319,8 @@ class Builders:
             offload_reads=offload_reads,
             offload_deletes=needs.pools.deletes,
             offload_arrivals=needs.pools.arrivals,
+            offload_interim=needs.pools.interim,
+            interim_rules=InterimRules(needs.settings.querynode.interim_index_mb * _MB),
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:

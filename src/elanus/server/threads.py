@@ -10,7 +10,15 @@ from typing import Any
 
 from elanus.core.offload import Offload, Pools
 
-_THREADS = {"encoding": 2, "loading": 4, "deletes": 2, "arrivals": 1, "files": 4, "delta_logs": 1}
+_THREADS = {
+    "encoding": 2,
+    "loading": 4,
+    "deletes": 2,
+    "arrivals": 1,
+    "interim": 1,
+    "files": 4,
+    "delta_logs": 1,
+}
 """How many threads each purpose has at most. A pool starts threads only as they are needed."""
 
 

@@ -63,6 +63,7 @@ from elanus.sim.policies import (
     Density,
     data_policy,
     datanode_policy,
+    interim_rules,
     proxy_policy,
 )
 from elanus.sim.reads_in_turns import ReadsInTurns
@@ -227,6 +228,7 @@ class SimBuilders:
                 scratch=needs.scratch,
                 delete_limits=DELETE_LIMITS,
                 inline_rows_max=INLINE_ROWS_MAX,
+                interim_rules=interim_rules(needs.density),
                 fetches_max=1,
             )
         return QueryNode(
@@ -239,6 +241,7 @@ class SimBuilders:
             proxies=_no_payloads,
             delete_limits=DELETE_LIMITS,
             inline_rows_max=INLINE_ROWS_MAX,
+            interim_rules=interim_rules(needs.density),
             fetches_max=1,
         )
 

@@ -25,6 +25,7 @@ from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.policy import DataNodePolicy
 from elanus.proxy.role.proxy import ProxyPolicy
 from elanus.querynode.delete_applier import DeleteLimits
+from elanus.querynode.interim import InterimRules
 from elanus.querynode.key_ranges import VISIT_KEYS
 from elanus.sim.client_verbs import READ_TIMEOUT_S
 
@@ -44,7 +45,7 @@ class Density:
     others are exchanged for an indexed copy. ``idle_tick_ms``: how far the tick of a pchannel without writes
     may fall behind; 0: no further than any other's. ``growing_soft_bytes``: the growing data above which
     segments are sealed for memory; 0: none is. ``ttl_s``: the time-to-live of one collection; 0: its
-    rows do not expire.
+    rows do not expire. ``interim_bytes``: how many bytes of growing rows are joined into one block; 0: none.
     """
 
     segment_size_max_bytes: int = 3200
@@ -55,6 +56,7 @@ class Density:
     idle_tick_ms: int = 0
     growing_soft_bytes: int = 0
     ttl_s: int = 0
+    interim_bytes: int = 0
 
 
 USUAL = Density()
@@ -70,19 +72,28 @@ _INDEX_ROWS_MIN = (8, 24)
 _IDLE_TICKS_MS = (0, 0, 0, 4000)
 _GROWING_SOFT_BYTES = (0, 0, 0, 4000)
 _TTLS_S = (0, 0, 0, 0, 12)
+_INTERIM_BYTES = (0, 0, 0, 400)
 
 
 def draw_density(seed: int) -> Density:
     """Draw the density of a seed: the same on every machine.
 
-    Half of the seeds have the usual one, apart from their idle ticks, sealing for memory and expiring rows.
+    Half of the seeds have the usual one, apart from their idle ticks, sealing for memory, expiring rows and
+    interim indexes.
     """
     chance = random.Random(f"{seed}/density")
     idle_tick_ms = random.Random(f"{seed}/idle").choice(_IDLE_TICKS_MS)
     growing_soft_bytes = random.Random(f"{seed}/memory").choice(_GROWING_SOFT_BYTES)
     ttl_s = random.Random(f"{seed}/ttl").choice(_TTLS_S)
+    interim_bytes = random.Random(f"{seed}/interim").choice(_INTERIM_BYTES)
     if chance.random() < 0.5:
-        return replace(USUAL, idle_tick_ms=idle_tick_ms, growing_soft_bytes=growing_soft_bytes, ttl_s=ttl_s)
+        return replace(
+            USUAL,
+            idle_tick_ms=idle_tick_ms,
+            growing_soft_bytes=growing_soft_bytes,
+            ttl_s=ttl_s,
+            interim_bytes=interim_bytes,
+        )
     return Density(
         chance.choice(_SEGMENT_BYTES),
         chance.choice(_SYNC_AGES_MS),
@@ -92,7 +103,13 @@ def draw_density(seed: int) -> Density:
         idle_tick_ms,
         growing_soft_bytes,
         ttl_s,
+        interim_bytes,
     )
+
+
+def interim_rules(density: Density) -> InterimRules:
+    """Growing blocks are joined without codes: vectors are too short for any, so searches stay exact."""
+    return InterimRules(density.interim_bytes, 16 * density.interim_bytes, without_codes=True)
 
 
 def proxy_policy(density: Density) -> ProxyPolicy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from elanus.log.memory import MemoryLog
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.follower import Follower
+from elanus.querynode.interim import Interim, InterimRules
 from elanus.querynode.node import QueryNode
 from elanus.querynode.recovery import Recovered
 from elanus.storage.local import LocalStore
@@ -117,7 +119,9 @@ async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_
             raise RuntimeError("a bug")
         return False
 
-    follower = Follower(request, first.schema, first.specs, Coverage.nothing(), broken, Intake(inline))
+    interim = partial(Interim, InterimRules(), inline)
+    intake = Intake(inline)
+    follower = Follower(request, first.schema, first.specs, Coverage.nothing(), broken, intake, interim)
     follower.start(loaded.node._dispatcher, Recovered(()))
     await loaded.tick(2000)
     assert follower.failure is not None

@@ -1,0 +1,214 @@
+"""An exact scan made shorter by small codes: they choose candidates, and the rows themselves rank these.
+
+Reading the rows is what an exact scan costs. A code has four bits for every four components: a
+thirty-second of the floats. Codes are compared by table lookups in registers (André, Kermarrec and Le
+Scouarnec, 2015), so comparing all codes of a segment takes less than reading a tenth of its vectors.
+
+Codes are coarse, so each answer is checked. The candidates are ordered by their codes. If all hits are in the
+first half of them, the codes placed the near rows near, and hardly any near row is beyond the last candidate.
+If a hit is in the second half, more candidates are ranked, and if that does not help, all visible rows are.
+Data whose rows the codes cannot distinguish (independent noise in all dimensions) is recognised while the
+codes are made, and gets none.
+
+The scores are those of the exact scan, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+
+from elanus.core.metrics import Metric
+from elanus.index import plan
+from elanus.index.adding import compared, encode_in_chunks
+from elanus.index.exact import ExactRows
+from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
+from elanus.index.masks import RowMask
+from elanus.index.parallel import fan_out, shares_of
+from elanus.index.spec import IndexSpec
+
+CODES_KEY: Final = "codes"
+PART_DIMS = 4
+"""Components per codeword."""
+CODE_BITS = 4
+ROW_ID_BYTES = 8
+DIM_MIN = 64
+"""With fewer dimensions a row is read as quickly as a code."""
+FILTERED_DIM_MIN = 256
+FILTERED_ROWS_MIN = 8192
+"""Under a filter an exact scan reads the visible rows only: codes pay for longer rows, and many of them."""
+TRAINING_ROWS = 2048
+TRAINING_ROUNDS = 8
+CANDIDATES_MIN = 100
+CANDIDATES_PER_HIT = 5
+WIDENING = 4
+"""How many times more candidates the second round has."""
+CANDIDATES_SHARE_MAX = 0.5
+"""Where more of the visible rows would be candidates, all of them are compared."""
+
+SAMPLES = 24
+SAMPLE_HITS = 10
+SAMPLE_RECALL_MIN = 0.9
+"""The share of the nearest rows that must be among the first candidates, for codes to be kept."""
+
+
+class CodedScan:
+    """The codes of rows, and the rows. Immutable, and safe for many threads.
+
+    ``codes``: faiss's inverted list of 4-bit product codes, one list for all rows, in their order.
+    """
+
+    def __init__(self, codes: Any, rows: ExactRows) -> None:
+        self._codes = codes
+        self._rows = rows
+
+    @classmethod
+    def of(cls, spec: IndexSpec, vectors: Any, rows: ExactRows) -> CodedScan | None:
+        """Make the codes of ``vectors``, in their stored form; None where they would be of no use.
+
+        ``rows``: the same rows for exact comparison.
+        """
+        if not fits(spec.dim):
+            return None
+        empty = trained(spec, vectors)
+        made = cls(encoded(spec, empty, vectors), rows)
+        return made if made.distinguishes_rows(compared(spec, vectors[sample_of(len(vectors))])) else None
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], rows: ExactRows) -> CodedScan | None:
+        """Read the arrays of an index file; None if it has no codes."""
+        if CODES_KEY not in arrays:
+            return None
+        return cls(faiss.deserialize_index(np.array(arrays[CODES_KEY])), rows)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays to store in an index file."""
+        return {CODES_KEY: faiss.serialize_index(self._codes)}
+
+    @property
+    def memory_bytes(self) -> int:
+        return round(self._rows.count * row_bytes(self._codes.d)) + table_bytes(self._codes.d)
+
+    def cost_ns(self, k: int, visible: int) -> float:
+        """The cost per query of a search, infinite where `nearest` would compare all visible rows."""
+        candidates = candidates_of(k)
+        if candidates > CANDIDATES_SHARE_MAX * visible:
+            return float("inf")
+        return plan.coded_cost_ns(self._rows.count, self._codes.d, candidates)
+
+    def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
+        """The k best visible rows of each query; k is at most the number of visible rows."""
+        visible = self._rows.count if mask is None else mask.count
+        hits = no_hits(len(queries), k, self._rows.metric)
+        pending = np.arange(len(queries))
+        candidates = candidates_of(k)
+        for depth in (candidates, candidates * WIDENING):
+            if depth > CANDIDATES_SHARE_MAX * visible:
+                break
+            found, certain = self._ranked(queries[pending], k, depth, mask, threads)
+            hits.distances[pending] = found.distances
+            hits.rows[pending] = found.rows
+            pending = pending[~certain]
+            if not len(pending):
+                return hits
+        rest = self._rows.nearest(queries[pending], k, mask, threads)
+        hits.distances[pending] = rest.distances
+        hits.rows[pending] = rest.rows
+        return hits
+
+    def distinguishes_rows(self, queries: npt.NDArray[Any]) -> bool:
+        """Whether the codes find the rows nearest to these rows, not counting each row itself."""
+        k = SAMPLE_HITS + 1
+        if candidates_of(k) > CANDIDATES_SHARE_MAX * self._rows.count:
+            return True
+        truth = self._rows.nearest(queries, k, None, 1).rows[:, 1:]
+        found = self._candidates(queries, candidates_of(k), None, 1)
+        near = [np.isin(wanted, met).mean() for wanted, met in zip(truth, found, strict=True)]
+        return bool(np.mean(near) >= SAMPLE_RECALL_MIN)
+
+    def _ranked(
+        self, queries: npt.NDArray[Any], k: int, depth: int, mask: RowMask | None, threads: int
+    ) -> tuple[Hits, npt.NDArray[np.bool_]]:
+        """The best of ``depth`` candidates, and for which queries they were many enough."""
+        hits = no_hits(len(queries), k, self._rows.metric)
+        certain = np.zeros(len(queries), dtype=np.bool_)
+        for i, met in enumerate(self._candidates(queries, depth, mask, threads)):
+            rows = met[met >= 0]
+            if len(rows) < k:
+                continue
+            scores, places = best_of(self._rows.scores(queries[i], rows), k, self._rows.metric)
+            hits.distances[i] = scores
+            hits.rows[i] = rows[places]
+            certain[i] = 2 * int(places.max()) < depth
+        return hits, certain
+
+    def _candidates(
+        self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
+    ) -> RowIds:
+        selector = None if mask is None else mask.selector
+        parameters = faiss.SearchParametersIVF(nprobe=1, sel=selector)
+
+        def scan(share: npt.NDArray[Any]) -> Hits:
+            return Hits(*self._codes.search(share, depth, params=parameters))
+
+        return stacked(fan_out(scan, shares_of(queries, threads))).rows
+
+
+def fits(dim: int) -> bool:
+    """Whether vectors of this dimension can have codes that are worth it."""
+    return dim >= DIM_MIN and dim % PART_DIMS == 0
+
+
+def serves_filters(dim: int, rows: int) -> bool:
+    """Whether a graph over as many rows gets codes for searches under filters."""
+    return fits(dim) and dim >= FILTERED_DIM_MIN and rows >= FILTERED_ROWS_MIN
+
+
+def row_bytes(dim: int) -> float:
+    """The bytes of one row's code."""
+    return dim / PART_DIMS * CODE_BITS / 8 + ROW_ID_BYTES
+
+
+def table_bytes(dim: int) -> int:
+    """The bytes of the codewords, and of the list's centre."""
+    return 4 * dim * ((1 << CODE_BITS) + 1)
+
+
+def candidates_of(k: int) -> int:
+    """How many rows are ranked for k hits at first."""
+    return CANDIDATES_MIN + CANDIDATES_PER_HIT * k
+
+
+def sample_of(rows: int) -> RowIds:
+    """Rows to try codes with."""
+    return np.unique(np.linspace(0, rows - 1, SAMPLES, dtype=np.int64))
+
+
+def trained(spec: IndexSpec, vectors: Any) -> Any:
+    """An empty list whose codewords are those of these vectors, in their stored form.
+
+    Unit vectors are compared by their distance, which is in the same order as their cosine, and which codes
+    approximate better.
+    """
+    metric = faiss.METRIC_INNER_PRODUCT if spec.metric_type is Metric.IP else faiss.METRIC_L2
+    centre = faiss.IndexFlat(spec.dim, metric)
+    codes = faiss.IndexIVFPQFastScan(centre, spec.dim, 1, spec.dim // PART_DIMS, CODE_BITS, metric)
+    codes.own_fields = True
+    centre.this.disown()
+    codes.pq.cp.niter = TRAINING_ROUNDS
+    codes.pq.cp.min_points_per_centroid = 1
+    rows = np.unique(np.linspace(0, len(vectors) - 1, TRAINING_ROWS, dtype=np.int64))
+    codes.train(compared(spec, vectors[rows]))
+    return codes
+
+
+def encoded(spec: IndexSpec, empty: Any, vectors: Any) -> Any:
+    """The codes of these vectors, by the codewords of ``empty``."""
+    codes = faiss.clone_index(empty)
+    encode_in_chunks(spec, codes, vectors)
+    return codes

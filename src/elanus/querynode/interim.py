@@ -1,0 +1,158 @@
+"""Joining growing blocks into larger ones whose vectors have an interim index.
+
+Comparing a search with every growing row takes 10 ms for 60,000 rows of 784 floats. So once the last blocks
+of a growing segment together pass a size, a thread joins them into one block and encodes its vectors
+(`elanus.index.interim`), and the loop exchanges the blocks. Only the rows after them are compared one by one.
+Four joined blocks of a size are joined again, without encoding anything: a segment has few blocks, and each
+row is copied two or three times. Nothing has to be discarded at handoff: the index goes with the segment.
+
+A follower exchanges blocks between packs (`elanus.querynode.follower`): no deletes are applied and no rows
+added meanwhile. Deletes that came while the block was made are taken from the blocks it replaces.
+
+Segments with vectors that functions compute from texts are left as they are. Joining would compute them
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from elanus.core.ids import SegmentID
+from elanus.core.offload import Offload
+from elanus.querynode.growing import GrowingBlock, GrowingSegment
+from elanus.querynode.growing_segments import GrowingSegments
+from elanus.rpc.tracing import untraced
+
+BYTES_MIN = 16 * 1024 * 1024
+BYTES_MAX = 256 * 1024 * 1024
+FAN_IN = 4
+_log = structlog.get_logger("querynode")
+
+Blocks = tuple[GrowingBlock, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InterimRules:
+    """Which blocks are joined. ``bytes_min``: of rows that are not joined yet, 0: none are ever joined.
+
+    ``bytes_max``: larger blocks are not made of joined ones. ``without_codes``: join also where no field can
+    have an interim index, which exercises the exchange where vectors are short.
+    """
+
+    bytes_min: int = BYTES_MIN
+    bytes_max: int = BYTES_MAX
+    without_codes: bool = False
+
+
+def due(blocks: Sequence[GrowingBlock], rules: InterimRules) -> slice | None:
+    """Return which blocks of a segment are to be joined now; joined ones precede the others."""
+    joined = sum(block.level > 0 for block in blocks)
+    plain = blocks[joined:]
+    if plain and sum(block.batch_bytes for block in plain) >= rules.bytes_min:
+        return slice(joined, len(blocks))
+    last = blocks[max(0, joined - FAN_IN) : joined]
+    same = len(last) == FAN_IN and len({block.level for block in last}) == 1
+    if same and sum(block.batch_bytes for block in last) <= rules.bytes_max:
+        return slice(joined - FAN_IN, joined)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """``block`` takes the place of ``parts``."""
+
+    segment: GrowingSegment
+    parts: Blocks
+    block: GrowingBlock
+
+
+class Interim:
+    """The joining of one follower's blocks, one run of blocks at a time. For the loop thread.
+
+    ``offload``: where blocks are made. ``made``: called when `exchange` has something to do.
+    """
+
+    def __init__(self, rules: InterimRules, offload: Offload, made: Callable[[], None]) -> None:
+        self.making_bytes = 0
+        """Bytes of the rows that are being copied."""
+        self._rules = rules
+        self._offload = offload
+        self._notify = made
+        self._due: dict[SegmentID, GrowingSegment] = {}
+        self._made: deque[_Made] = deque()
+        self._task: asyncio.Task[None] | None = None
+        self._has_failed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `exchange` has something to do."""
+        return bool(self._made)
+
+    def consider(self, segments: Iterable[GrowingSegment]) -> None:
+        """These segments have got rows: join their blocks when it is their turn."""
+        if self._rules.bytes_min and not self._has_failed:
+            self._due.update((s.segment_id, s) for s in segments if self._wants(s))
+            self._begin()
+
+    def retire(self) -> None:
+        """Begin nothing any more."""
+        self._due.clear()
+        self._made.clear()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def stop(self) -> None:
+        """As `retire`, and wait until nothing runs any more."""
+        self.retire()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def exchange(self, growing: GrowingSegments) -> Blocks:
+        """Put a block in the place of its parts; return the parts, or nothing if the segment has gone."""
+        made = self._made.popleft()
+        if any(part.deleted_ts is not None for part in made.parts):
+            await self._offload(made.block.take_deletes, made.parts)
+        self.making_bytes = 0
+        segment = made.segment
+        gone: Blocks = ()
+        if growing.get(segment.segment_id) is segment:
+            first = segment.blocks.index(made.parts[0])
+            last = first + len(made.parts)
+            growing.put(segment, (*segment.blocks[:first], made.block, *segment.blocks[last:]))
+            gone = made.parts
+            self.consider([segment])
+        self._begin()
+        return gone
+
+    def _wants(self, segment: GrowingSegment) -> bool:
+        return self._rules.without_codes or segment.takes_codes
+
+    def _begin(self) -> None:
+        if self._has_failed or self._made or (self._task is not None and not self._task.done()):
+            return
+        while self._due:
+            segment = self._due.pop(next(iter(self._due)))
+            run = due(segment.blocks, self._rules)
+            if run is not None:
+                parts = segment.blocks[run]
+                for part in parts:
+                    part.is_complete = True
+                self.making_bytes = sum(part.batch_bytes for part in parts)
+                self._task = untraced(self._make(segment, parts), f"interim index of {segment.segment_id}")
+                return
+
+    async def _make(self, segment: GrowingSegment, parts: Blocks) -> None:
+        try:
+            block = await self._offload(segment.joined, parts)
+        except Exception as error:  # noqa: BLE001 - the rows are searched without it, as before
+            _log.error("interim index not built", segment=segment.segment_id, exc_info=error)
+            self.making_bytes = 0
+            self._has_failed = True
+            return
+        self._made.append(_Made(segment, parts, block))
+        self._notify()

@@ -1,0 +1,147 @@
+"""Scans of codes: the answers of an exact scan, for a fraction of its work, or the exact scan itself."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from index_data import clustered, recall
+
+from elanus.core.types import DataType
+from elanus.index import IndexSpec, RowMask, SearchParams, build, load, plan, resolve_index
+from elanus.index.coded_scan import CodedScan, candidates_of, serves_filters
+from elanus.index.float_rows import FloatRows
+from elanus.index.hits import Hits
+from elanus.index.sizes import index_size
+from elanus.index.unit import unit
+
+DIM, ROWS, QUERIES, K = 256, 9000, 40, 10
+
+
+@lru_cache
+def data() -> tuple[np.ndarray, np.ndarray]:
+    """Rows of 40 clusters, each of few dimensions, and queries of the same kind."""
+    random = np.random.default_rng(5)
+    far, _ = clustered(ROWS + QUERIES, DIM, 40, seed=3)
+    few = random.normal(size=(ROWS + QUERIES, 12)) @ random.normal(size=(12, DIM))
+    made = (far * 0.2 + few).astype(np.float32)
+    return made[:ROWS], made[ROWS:]
+
+
+def spec_of(metric: str = "L2", data_type: DataType = DataType.FLOAT_VECTOR) -> IndexSpec:
+    sent = {"index_type": "HNSW", "metric_type": metric, "M": "4", "efConstruction": "4"}
+    return resolve_index(sent, data_type, DIM)
+
+
+class Counted(FloatRows):
+    """Rows that know how many of them were compared."""
+
+    compared_rows = 0
+
+    def scores(self, query: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+        self.compared_rows += self.count if rows is None else len(rows)
+        return super().scores(query, rows)
+
+    def nearest(self, queries: np.ndarray, k: int, mask: RowMask | None, threads: int) -> Hits:
+        self.compared_rows += len(queries) * (self.count if mask is None else mask.count)
+        return super().nearest(queries, k, mask, threads)
+
+
+def scan_of(metric: str = "L2") -> tuple[CodedScan, Counted, np.ndarray]:
+    rows, queries = data()
+    if metric == "COSINE":
+        rows, queries = unit(rows), unit(queries)
+    spec = spec_of(metric)
+    exact = Counted(rows, spec.metric_type)
+    coded = CodedScan.of(spec, data()[0], exact)
+    assert coded is not None
+    exact.compared_rows = 0
+    return coded, exact, queries
+
+
+@pytest.mark.parametrize("metric", ["L2", "IP", "COSINE"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_it_finds_what_the_exact_scan_finds(metric: str, share: float) -> None:
+    coded, exact, queries = scan_of(metric)
+    mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < share)
+    found = coded.nearest(queries, K, mask, 1)
+    compared = exact.compared_rows
+    truth = exact.nearest(queries, K, mask, 1)
+    assert recall(found.rows, truth.rows) >= 0.98
+    assert mask.contains(found.rows).all()
+    for i in range(QUERIES):  # the same row has the same score, bit for bit
+        same = found.rows[i] == truth.rows[i]
+        assert (found.distances[i][same] == exact.scores(queries[i], truth.rows[i])[same]).all()
+    if share == 1.0:
+        assert compared < ROWS * QUERIES / 10
+
+
+def test_a_filter_that_leaves_few_rows_is_an_exact_scan() -> None:
+    coded, exact, queries = scan_of()
+    few = np.zeros(ROWS, dtype=bool)
+    few[: 2 * candidates_of(K) - 1] = True
+    mask = RowMask.from_bool(few)
+    assert coded.cost_ns(K, mask.count) == float("inf")
+    found = coded.nearest(queries, K, mask, 1)
+    assert (found.rows == exact.nearest(queries, K, mask, 1).rows).all()
+
+
+def test_codes_that_place_hits_late_give_way_to_the_exact_scan() -> None:
+    rows, _ = data()
+    spec = spec_of()
+    coded, _, queries = scan_of()
+    mirrored = Counted(np.ascontiguousarray(rows[::-1]), spec.metric_type)  # the codes are of other rows
+    wrong = CodedScan(coded._codes, mirrored)
+    found = wrong.nearest(queries, K, None, 1)
+    assert recall(found.rows, mirrored.nearest(queries, K, None, 1).rows) >= 0.98
+    assert mirrored.compared_rows > ROWS * QUERIES / 2
+
+
+def test_noise_gets_no_codes() -> None:
+    noise = np.random.default_rng(2).normal(size=(ROWS, DIM)).astype(np.float32)
+    spec = spec_of()
+    assert CodedScan.of(spec, noise, FloatRows(noise, spec.metric_type)) is None
+
+
+@pytest.mark.parametrize("data_type", [DataType.FLOAT_VECTOR, DataType.FLOAT16_VECTOR])
+def test_a_graph_scans_its_codes_under_a_filter(data_type: DataType, tmp_path: Path) -> None:
+    rows, queries = data()
+    spec = spec_of("COSINE", data_type)
+    stored = rows.astype(spec.form.dtype)
+    build(spec, stored, threads=1).save(tmp_path / "index")
+    index = load(tmp_path / "index", spec)
+    said = index_size(spec, ROWS)
+    assert said.memory_bytes == pytest.approx(index.memory_bytes, rel=0.1)
+    coded, asked = index._coded, []
+    assert coded is not None
+    nearest = coded.nearest
+    coded.nearest = lambda *args: asked.append(1) or nearest(*args)
+    mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < 0.5)
+    assert coded.cost_ns(K, mask.count) < plan.exact_cost_ns(mask.count, DIM, 1)
+    asking = queries.astype(spec.form.dtype)
+    found = [index._scan(index._checked(query[None]), K, mask, 1).rows[0] for query in asking]
+    visible = np.flatnonzero(mask.to_bool())
+    flat = resolve_index({"index_type": "FLAT", "metric_type": "COSINE"}, data_type, DIM)
+    truth = build(flat, stored[visible], threads=1).search(asking, K, SearchParams()).rows
+    assert len(asked) == len(queries)
+    assert recall(np.array(found), visible[truth]) >= 0.98
+
+
+def test_small_segments_and_short_vectors_get_no_codes() -> None:
+    assert serves_filters(256, 8192)
+    assert not serves_filters(256, 8191)
+    assert not serves_filters(252, 8192)
+    assert not serves_filters(258, 8192)
+
+
+def test_a_middling_filter_is_answered_by_codes() -> None:
+    rows, dim = 60_000, 784
+    coded_ns = plan.coded_cost_ns(rows, dim, candidates_of(K))
+    assert plan.exact_cost_ns(rows // 100, dim, 1) < coded_ns
+    assert coded_ns < plan.exact_cost_ns(rows // 10, dim, 1)
+    chosen = plan.breadth(
+        rows=rows, visible=rows // 4, dim=dim, links=16, k=K, ef=16, queries=1, share=0.25, coded_ns=coded_ns
+    )
+    assert chosen is None

@@ -1,0 +1,269 @@
+"""Joined growing blocks: made in threads, exchanged between packs, and nothing that reads see changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from node_rows import VECTOR, schema_of
+from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scenario
+from test_big_deletes import Threads
+
+from elanus.core.ids import FieldID, PartitionID, SegmentID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.index import IndexSpec, InterimIndex, SearchParams, resolve_index
+from elanus.querynode.follower import Follower
+from elanus.querynode.growing import GrowingBlock, GrowingSegment, NewRows
+from elanus.querynode.interim import FAN_IN, InterimRules, due
+from elanus.querynode.node import QueryNode
+
+DIM = 64
+ANY = InterimRules(bytes_min=1, without_codes=True)
+
+
+def joining(world: World, rules: InterimRules) -> Threads:
+    """Start the node of a world again with these rules."""
+    threads = Threads()
+    world.node = QueryNode(
+        NODE,
+        world.log,
+        world.store,
+        inline,
+        scratch=world.scratch,
+        offload_interim=threads,
+        interim_rules=rules,
+    )
+    world.version = 0
+    return threads
+
+
+def played(test: Any) -> Any:
+    """Makes a test of a coroutine over a `World` whose node joins all blocks."""
+
+    @scenario()
+    async def play(world: World) -> None:
+        await world.node.stop()
+        threads = joining(world, ANY)
+        await world.start()
+        await test(world, threads)
+
+    play.__name__, play.__doc__ = test.__name__, test.__doc__
+    return play
+
+
+def follower_of(world: World) -> Follower:
+    follower = world.node._collections[COLLECTION].channels[VCHANNEL].follower
+    assert follower is not None
+    return follower
+
+
+def levels(world: World) -> list[int]:
+    return [block.level for segment in follower_of(world).growing.values() for block in segment.blocks]
+
+
+async def settled(world: World) -> None:
+    for _ in range(10):
+        await breathe()
+    world.node.invariants()
+
+
+@played
+async def test_blocks_are_joined_in_a_thread_and_reads_see_the_same_rows(
+    world: World, threads: Threads
+) -> None:
+    threads.go_on.clear()
+    await world.insert([(1, 1), (2, 2)])
+    first = await world.tick()
+    await world.insert([(3, 3)])
+    await world.tick()
+    assert levels(world) == [0, 0]  # rows that arrive meanwhile are not added to a block that is joined
+    threads.go_on.set()
+    await settled(world)
+    assert "joined" in threads.pieces
+    assert all(level > 0 for level in levels(world))
+    assert (world.keys(), world.keys(ts=first)) == ([1, 2, 3], [1, 2])
+
+
+@played
+async def test_deletes_that_come_while_blocks_are_joined_hold(world: World, threads: Threads) -> None:
+    await world.insert([(0, 0)])
+    await world.tick()
+    await settled(world)
+    threads.go_on.clear()
+    await world.insert([(1, 1), (2, 2), (3, 3)])
+    before = await world.tick()
+    await world.delete([2])
+    await world.insert([(3, 33), (4, 4)], upsert=True)
+    after = await world.tick()
+    await world.delete([4])
+    threads.go_on.set()
+    await world.tick()
+    await settled(world)
+    assert (world.keys(), world.count("value == 33")) == ([0, 1, 3], 1)
+    assert (world.keys(ts=before), world.keys(ts=after)) == ([0, 1, 2, 3], [0, 1, 3, 4])
+    assert all(level > 0 for level in levels(world))
+    await world.delete([1])
+    await world.tick()
+    assert world.keys() == [0, 3]
+
+
+@played
+async def test_a_handoff_while_blocks_are_joined_discards_them(world: World, threads: Threads) -> None:
+    threads.go_on.clear()
+    await world.insert([(1, 1), (2, 2)])
+    await world.tick()
+    making_bytes = follower_of(world)._interim.making_bytes
+    assert making_bytes > 0
+    assert follower_of(world).growing_bytes == follower_of(world).growing.batch_bytes + making_bytes
+    world.seal()
+    [segment_id] = world.flush()
+    await world.hand_off([segment_id])
+    assert not follower_of(world).growing
+    threads.go_on.set()
+    await settled(world)
+    assert not follower_of(world).growing
+    assert follower_of(world).growing_bytes == 0
+    assert world.keys() == [1, 2]
+
+
+@played
+async def test_a_release_ends_the_joining(world: World, threads: Threads) -> None:
+    threads.go_on.clear()
+    await world.insert([(1, 1)])
+    await world.tick()
+    await world.node.release_collection(COLLECTION)
+    threads.go_on.set()
+    await breathe()
+    assert world.node.growing_bytes == 0
+
+
+@played
+async def test_rows_stay_searchable_when_joining_fails(world: World, threads: Threads) -> None:
+    async def failing(*_: Any) -> Any:
+        raise MemoryError("no room for another block")
+
+    follower_of(world)._interim._offload = failing
+    for key in (1, 2, 3):
+        await world.insert([(key, key)])
+        await world.tick()
+    await settled(world)
+    assert (world.keys(), levels(world), follower_of(world)._interim.making_bytes) == ([1, 2, 3], [0, 0], 0)
+
+
+@scenario()
+async def test_recovered_rows_are_joined(world: World) -> None:
+    await world.insert([(1, 1), (2, 2)])
+    await world.tick()
+    world.flush()
+    await world.node.stop()
+    joining(world, ANY)
+    await world.start()
+    await settled(world)
+    assert (levels(world), world.keys()) == ([1], [1, 2])
+
+
+@scenario()
+async def test_fields_that_can_have_no_codes_are_left_as_they_are(world: World) -> None:
+    await world.node.stop()
+    threads = joining(world, InterimRules(bytes_min=1))
+    await world.start()
+    await world.insert([(1, 1)])
+    await world.tick()
+    await settled(world)
+    assert (levels(world), threads.pieces) == ([0], [])
+
+
+# which blocks are joined
+
+
+def test_blocks_are_joined_by_size_and_then_by_level() -> None:
+    one = sized(0, 10)
+    rules = InterimRules(bytes_min=3 * one.batch_bytes, bytes_max=FAN_IN * 9 * one.batch_bytes)
+    large, larger = sized(1, 30), sized(2, 90)
+    assert due([], rules) is None
+    assert due([one, one], rules) is None
+    assert due([large, one, one, one], rules) == slice(1, 4)
+    assert due([large] * 3, rules) is None
+    assert due([larger, *[large] * 4, one], rules) == slice(1, 5)
+    assert due([larger, *[large] * 4, *[one] * 3], rules) == slice(5, 8)
+    assert due([larger] * FAN_IN, rules) == slice(0, FAN_IN)
+    assert due([sized(3, 270)] * FAN_IN, rules) is None
+
+
+# blocks by themselves
+
+
+def schema() -> CollectionSchema:
+    fields = (
+        *schema_of(DataType.INT64).fields[:1],
+        FieldSchema(VECTOR, "vector", DataType.FLOAT_VECTOR, dim=DIM),
+    )
+    return CollectionSchema("rows", fields)
+
+
+def specs() -> dict[FieldID, IndexSpec]:
+    sent = {"index_type": "HNSW", "metric_type": "COSINE"}
+    return {VECTOR: resolve_index(sent, DataType.FLOAT_VECTOR, DIM)}
+
+
+def rows_of(first: int, count: int) -> NewRows:
+    random = np.random.default_rng(first)
+    few = random.normal(size=(count, 6)) @ np.random.default_rng(1).normal(size=(6, DIM))
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(few.astype(np.float32).reshape(-1)), type=schema().field("vector").arrow_type
+    )
+    keys = pa.array(np.arange(first, first + count))
+    batch = pa.record_batch([keys, vectors], schema=schema().arrow_schema)
+    return NewRows(batch, np.arange(first, first + count, dtype=np.int64) + 1)
+
+
+def sized(level: int, count: int) -> GrowingBlock:
+    rows = rows_of(0, count)
+    return GrowingBlock(schema(), {}, rows.batch, rows.row_ts, level=level)
+
+
+def test_a_joined_block_is_searched_by_codes_and_counts_them() -> None:
+    segment = GrowingSegment(SegmentID(1), PartitionID(1), schema(), specs())
+    assert segment.takes_codes
+    for first in range(0, 6000, 2000):
+        segment.append([rows_of(first, 2000)])
+    plain_bytes, batch_bytes = segment.memory_bytes, sum(block.batch_bytes for block in segment.blocks)
+    first = segment.joined(segment.blocks)
+    segment.blocks = (first,)
+    segment.append([rows_of(6000, 100)])
+    assert [block.level for block in segment.blocks] == [1, 0]
+    joined = segment.joined([first, segment.joined(segment.blocks[1:])])
+    index = joined.vectors[VECTOR].index
+    assert (joined.rows, joined.level) == (6100, 2)
+    assert isinstance(index, InterimIndex)
+    assert first.memory_bytes > plain_bytes
+    assert first.batch_bytes == pytest.approx(batch_bytes + 6000 * (DIM / 8 + 8), rel=0.05)
+    queries = np.stack(rows_of(10**6, 20).batch.column("vector").to_numpy(zero_copy_only=False))
+    exact = GrowingBlock(schema(), specs(), joined.batch, joined.row_ts).vectors[VECTOR].index
+    assert exact is not None
+    truth = exact.search(queries, 10, SearchParams()).rows
+    met = index._coded.nearest(index._checked(queries), 10, None, 1).rows
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(truth, met, strict=True)]) >= 0.98
+
+
+def test_a_joined_block_takes_the_deletes_of_its_parts() -> None:
+    segment = GrowingSegment(SegmentID(1), PartitionID(1), schema(), {})
+    segment.append([rows_of(0, 10)])
+    parts = segment.blocks
+    joined = segment.joined(parts)
+    parts[0]._visibility.enter(np.array([3]), np.array([50]))
+    joined.take_deletes(parts)
+    assert joined._visibility.deleted_rows == 1
+    assert joined._visibility.sees(np.array([2, 3]), 60).tolist() == [True, False]
+    assert joined._visibility.sees(np.array([2, 3]), 40).tolist() == [True, True]
+
+
+def test_a_joined_block_keeps_the_order_of_its_rows() -> None:
+    segment = GrowingSegment(SegmentID(1), PartitionID(1), schema(), specs())
+    for first in (0, 700, 1400):
+        segment.append([rows_of(first, 700)])
+    joined = segment.joined(segment.blocks)
+    assert joined.keys.keys.to_pylist() == list(range(2100))
+    assert joined.row_ts.tolist() == list(range(1, 2101))
