@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 
+ELEMENT = "$element"
+"""The column of hits that says which element of the struct array was found, from 0: int64."""
 _MEMBER = re.compile(r"(?s)(.+)\[(.+)\]")
 
 

@@ -12,6 +12,7 @@ from elanus.index.deferred import DeferredVectors
 from elanus.index.files import DamagedIndexFile
 from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
+from elanus.index.lists import ElementIndex, MaxSimIndex
 from elanus.index.masks import RowMask
 from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
@@ -21,6 +22,7 @@ from elanus.index.resolve import (
     ignored_params,
     mapped_params,
     over_rows,
+    resolve_field_index,
     resolve_index,
 )
 from elanus.index.scalar import JsonPath, check_field, json_path_of
@@ -32,9 +34,11 @@ from elanus.index.tolerated import note_ignored
 __all__ = [
     "DamagedIndexFile",
     "DeferredVectors",
+    "ElementIndex",
     "Hits",
     "IndexSpec",
     "JsonPath",
+    "MaxSimIndex",
     "NullableIndex",
     "RawVectors",
     "RowMask",
@@ -57,6 +61,7 @@ __all__ = [
     "note_ignored",
     "over_rows",
     "query_of",
+    "resolve_field_index",
     "resolve_index",
     "resolve_search",
     "weighted",

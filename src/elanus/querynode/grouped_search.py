@@ -50,7 +50,7 @@ def grouped(ranking: Ranking, blocks: list[Block], schema: CollectionSchema) -> 
             done[:] = True
         places = chosen.places[np.repeat(done, np.diff(chosen.offsets))]
         queries = np.repeat(pending, np.where(done, np.diff(chosen.offsets), 0))
-        parts.append((queries, _selected(found, places)))
+        parts.append((queries, found.selected(np.empty(0, dtype=np.int64), places)))
         pending = pending[~done]
         if not len(pending):
             return _joined(parts, len(request.queries))
@@ -67,11 +67,6 @@ def _codes(found: Found, grouping: Grouping, schema: CollectionSchema) -> Places
     return group_codes([found.rows.column(field.name, field.arrow_type) for field in fields])
 
 
-def _selected(found: Found, places: Places) -> Found:
-    numbers = None if found.numbers is None else found.numbers[places]
-    return Found(np.empty(0, dtype=np.int64), found.scores[places], found.rows.select(places), numbers)
-
-
 def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:
     """Return the hits of all rounds, in the order of queries. The rounds have the same blocks."""
     query_of = np.concatenate([of for of, _ in parts])
@@ -80,6 +75,7 @@ def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:
     np.cumsum(np.bincount(query_of, minlength=queries), out=offsets[1:])
     rows = [found.rows for _, found in parts]
     numbers: list[Keys] = [found.numbers for _, found in parts if found.numbers is not None]
+    elements = [found.elements for _, found in parts if found.elements is not None]
     return Found(
         offsets,
         np.concatenate([found.scores for _, found in parts])[order],
@@ -89,4 +85,5 @@ def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:
             np.concatenate([found.rows for found in rows])[order],
         ),
         np.concatenate(numbers)[order] if len(numbers) == len(parts) else None,
+        np.concatenate(elements)[order] if len(elements) == len(parts) else None,
     )

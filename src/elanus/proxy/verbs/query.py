@@ -19,6 +19,7 @@ from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
 from elanus.proxy.verbs.aggregates import aggregation_of
+from elanus.proxy.verbs.elements import chosen_elements, columns_read
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.outputs import COUNT, asks_for_count
 
@@ -57,7 +58,13 @@ class Querying(Verbs):
                 filter=bound,
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
                 output_fields=tuple(
-                    dict.fromkeys((*outputs.columns, *(by.field for by in request.order if is_rows)))
+                    dict.fromkeys(
+                        (
+                            *outputs.columns,
+                            *(by.field for by in request.order if is_rows),
+                            *(columns_read(bound) if is_rows else ()),
+                        )
+                    )
                 ),
                 limit=None if request.limit is None else request.offset + request.limit,
                 read_ts=read_ts,
@@ -73,11 +80,17 @@ class Querying(Verbs):
             rows = reads.nodes.query(wanted, patience)
         if aggregating is not None:
             return _groups(rows, request, *aggregating, wanted.read_ts)
-        fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
+        elements = None
+        if bound.element_filter is None:
+            fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
+        else:
+            chosen = chosen_elements(bound, rows, request.limit, request.offset)
+            elements, kept = chosen.elements, pa.array(chosen.rows)
+            fields = {n: column.take(kept) for n, column in rows.items() if n in outputs.columns}
         size_bytes = sum(column.nbytes for column in fields.values())
         key_count = len(fields[schema.primary_field.name])
         check_answer_size(key_count, size_bytes, self._proxy.limits.answer_bytes_max)
-        return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts)
+        return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts, elements)
 
     def _aggregation(self, request: Query) -> tuple[Aggregation, tuple[str, ...]] | None:
         schema = request.collection.view.schema
