@@ -52,7 +52,8 @@ class ElementBinder(OperandBinder):
 
     def columns(self) -> tuple[Column, ...]:
         """Return the arrays that have been bound so far; at least one, which tells the number of elements."""
-        return tuple(self.read.values()) or (Column(next(iter(self._arrays.values()))),)
+        read = tuple(self.read[name] for name in self._arrays if name in self.read)
+        return read or (Column(next(iter(self._arrays.values()))),)
 
     def _element_field(self, node: syntax.Element) -> Column:
         array = self._arrays.get(node.name)
