@@ -26,7 +26,7 @@ from elanus.expr.batch import Batch
 from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.operands import OperandBinder, Value
 from elanus.expr.source import Source
-from elanus.expr.tree import ELEMENT_FILTER, Column, ElementMatch, Predicate
+from elanus.expr.tree import ELEMENT_FILTER, Column, ElementMatch, Predicate, element_name
 
 _ANY, _ALL, _LEAST, _MOST, _EXACT = "match_any", "match_all", "match_least", "match_most", "match_exact"
 _WITH_THRESHOLD = (_LEAST, _MOST, _EXACT)
@@ -64,17 +64,12 @@ class ElementBinder(OperandBinder):
             what = f"vector field {node.name} of {self._struct} cannot be used in a condition on elements"
             raise self._source.error(what, node.start, "search it, and filter by scalar fields")
         self.read[node.name] = Column(array)
-        return Column(replace(array.element, name=element_name(node.name)))
+        return Column(replace(array.element, name=element_name(array)))
 
     def _name(self, node: syntax.Name) -> Column:
         what = f"field {node.name} cannot be used inside a condition on elements of {self._struct}"
         remedy = "a field of an element is written $[name]; join other conditions with 'and' outside"
         raise self._source.error(what, node.start, remedy)
-
-
-def element_name(name: str) -> str:
-    """Return the name of the column of all elements of an array, given the field of the struct."""
-    return f"$[{name}]"
 
 
 def _own_name(field: FieldSchema) -> str:
@@ -154,9 +149,7 @@ def rows_that_match(node: ElementMatch, batch: Batch, evaluate: Evaluate) -> pa.
 
 def chosen_elements(node: ElementMatch, batch: Batch, evaluate: Evaluate) -> Flags:
     """Which elements of all rows, one after the other, satisfy the condition. (elements,)"""
-    columns = {
-        element_name(_own_name(column.field)): _array(batch, column).flatten() for column in node.columns
-    }
+    columns = {element_name(column.field): _array(batch, column).flatten() for column in node.columns}
     elements = len(next(iter(columns.values())))
     return kernels.as_mask(evaluate(node.condition, Batch(columns, elements)))
 

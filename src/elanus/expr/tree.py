@@ -24,6 +24,7 @@ import pyarrow as pa
 from elanus.core.geometry import Boxes
 from elanus.core.lookup import Lookup
 from elanus.core.schema import DataType, FieldSchema
+from elanus.core.structs import struct_and_name
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
 from elanus.expr.like import LikePattern
@@ -324,6 +325,14 @@ class ElementMatch:
 
 
 ELEMENT_FILTER = "element_filter"
+
+
+def element_name(array: FieldSchema) -> str:
+    """Return the name of the column of all elements of an array of a struct array: ``$[title]``."""
+    found = struct_and_name(array.name)
+    assert found is not None, f"{array.name} is a field of no struct array"
+    return f"$[{found[1]}]"
+
 
 Predicate = (
     Always

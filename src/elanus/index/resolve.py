@@ -26,6 +26,7 @@ from elanus.core.index_properties import MMAP_KEY
 from elanus.core.metrics import LIST_METRICS, Metric
 from elanus.core.nullable import NullableVectors
 from elanus.core.schema import FieldSchema
+from elanus.core.structs import struct_and_name
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Space, VectorForm
 from elanus.core.vector_lists import VectorLists
@@ -55,9 +56,14 @@ def resolve_field_index(params: Mapping[str, str], field: FieldSchema) -> IndexS
 
     The index of a field with lists of vectors is one of the vectors' type; its metric may be one of lists.
     """
-    if not field.has_vector_lists:
-        return resolve_index(params, field.data_type, field.dim)
     sent = _flatten(params)
+    if not field.has_vector_lists:
+        sorts_elements = field.data_type is DataType.ARRAY and struct_and_name(field.name) is not None
+        if sorts_elements and sent.get(INDEX_TYPE_KEY) == "STL_SORT":
+            # The structure is that of INVERTED, whose keys are sorted; only arrays in structs may ask for it.
+            spec = resolve_index({**params, INDEX_TYPE_KEY: "INVERTED"}, field.data_type, field.dim)
+            return replace(spec, declared_type="STL_SORT")
+        return resolve_index(params, field.data_type, field.dim)
     form, name = field.vector, sent.get(METRIC_TYPE_KEY)
     offered = [m for m in LIST_METRICS if m.of_vectors in form.metrics]
     default = next(m for m in offered if m.of_vectors is form.default_metric and m is not Metric.MAX_SIM)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from elanus.core.errors import InvalidFilter
 from elanus.core.ids import FieldID
+from elanus.core.lookup import Found, Lookup
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import StructSchema
-from elanus.expr import compile_filter
+from elanus.expr import compile_filter, indexed
 from elanus.expr.key_range import shape
+from elanus.index import ScalarIndex, build, resolve_field_index
 
 SECONDS = [[1, 2, 3], [], None, [2], [5, 5]]
 TITLES = [["a", "b", "ab"], [], None, ["c"], ["a", "a"]]
@@ -109,6 +112,60 @@ def test_a_selection_of_rows_is_enough() -> None:
     chosen = compile_filter("match_all(clips, $[seconds] == 5)", SCHEMA)
     few = {name: column.take(pa.array([4, 0, 2])) for name, column in COLUMNS.items()}
     assert chosen.evaluate(few, 3).tolist() == [True, False, False]
+
+
+class _Asked:
+    """An index of arrays that counts its answers."""
+
+    rows_share_max = 1.0
+
+    def __init__(self, index: ScalarIndex) -> None:
+        self._index = index
+        self.title, self.estimate, self.found = index.title, index.estimate, 0
+
+    def find(self, lookup: Lookup) -> Found | None:
+        self.found += 1
+        return self._index.find(lookup)
+
+
+@pytest.mark.parametrize("kind", ["INVERTED", "STL_SORT", "BITMAP"])
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("match_any(clips, $[seconds] == 77)", True),
+        ("element_filter(clips, $[seconds] in [77, 78] and $[title] > 't')", True),
+        ("match_least(clips, $[title] > 't' and $[seconds] == 77, threshold=2)", True),
+        ("match_exact(clips, $[seconds] == 77, threshold=2)", True),
+        ("match_exact(clips, $[seconds] == 77, threshold=0)", False),
+        ("match_most(clips, $[seconds] == 77, threshold=1)", False),
+        ("match_all(clips, $[seconds] == 77)", False),
+        ("not match_any(clips, $[seconds] == 77)", False),
+        ("match_any(clips, $[seconds] == 77 or $[title] == 't1')", False),
+        ("match_any(clips, $[seconds] != 77)", False),
+        ("match_any(clips, $[seconds] > 77)", False),
+    ],
+)
+def test_an_index_finds_rows_with_an_element(
+    kind: str, text: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index changes no answer, and is asked where few rows have such an element."""
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", -1)
+    many = 400
+    seconds = [[n, (n * 7) % 400][: n % 4] for n in range(many)]
+    titles = [[f"t{v % 3}" for v in of] for of in seconds]
+    columns = {
+        "id": pa.array(range(many)),
+        "clips[seconds]": pa.array(seconds, SCHEMA.field("clips[seconds]").arrow_type),
+        "clips[title]": pa.array(titles, SCHEMA.field("clips[title]").arrow_type),
+    }
+    field = SCHEMA.field("clips[seconds]")
+    built = build(resolve_field_index({"index_type": kind}, field), columns[field.name], 1)
+    assert isinstance(built, ScalarIndex)
+    index = _Asked(built)
+    chosen = compile_filter(text, SCHEMA)
+    scanned = chosen.evaluate(columns, many)
+    assert np.array_equal(chosen.evaluate(columns, many, {(field.name, ()): index}), scanned)
+    assert (index.found > 0) == asked
 
 
 @pytest.mark.parametrize(
