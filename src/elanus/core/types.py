@@ -85,8 +85,8 @@ class DataType(IntEnum):
 
     @property
     def is_vector(self) -> bool:
-        """True for vector types outside `KINDS`, too: clients may name them."""
-        return self >= DataType.BINARY_VECTOR
+        """Whether a row has one vector. True for types outside `KINDS`, too: clients may name them."""
+        return self >= DataType.BINARY_VECTOR and self is not DataType.ARRAY_OF_VECTOR
 
 
 class Family(Enum):

@@ -51,7 +51,7 @@ class ElementBinder(OperandBinder):
         self.read: dict[str, Column] = {}
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the arrays that have been bound so far; at least one, which tells the number of elements."""
+        """Return the arrays that have been bound so far; at least one: its lists have all elements."""
         read = tuple(self.read[name] for name in self._arrays if name in self.read)
         return read or (Column(next(iter(self._arrays.values()))),)
 

@@ -1,4 +1,4 @@
-"""Indexes of lists of vectors: the vectors of all rows are one index, and offsets tell its rows.
+"""Indexes of lists of vectors: the vectors of all rows are one index, and offsets say which row has which.
 
 The index proper numbers the vectors of all rows from 0; these are the *elements*. The metric of the
 field's index says what is searched:
