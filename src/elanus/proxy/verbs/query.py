@@ -84,7 +84,11 @@ class Querying(Verbs):
         if bound.element_filter is None:
             fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
         else:
-            chosen = chosen_elements(bound, rows, request.limit, request.offset)
+            if request.consistency.pinned:  # pages of an iterator count rows: the next one begins after a key
+                rows = {name: column.slice(request.offset) for name, column in rows.items()}
+                chosen = chosen_elements(bound, rows, None, 0)
+            else:
+                chosen = chosen_elements(bound, rows, request.limit, request.offset)
             elements, kept = chosen.elements, pa.array(chosen.rows)
             fields = {n: column.take(kept) for n, column in rows.items() if n in outputs.columns}
         size_bytes = sum(column.nbytes for column in fields.values())
