@@ -252,6 +252,14 @@ class SearchResult:
 
 
 @dataclass(frozen=True, slots=True)
+class ElementCursor:
+    """Where a page of elements ended: at an element of the row with a primary key, given as text."""
+
+    key: str
+    element: int
+
+
+@dataclass(frozen=True, slots=True)
 class Query:
     """``ids`` (with an empty filter) selects rows by primary key; ``limit`` None: all rows.
 
@@ -259,7 +267,8 @@ class Query:
     iterator.
     ``timeout_s``: how long the client waits (None: as long as the server does).
     ``order``: the order of the rows (empty: that of keys). ``group_by``: the fields to group by; the
-    output fields are then these and aggregates. ``times``: how the answer shows moments.
+    output fields are then these and aggregates. ``times``: how the answer shows moments. ``after``: of a
+    query with an ``element_filter``, whose limit and offset count elements: where they begin.
     """
 
     collection: CachedCollection
@@ -277,6 +286,7 @@ class Query:
     order: tuple[OrderBy, ...] = ()
     group_by: tuple[str, ...] = ()
     times: TimeFormat = IN_UTC
+    after: ElementCursor | None = None
 
 
 @dataclass(frozen=True, slots=True)

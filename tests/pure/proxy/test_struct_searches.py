@@ -8,14 +8,16 @@ import pytest
 
 from elanus.api.querynode import NodeHits
 from elanus.channels.read_codec import decode_answer, encode_answer
+from elanus.core.errors import InvalidParameter
 from elanus.core.grouping import Grouping
 from elanus.core.ids import FieldID
 from elanus.core.rankers import Rrf
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import ELEMENT, StructSchema
 from elanus.expr import compile_filter
+from elanus.proxy.api import ElementCursor
 from elanus.proxy.fanout.reduce import merge_groups, merge_hits
-from elanus.proxy.verbs.elements import chosen_elements, columns_read
+from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.hits import found_elements, fused, of_one_kind, window
 
 CLIPS = "clips[v]"
@@ -121,6 +123,29 @@ def test_windows_count_elements(
     found = chosen_elements(bound, ROWS, limit, offset)
     assert found.rows.tolist() == rows
     assert found.elements.to_pylist() == elements
+
+
+@pytest.mark.parametrize(
+    ("key", "element", "rows", "elements"),
+    [
+        ("11", 1, [0, 1, 2], [[2], [0], [1]]),
+        ("11", 2, [1, 2], [[0], [1]]),
+        ("11", 9, [1, 2], [[0], [1]]),
+        ("12", 0, [0, 2], [[1, 2], [1]]),
+        ("99", 0, [0, 1, 2], [[1, 2], [0], [1]]),  # the row has been deleted
+    ],
+)
+def test_a_page_begins_after_an_element(
+    key: str, element: int, rows: list[int], elements: list[list[int]]
+) -> None:
+    bound = compile_filter("element_filter(clips, $[a] > 4 and $[b] == 1)", SCHEMA)
+    for keys, last in ((pa.array([11, 12, 13]), key), (pa.array(["k11", "k12", "k13"]), f"k{key}")):
+        skipped = elements_before(ElementCursor(last, element), keys)
+        found = chosen_elements(bound, ROWS, None, 0, skipped)
+        assert found.rows.tolist() == rows
+        assert found.elements.to_pylist() == elements
+    with pytest.raises(InvalidParameter, match=r"query_iter_last_pk \[k1\] is no key"):
+        elements_before(ElementCursor("k1", 0), pa.array([11]))
 
 
 def test_other_filters_choose_no_elements() -> None:

@@ -140,6 +140,12 @@ def test_all_arrays_of_a_row_have_one_length() -> None:
         decode_rows(schema(), [keys, vectors, clips], 2, with_auto_key=False)
 
 
+def test_an_update_may_leave_the_structs_as_they_are() -> None:
+    keys = schema_pb2.FieldData(field_name="id", type=5)
+    keys.scalars.long_data.data.extend([1, 2])
+    assert decode_rows(schema(), [keys], 2, with_auto_key=True, partial=True).schema.names == ["id"]
+
+
 def test_filters_read_one_field_of_the_structs() -> None:
     of = schema()
     columns = {"clips[a]": pa.array([[1, 2], [], [3]], of.field("clips[a]").arrow_type)}

@@ -19,7 +19,7 @@ from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
 from elanus.proxy.verbs.aggregates import aggregation_of
-from elanus.proxy.verbs.elements import chosen_elements, columns_read
+from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.outputs import COUNT, asks_for_count
 
@@ -52,6 +52,7 @@ class Querying(Verbs):
                     "leave limit and offset out"
                 )
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            more = 0 if request.after is None else 1  # of the first row, no element may be left
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
                 partition_ids=partitions,
@@ -66,7 +67,7 @@ class Querying(Verbs):
                         )
                     )
                 ),
-                limit=None if request.limit is None else request.offset + request.limit,
+                limit=None if request.limit is None else request.offset + request.limit + more,
                 read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
                 answer_bytes_max=self._proxy.limits.answer_bytes_max,
@@ -84,11 +85,9 @@ class Querying(Verbs):
         if bound.element_filter is None:
             fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
         else:
-            if request.consistency.pinned:  # pages of an iterator count rows: the next one begins after a key
-                rows = {name: column.slice(request.offset) for name, column in rows.items()}
-                chosen = chosen_elements(bound, rows, None, 0)
-            else:
-                chosen = chosen_elements(bound, rows, request.limit, request.offset)
+            key = schema.primary_field.name
+            skipped = None if request.after is None else elements_before(request.after, rows[key])
+            chosen = chosen_elements(bound, rows, request.limit, request.offset, skipped)
             elements, kept = chosen.elements, pa.array(chosen.rows)
             fields = {n: column.take(kept) for n, column in rows.items() if n in outputs.columns}
         size_bytes = sum(column.nbytes for column in fields.values())
