@@ -127,6 +127,11 @@ class ElementIndex(_ListIndex):
             return no_hits(len(queries), k, self.spec.metric_type)
         return self._elements.search(queries, k, params, mask, threads)
 
+    @property
+    def elements(self) -> int:
+        """The number of elements of all rows."""
+        return int(self._offsets[-1])
+
     def places(self, elements: RowIds) -> tuple[RowIds, RowIds]:
         """Return the rows of hits and the elements' places in these; -1 for padding. Any shape."""
         found = elements >= 0

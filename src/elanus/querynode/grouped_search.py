@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.grouping import Grouping, choose_groups, group_codes
+from elanus.core.ids import FieldID
 from elanus.core.reduce import Keys
 from elanus.core.schema import CollectionSchema
+from elanus.index import ElementIndex
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows
 from elanus.querynode.ranking import Found, Ranking
@@ -36,7 +38,7 @@ def grouped(ranking: Ranking, blocks: list[Block], schema: CollectionSchema) -> 
     request = ranking.request
     grouping = request.grouping
     assert grouping is not None
-    rows_max = sum(block.rows for block in blocks)
+    rows_max = sum(_candidates(block, request.field_id) for block in blocks)
     depth = request.k * grouping.size
     pending = np.arange(len(request.queries))
     parts: list[tuple[Places, Found]] = []
@@ -55,6 +57,12 @@ def grouped(ranking: Ranking, blocks: list[Block], schema: CollectionSchema) -> 
         if not len(pending):
             return _joined(parts, len(request.queries))
         depth = deepest
+
+
+def _candidates(block: Block, field_id: FieldID) -> int:
+    """Return how many hits the block can have at most: rows, or elements of their lists."""
+    index = block.vectors[field_id].index
+    return index.elements if isinstance(index, ElementIndex) else block.rows
 
 
 def _depth(wanted: int, queries: int, blocks: int, rows_max: int, candidates_max: int) -> int:

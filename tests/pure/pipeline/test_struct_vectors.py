@@ -267,6 +267,13 @@ def test_one_element_of_each_row(blocks: dict[str, list[Block]]) -> None:
         assert hits.elements[: hits.offsets[1]].tolist() == [best[row] for row in firsts]
 
 
+def test_every_row_with_elements_is_a_group(blocks: dict[str, list[Block]]) -> None:
+    """There are more elements than rows, and the search looks at all of them."""
+    for of in blocks.values():
+        hits, _ = search(of, "floats", ROWS, grouping=Grouping(("id",), 1, False))
+        assert sorted(hits.numbers[: hits.offsets[1]].tolist()) == np.flatnonzero(LENGTHS).tolist()
+
+
 def test_more_than_all_elements_are_asked_for(blocks: dict[str, list[Block]]) -> None:
     for of in blocks.values():
         hits, _ = search(of, "floats", ROWS * 5)
