@@ -60,9 +60,20 @@ class VectorLists:
         return np.searchsorted(self.offsets, vectors, side="right") - 1
 
 
+def lists_at(lists: VectorLists, rows: Offsets) -> pa.Array:
+    """Return the lists of these rows as a column, whatever the type of the stored values."""
+    lengths = np.diff(lists.offsets)[rows]
+    offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
+    elements = np.arange(offsets[-1]) + np.repeat(lists.offsets[rows] - offsets[:-1], lengths)
+    return _lists_of(lists.vectors[elements], offsets)
+
+
 def list_column(form: VectorForm, vectors: Matrix, offsets: Offsets) -> pa.Array:
     """Return the column of these lists, without nulls. ``vectors``: in their stored form."""
-    flat = np.ascontiguousarray(vectors, dtype=form.dtype)
+    return _lists_of(np.ascontiguousarray(vectors, dtype=form.dtype), offsets)
+
+
+def _lists_of(flat: Matrix, offsets: Offsets) -> pa.Array:
     vector_bytes = flat.shape[1] * flat.itemsize
     content = pa.py_buffer(flat.reshape(-1).view(np.uint8))
     values = pa.Array.from_buffers(pa.binary(vector_bytes), len(flat), [None, content])

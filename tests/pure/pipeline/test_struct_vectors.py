@@ -28,6 +28,7 @@ from elanus.index import IndexSpec, resolve_field_index, resolve_search
 from elanus.pipeline.import_columns import Place, check_columns, convert
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.merge import merge_segments
+from elanus.pipeline.ordering import scalar_columns
 from elanus.querynode.block import Block
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.grouped_search import grouped
@@ -315,6 +316,8 @@ def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp
     output = merge_segments(order, store, tmp_path, "merged")
     merged = read_columns(store, output.insert_logs, SCHEMA.arrow_schema.names)
     assert merged.to_pydict() == rows().to_pydict()
+    assert scalar_columns(SCHEMA)[2:] == ["id", "clips[seconds]"], "vectors go through a mapped file"
+    assert not list(tmp_path.glob("*.vectors"))
 
 
 def test_spark_reads_them(store: LocalStore, manifest: SegmentManifest) -> None:
