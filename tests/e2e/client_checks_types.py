@@ -8,6 +8,11 @@ import numpy as np
 from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, keys, new_name, program
 from pymilvus import Collection, DataType, FieldSchema, MilvusClient
 
+try:
+    from pymilvus.client.embedding_list import EmbeddingList
+except ImportError:  # clients before 2.6
+    EmbeddingList = None
+
 
 def _served(made: Collection, *indexed: str) -> Collection:
     for name in indexed or ("v",):
@@ -81,6 +86,86 @@ def _() -> None:
         _served(made)
         assert [row["x"] for row in made.query("key >= 0", output_fields=["x"])] == texts
         assert keys(made.query('x like "sh%"')) == [2]
+
+
+def _clips_collection(metric: str) -> tuple[MilvusClient, str]:
+    """Four rows, of which row n has n structs with a vector."""
+    client = MilvusClient(uri=program.uri)
+    clip = client.create_struct_field_schema()
+    clip.add_field("w", DataType.FLOAT_VECTOR, dim=2)
+    clip.add_field("seconds", DataType.INT64)
+    schema = client.create_schema()
+    schema.add_field("key", DataType.INT64, is_primary=True)
+    schema.add_field(
+        "clips", DataType.ARRAY, element_type=DataType.STRUCT, struct_schema=clip, max_capacity=5
+    )
+    index = client.prepare_index_params()
+    params = {"M": 8, "efConstruction": 64}
+    index.add_index("clips[w]", index_type="HNSW", metric_type=metric, params=params)
+    index.add_index("clips[seconds]", index_type="INVERTED")
+    name = new_name()
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    client.insert(
+        name,
+        [
+            {"key": n, "clips": [{"w": [float(n), float(m)], "seconds": m} for m in range(n)]}
+            for n in range(4)
+        ],
+    )
+    return client, name
+
+
+@check("Types", "struct arrays: vectors, searched with lists", needs=EmbeddingList is not None)
+def _() -> None:
+    for metric, best in (("MAX_SIM_L2", [3, 2, 1]), ("MAX_SIM_IP", [3, 2, 1])):
+        client, name = _clips_collection(metric)
+        query = EmbeddingList()
+        query.add([3.0, 0.0])
+        query.add([3.0, 2.0])
+        for flushed in (False, True):
+            if flushed:
+                client.flush(name)
+            (hits,) = client.search(
+                name, [query], anns_field="clips[w]", limit=3, output_fields=["clips[w]", "clips[seconds]"]
+            )
+            assert [hit["key"] for hit in hits] == best, hits
+            clips = hits[0]["entity"]["clips"]
+            assert [list(clip["w"]) for clip in clips] == [[3.0, 0.0], [3.0, 1.0], [3.0, 2.0]]
+        client.drop_collection(name)
+
+
+@check("Types", "struct arrays: vectors, searched one by one", needs=EmbeddingList is not None)
+def _() -> None:
+    client, name = _clips_collection("L2")
+    for flushed in (False, True):
+        if flushed:
+            client.flush(name)
+        search = {"collection_name": name, "data": [[3.0, 2.0]], "anns_field": "clips[w]"}
+        (hits,) = client.search(**search, limit=3)
+        assert [hit["key"] for hit in hits] == [3, 3, 2], hits
+        (few,) = client.search(**search, limit=2, group_by_field="key")
+        assert [hit["key"] for hit in few] == [3, 2], few
+        (near,) = client.search(**search, limit=5, search_params={"params": {"radius": 1.5}})
+        assert [hit["key"] for hit in near] == [3, 3], near
+    client.drop_collection(name)
+
+
+@check("Filters", "conditions on the elements of struct arrays", needs=EmbeddingList is not None)
+def _() -> None:
+    client, name = _clips_collection("L2")
+    for text, found in (
+        ("match_any(clips, $[seconds] == 2)", [3]),
+        ("MATCH_ALL(clips, $[seconds] < 2)", [0, 1, 2]),
+        ("match_least(clips, $[seconds] < 2, threshold=2)", [2, 3]),
+        ("match_most(clips, $[seconds] >= 0, threshold=1)", [0, 1]),
+        ("key > 0 && match_exact(clips, $[seconds] >= 0, threshold=2)", [2]),
+    ):
+        assert keys(client.query(name, text)) == found, text
+    text = "key > 1 and element_filter(clips, $[seconds] >= 1)"
+    assert sorted(set(keys(client.query(name, text)))) == [2, 3]
+    (hits,) = client.search(name, [[3.0, 0.0]], anns_field="clips[w]", limit=9, filter=text)
+    assert [hit["key"] for hit in hits] == [3, 2, 3], hits
+    client.drop_collection(name)
 
 
 @check("Types", "struct arrays: insert, filters, query", needs=hasattr(DataType, "STRUCT"))

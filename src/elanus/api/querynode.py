@@ -29,6 +29,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.vector_lists import Queries
 from elanus.expr import BoundFilter
 
 
@@ -365,7 +366,7 @@ class NodeSearch:
     collection_id: CollectionID
     partition_ids: tuple[PartitionID, ...]
     field_id: FieldID
-    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
+    queries: Queries
     k: int
     metric_type: str
     params: Mapping[str, float | int | str | bool]

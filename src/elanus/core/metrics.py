@@ -22,10 +22,26 @@ class Metric(StrEnum):
     SUPERSTRUCTURE = "SUPERSTRUCTURE"
     BM25 = "BM25"
     MHJACCARD = "MHJACCARD"
+    MAX_SIM = "MAX_SIM"
+    MAX_SIM_COSINE = "MAX_SIM_COSINE"
+    MAX_SIM_IP = "MAX_SIM_IP"
+    MAX_SIM_L2 = "MAX_SIM_L2"
+    MAX_SIM_HAMMING = "MAX_SIM_HAMMING"
+    MAX_SIM_JACCARD = "MAX_SIM_JACCARD"
 
     @property
     def bigger_is_better(self) -> bool:
-        return self in (Metric.IP, Metric.COSINE, Metric.BM25, Metric.MHJACCARD)
+        return self.of_vectors in (Metric.IP, Metric.COSINE, Metric.BM25, Metric.MHJACCARD)
+
+    @property
+    def compares_lists(self) -> bool:
+        """Whether it compares lists of vectors: each vector of the query with the best one of a row."""
+        return self in _OF_VECTORS
+
+    @property
+    def of_vectors(self) -> Metric:
+        """The metric that compares single vectors."""
+        return _OF_VECTORS.get(self, self)
 
     @property
     def is_binary(self) -> bool:
@@ -43,6 +59,15 @@ class Metric(StrEnum):
         return float("-inf") if self.bigger_is_better else float("inf")
 
 
+_OF_VECTORS = {
+    Metric.MAX_SIM: Metric.COSINE,
+    Metric.MAX_SIM_COSINE: Metric.COSINE,
+    Metric.MAX_SIM_IP: Metric.IP,
+    Metric.MAX_SIM_L2: Metric.L2,
+    Metric.MAX_SIM_HAMMING: Metric.HAMMING,
+    Metric.MAX_SIM_JACCARD: Metric.JACCARD,
+}
+LIST_METRICS = tuple(_OF_VECTORS)
 FLOAT_METRICS = (Metric.L2, Metric.IP, Metric.COSINE)
 SPARSE_METRICS = (Metric.IP, Metric.BM25)
 BINARY_METRICS = (

@@ -81,6 +81,17 @@ def merge(
     return Merged(offsets, order[keep], dropped)
 
 
+def keys_of_elements(keys: Keys, elements: npt.NDArray[np.int64]) -> Keys:
+    """Return keys for elements of rows: equal for the same element of the same primary key, in that order.
+
+    ``keys``: of the rows; ``elements``: their places in the row. Any shape → the same. Only keys of one call
+    may be compared.
+    """
+    pairs = np.stack((keys.reshape(-1), elements.reshape(-1)), axis=1)
+    _, ranks = np.unique(pairs, axis=0, return_inverse=True)
+    return np.asarray(ranks, dtype=np.int64).reshape(keys.shape)
+
+
 def _any_twice(keys: Keys) -> bool:
     """Whether any row contains the same key twice."""
     ordered = np.sort(keys, axis=1)

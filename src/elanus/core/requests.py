@@ -111,7 +111,7 @@ def check_vectors_size(rows: int, fields: Iterable[FieldSchema], bytes_max: int 
     Raises `InvalidParameter`.
     """
     if bytes_max is not None:
-        row_bytes = sum(field.row_bytes_estimate for field in fields if field.kind.vector is not None)
+        row_bytes = sum(field.row_bytes_estimate for field in fields if field.is_searched)
         check_answer_size(rows, rows * row_bytes, bytes_max)
 
 
@@ -121,18 +121,18 @@ def search_field(schema: CollectionSchema, name: str) -> FieldSchema:
     Raises `FieldNotFound`, and `InvalidParameter` for a field without vectors or if several are possible.
     """
     if not name:
-        if len(schema.vector_fields) > 1:
-            names = ", ".join(field.name for field in schema.vector_fields)
+        if len(schema.searched_fields) > 1:
+            names = ", ".join(field.name for field in schema.searched_fields)
             raise InvalidParameter(
                 f"multiple anns_fields exist, please specify a anns_field in search_params: {names}"
             )
-        return schema.vector_fields[0]
+        return schema.searched_fields[0]
     field = schema.by_name.get(name)
     if field is None:
         raise FieldNotFound(
             f"failed to create query plan: failed to get field schema by name: fieldName({name}) not found"
         )
-    if field.kind.vector is None:
+    if not field.is_searched:
         raise InvalidParameter(
             f"failed to create query plan: field ({name}) to search is not of vector data type"
         )
@@ -151,7 +151,7 @@ def check_load_fields(schema: CollectionSchema, names: Iterable[str]) -> None:
         raise InvalidParameter(f"{shown} does not contain primary key field {schema.primary_field.name}")
     if schema.partition_key is not None and schema.partition_key not in fields:
         raise InvalidParameter(f"{shown} does not contain partition key field {schema.partition_key.name}")
-    if not any(field.kind.vector is not None for field in fields):
+    if not any(field.is_searched for field in fields):
         raise InvalidParameter(f"{shown} does not contain any vector field")
 
 

@@ -26,6 +26,7 @@ from elanus.core.nullable import Valid as Valid
 from elanus.core.nullable import spread
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.types import Family
+from elanus.core.vector_lists import VectorLists
 
 EMPTY_OBJECT = "{}"
 
@@ -227,6 +228,8 @@ def _column(field: FieldSchema, given: Given, first_row: int, refusal: Refusal, 
         return refusal(Fault(field, problem, row, value, position, detail))
 
     match field.kind.family:
+        case Family.VECTOR if field.has_vector_lists:
+            column = _vector_lists(field, given.values, fault)
         case Family.VECTOR:
             column = given.values
             if field.vector.has_dim:
@@ -264,10 +267,7 @@ def _scalars(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Arra
 
 def _arrays(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
     """Check a ``list`` column without nulls: the lengths, then all elements as one column."""
-    lengths = pc.list_value_length(values).to_numpy()
-    if len(lengths) and lengths.max() > field.max_capacity:
-        at = int(np.argmax(lengths > field.max_capacity))
-        raise fault(Problem.CAPACITY, at, int(lengths[at]))
+    lengths = _checked_lengths(field, values, fault)
     ends = np.cumsum(lengths, dtype=np.int32)
 
     def element_fault(problem: Problem, at: int, value: object) -> InvalidParameter:
@@ -280,6 +280,26 @@ def _arrays(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array
     checked = _scalars(field.element, elements, element_fault)
     offsets = pa.array(np.concatenate((np.zeros(1, np.int32), ends)))
     return pa.ListArray.from_arrays(offsets, checked, type=field.arrow_type)
+
+
+def _checked_lengths(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> npt.NDArray[np.int32]:
+    lengths: npt.NDArray[np.int32] = pc.list_value_length(values).to_numpy()
+    if len(lengths) and lengths.max() > field.max_capacity:
+        at = int(np.argmax(lengths > field.max_capacity))
+        raise fault(Problem.CAPACITY, at, int(lengths[at]))
+    return lengths
+
+
+def _vector_lists(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
+    """Check a column of `elanus.core.vector_lists` without nulls: the lengths, then all numbers."""
+    _checked_lengths(field, values, fault)
+    lists = VectorLists.from_column(field.vector, field.dim, values)
+    stored = lists.vectors.reshape(-1)
+    at = field.vector.first_not_finite(stored)
+    if at is not None:
+        vector, position = divmod(at, field.vector.width(field.dim))
+        raise fault(Problem.NOT_FINITE, int(lists.row_of(vector)), float(stored[at]), position)
+    return values
 
 
 def _numbers(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:

@@ -31,9 +31,9 @@ Scalar = bool | int | float | str
 class FieldSchema:
     """One declared field. ``dim`` is set for vectors, ``max_length`` (bytes) for VarChar and arrays of it.
 
-    ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays. The values of a field with
-    ``is_function_output`` are computed by a function of the schema: clients do not send them, and get
-    those of `CollectionSchema.returns` alone.
+    ``element_type`` and ``max_capacity`` (elements of one row) are set for arrays, also for those of vectors.
+    The values of a field with ``is_function_output`` are computed by a function of the schema: clients do not
+    send them, and get those of `CollectionSchema.returns` alone.
     ``default_value`` is the value for rows without the field; ``nullable`` allows null.
     ``params`` keeps any other type parameters that a client sent (``mmap.enabled`` …), so that
     describing the collection returns them. ``is_added``: the collection may have rows without the field
@@ -71,9 +71,9 @@ class FieldSchema:
 
     @property
     def vector(self) -> VectorForm:
-        """The form of the field's vectors. Raises `Internal` for a field of another type."""
+        """The form of the field's vectors, or of those in its lists. Raises `Internal` for other fields."""
         try:
-            return VECTOR_FORMS[self.data_type]
+            return VECTOR_FORMS[self.searched_type]
         except KeyError:
             raise Internal(
                 f"field {self.name!r} has type {self.data_type.name}, which is no vector type"
@@ -85,6 +85,21 @@ class FieldSchema:
         return replace(
             self, data_type=self.element_type, element_type=DataType.NONE, max_capacity=0, nullable=False
         )
+
+    @property
+    def has_vector_lists(self) -> bool:
+        """Whether a row has a list of vectors: the field of a struct array (`elanus.core.vector_lists`)."""
+        return self.data_type is DataType.ARRAY_OF_VECTOR
+
+    @property
+    def searched_type(self) -> DataType:
+        """The type of the field's values, or of the vectors in its lists."""
+        return self.element_type if self.has_vector_lists else self.data_type
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether searches find rows by the field: it has vectors."""
+        return self.kind.vector is not None or self.has_vector_lists
 
     @property
     def arrow_type(self) -> pa.DataType:
@@ -119,7 +134,13 @@ class CollectionSchema:
         return tuple(f for f in self.fields if f.kind.vector is not None)
 
     @cached_property
+    def searched_fields(self) -> tuple[FieldSchema, ...]:
+        """The vector fields, and those with lists of vectors."""
+        return tuple(f for f in self.fields if f.is_searched)
+
+    @cached_property
     def scalar_fields(self) -> tuple[FieldSchema, ...]:
+        """All other fields than `vector_fields`: those whose columns a segment holds as they are."""
         return tuple(f for f in self.fields if f.kind.vector is None)
 
     @cached_property

@@ -24,7 +24,16 @@ from elanus.core.limits import (
 from elanus.core.names import check_collection_name, check_field_name
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema, Scalar
 from elanus.core.structs import struct_and_name
-from elanus.core.types import ELEMENT_TYPES, KINDS, DataType, Family, FieldKind, VectorForm, type_name
+from elanus.core.types import (
+    ELEMENT_TYPES,
+    KINDS,
+    LISTED_VECTORS,
+    DataType,
+    Family,
+    FieldKind,
+    VectorForm,
+    type_name,
+)
 
 DIM = "dim"
 MAX_LENGTH = "max_length"
@@ -64,11 +73,12 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)
     _check_partition_key(declared, kind)
     _check_clustering_key(declared, kind)
-    element = _element_kind(declared.element_type) if kind.family is Family.LIST else None
+    element = _element_kind_of(kind, declared)
     max_capacity = _max_capacity(params.get(MAX_CAPACITY), name, collection) if element is not None else 0
     has_max_length = (element or kind).has_max_length
     max_length = _max_length(params.get(MAX_LENGTH), name, collection) if has_max_length else 0
-    dim = _dim(params.get(DIM), name, kind.vector) if kind.vector is not None else 0
+    form = kind.vector if element is None else element.vector
+    dim = _dim(params.get(DIM), name, form) if form is not None else 0
     own = {
         key for key, value in ((MAX_LENGTH, max_length), (DIM, dim), (MAX_CAPACITY, max_capacity)) if value
     }
@@ -117,7 +127,7 @@ def _check_clustering_key(declared: Declaration, kind: FieldKind) -> None:
     """Check the type. The key is a hint: compaction keeps sorting rows by their primary key."""
     if not declared.is_clustering_key:
         return
-    if kind.vector is not None:
+    if kind.family is Family.VECTOR:
         raise VectorClusteringKey(
             f"vector clustering key not allowed[field={declared.name}]: use a scalar field"
         )
@@ -202,6 +212,23 @@ def _max_length(given: str | None, field: str, collection: str) -> int:
     return length
 
 
+def _element_kind_of(kind: FieldKind, declared: Declaration) -> FieldKind | None:
+    """Return the kind of the elements; None for a field without."""
+    if kind.data_type is not DataType.ARRAY_OF_VECTOR:
+        return _element_kind(declared.element_type) if kind.family is Family.LIST else None
+    if struct_and_name(declared.name) is None:
+        raise InvalidParameter(
+            f"ArrayOfVector is only supported in struct array field, but field {declared.name} has this type"
+        )
+    if declared.element_type not in LISTED_VECTORS:
+        names = ", ".join(KINDS[known].name for known in sorted(LISTED_VECTORS))
+        raise InvalidParameter(
+            f"Unsupported element type of ArrayOfVector field {declared.name}: "
+            f"{type_name(declared.element_type)}: use one of {names}"
+        )
+    return KINDS[declared.element_type]
+
+
 def _element_kind(element_type: DataType) -> FieldKind:
     if element_type is DataType.NONE:
         raise InvalidParameter("element data type None is not valid")
@@ -274,7 +301,7 @@ def check_fields_together(fields: Sequence[FieldSchema], structs: Sequence[str] 
     ):
         if len(found) > 1:
             raise InvalidParameter(f"there are more than one {role}, field name = {', '.join(found)}")
-    vectors = [field.name for field in fields if field.kind.vector is not None]
+    vectors = [field.name for field in fields if field.is_searched]
     if not vectors:
         raise InvalidParameter("schema does not contain vector field")
     if len(vectors) > VECTOR_FIELDS_MAX:

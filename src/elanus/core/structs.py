@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 
+ELEMENT = "$element"
+"""The column of hits that says which element of the struct array was found, from 0: int64."""
 _MEMBER = re.compile(r"(?s)(.+)\[(.+)\]")
 
 
@@ -45,6 +47,8 @@ def check_lengths(structs: Sequence[StructSchema], rows: pa.RecordBatch) -> None
     """Check that the arrays of each struct array have one length in each row. Raises `InvalidParameter`."""
     for struct in structs:
         members = [name for name in rows.schema.names if name.startswith(f"{struct.name}[")]
+        if not members:  # of an update that leaves the struct array as it is
+            continue
         first = pc.fill_null(pc.list_value_length(rows.column(members[0])), -1)
         for name in members[1:]:
             lengths = pc.fill_null(pc.list_value_length(rows.column(name)), -1)

@@ -17,6 +17,8 @@ JSON           ``string``: compact UTF-8 JSON text
 Geometry       ``binary``: Well-Known Binary
 Timestamptz    ``int64``: microseconds since 1970 in UTC
 Array          ``list<item: element type not null>``
+ArrayOfVector  ``list<item: fixed_size_binary not null>``: the stored values
+               of each vector, little-endian (`elanus.core.vector_lists`)
 FloatVector    ``fixed_size_list<float32>[dim]``
 BinaryVector   ``fixed_size_binary[dim / 8]``: bit 0 of the vector is the
                highest bit of the first byte, as the wire has it
@@ -79,11 +81,12 @@ class DataType(IntEnum):
     BFLOAT16_VECTOR = 103
     SPARSE_FLOAT_VECTOR = 104
     INT8_VECTOR = 105
+    ARRAY_OF_VECTOR = 106
 
     @property
     def is_vector(self) -> bool:
-        """True for vector types outside `KINDS`, too: clients may name them."""
-        return self >= DataType.BINARY_VECTOR
+        """Whether a row has one vector. True for types outside `KINDS`, too: clients may name them."""
+        return self >= DataType.BINARY_VECTOR and self is not DataType.ARRAY_OF_VECTOR
 
 
 class Family(Enum):
@@ -126,7 +129,7 @@ class FieldKind:
     included.
     ``has_max_length``: such a field declares its maximum length, in bytes. ``can_be_key``: as primary key.
     ``has_bounds``: the least and the greatest value of a column are meaningful, and are kept as statistics.
-    ``vector``: set for vectors only.
+    ``vector``: set for types of which a row has one vector.
     """
 
     data_type: DataType
@@ -186,6 +189,16 @@ def _array_arrow_type(field: Sized) -> pa.DataType:
 def _array_row_bytes(field: Sized) -> int:
     elements = min(field.max_capacity, _ARRAY_ELEMENTS_TYPICAL)
     return _OFFSET_BYTES + elements * KINDS[field.element_type].row_bytes(field)
+
+
+def _vector_lists_arrow_type(field: Sized) -> pa.DataType:
+    vector_bytes = VECTOR_FORMS[field.element_type].row_bytes(field.dim)
+    return pa.list_(pa.field("item", pa.binary(vector_bytes), nullable=False))
+
+
+def _vector_lists_row_bytes(field: Sized) -> int:
+    elements = min(field.max_capacity, _ARRAY_ELEMENTS_TYPICAL)
+    return _OFFSET_BYTES + elements * VECTOR_FORMS[field.element_type].row_bytes(field.dim)
 
 
 _ALL = (
@@ -311,6 +324,14 @@ _ALL = (
             engine_name="VECTOR_INT8",
         ),
     ),
+    FieldKind(
+        DataType.ARRAY_OF_VECTOR,
+        "ArrayOfVector",
+        Family.VECTOR,
+        _vector_lists_arrow_type,
+        _vector_lists_row_bytes,
+        has_bounds=False,
+    ),
 )
 
 KINDS: Mapping[DataType, FieldKind] = {kind.data_type: kind for kind in _ALL}
@@ -327,6 +348,16 @@ ELEMENT_TYPES = frozenset(
     }
 )
 """The types that the elements of an array can have."""
+LISTED_VECTORS = frozenset(
+    {
+        DataType.FLOAT_VECTOR,
+        DataType.BINARY_VECTOR,
+        DataType.FLOAT16_VECTOR,
+        DataType.BFLOAT16_VECTOR,
+        DataType.INT8_VECTOR,
+    }
+)
+"""The types of the vectors that a struct array can have."""
 VECTOR_FORMS: Mapping[DataType, VectorForm] = {k.data_type: k.vector for k in _ALL if k.vector is not None}
 
 

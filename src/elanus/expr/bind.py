@@ -12,9 +12,10 @@ from elanus.core.types import Family, type_name
 from elanus.expr import geometry, syntax
 from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
 from elanus.expr.comparisons import bind_comparison, bind_membership, holds
+from elanus.expr.elements import ELEMENT_FUNCTIONS, ElementBinder, bind_element_match
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
-from elanus.expr.logic import all_of, any_of, has_sample, negation
+from elanus.expr.logic import all_of, any_of, has_element_filter, has_sample, negation
 from elanus.expr.operands import FUNCTIONS, SAMPLE, BoundOperand, OperandBinder, Value
 from elanus.expr.regex import regex_pattern
 from elanus.expr.sampling import new_seed
@@ -37,7 +38,7 @@ def bind(
     source: Source, tree: syntax.Node, schema: CollectionSchema, values: Mapping[str, object]
 ) -> Predicate:
     """Return a filter's bound tree. ``values`` are those of its templates. Raises `InvalidFilter`."""
-    bound = _Binder(source, schema, OperandBinder(source, schema, values)).bind(tree)
+    bound = _Binder(source, schema, OperandBinder(source, schema, values), values).bind(tree)
     if isinstance(bound, Predicate):
         return bound
     raise source.not_boolean(type_name(bound.data_type), tree.start, _condition_from(bound))
@@ -53,10 +54,18 @@ def _condition_from(bound: BoundOperand) -> str:
 
 
 class _Binder:
-    def __init__(self, source: Source, schema: CollectionSchema, operands: OperandBinder) -> None:
+    def __init__(
+        self,
+        source: Source,
+        schema: CollectionSchema,
+        operands: OperandBinder,
+        values: Mapping[str, object],
+    ) -> None:
         self._source = source
         self._schema = schema
         self._operands = operands
+        self._values = values
+        self._of_elements = isinstance(operands, ElementBinder)
 
     def bind(self, node: syntax.Node) -> Predicate | BoundOperand:
         """Bind a node: to a condition if it is one, else to its value."""
@@ -79,6 +88,13 @@ class _Binder:
                 return self._null(node)
             case syntax.Exists():
                 return self._exists(node)
+            case syntax.Call() if self._of_elements:
+                what = f"function {node.function} cannot be used in a condition on elements"
+                raise self._source.error(what, node.start, "compare $[name] with a value")
+            case syntax.Call() if node.function.lower() in ELEMENT_FUNCTIONS:
+                return bind_element_match(
+                    self._source, node, self._schema, self._values, self._condition_on_elements
+                )
             case syntax.Call() if node.function.lower() in geometry.FUNCTIONS:
                 return geometry.bind_geometry(self._source, self._operands, node)
             case syntax.Call() if node.function.lower() in FUNCTIONS:
@@ -90,6 +106,12 @@ class _Binder:
             case _:
                 return self._operands.bind(node)
 
+    def _condition_on_elements(self, node: syntax.Node, operands: OperandBinder) -> Predicate:
+        bound = _Binder(self._source, self._schema, operands, self._values).bind(node)
+        if isinstance(bound, Predicate):
+            return bound
+        raise self._source.not_boolean(type_name(bound.data_type), node.start, _condition_from(bound))
+
     def _negation(self, node: syntax.Negation) -> Predicate:
         bound = self.bind(node.operand)
         if isinstance(bound, Value) and isinstance(bound.value, bool):
@@ -100,6 +122,9 @@ class _Binder:
         if has_sample(bound):
             what = "random sample expression cannot be used in unary expression"
             raise self._source.error(what, node.start, "a sample is the last condition of an 'and'")
+        if has_element_filter(bound):
+            what = "element filter expression cannot be used in unary expression"
+            raise self._source.error(what, node.start, "write 'not match_any(..)'")
         return negation(bound)
 
     def _logical(self, node: syntax.Logical) -> Predicate:
@@ -113,6 +138,7 @@ class _Binder:
                 raise self._source.error(what, operand.start, _condition_from(child))
             children.append(child)
         self._check_samples(node, children)
+        self._check_element_filters(node, children)
         return all_of(children) if node.operator == "and" else any_of(children)
 
     def _check_samples(self, node: syntax.Logical, children: list[Predicate]) -> None:
@@ -123,6 +149,14 @@ class _Binder:
         if any(map(has_sample, children[:-1])):
             what = "random sample expression can only be the last expression in the logical and expression"
             raise self._source.error(what, node.start, remedy)
+
+    def _check_element_filters(self, node: syntax.Logical, children: list[Predicate]) -> None:
+        if node.operator == "or" and any(map(has_element_filter, children)):
+            what = "element filter expression cannot be used in logical or expression"
+            raise self._source.error(what, node.start, "write match_any(..) in place of element_filter(..)")
+        if any(map(has_element_filter, children[:-1])):
+            what = "element filter expression can only be the last expression in the logical and expression"
+            raise self._source.error(what, node.start, "write '.. and element_filter(..)', and only one")
 
     def _comparison(self, node: syntax.Comparison) -> Predicate:
         left, right = self._operands.bind(node.left), self._operands.bind(node.right)
@@ -243,11 +277,14 @@ class _Binder:
         if not isinstance(column, Column):
             what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
             raise self._source.error(what, node.item.start, "a field stands before 'is null'")
-        if column.field.kind.vector is not None and not column.field.nullable:
-            what = f"unsupported data type: {column.field.kind.vector.engine_name}"
+        if column.field.is_searched and not column.field.nullable:
+            what = f"unsupported data type: {column.field.vector.engine_name}"
             raise self._source.error(
                 what, node.item.start, "a vector field that is not nullable is never null"
             )
+        if self._of_elements:
+            what = f"null tests are not supported on fields of elements, got: {self._source.of(node.item)}"
+            raise self._source.error(what, node.item.start, "elements are never null")
         if column.is_element:
             name = column.field.name
             remedy = f"elements are never null: test {name}, or array_length({name})"

@@ -19,6 +19,7 @@ from elanus.expr.tree import (
     ColumnTest,
     Compare,
     Constant,
+    ElementMatch,
     IsNull,
     JsonContains,
     JsonMember,
@@ -40,6 +41,7 @@ _REGEX, _SAMPLE = 120, 60
 _TOKENS = 60
 """With the column's tokens made. Their making is much dearer, but is kept, whatever the order."""
 _PREPARED = 6
+_ELEMENTS_TYPICAL = 8
 _ARITHMETIC = {"+": 3, "-": 3, "*": 3, "/": 6, "%": 10, "&": 3, "|": 3, "^": 3, "<<": 6, ">>": 6}
 
 
@@ -93,6 +95,9 @@ class _Cost(Visitor[int]):
 
     def column_test(self, node: ColumnTest) -> int:
         return node.test.cost
+
+    def element_match(self, node: ElementMatch) -> int:
+        return _ARRAY + _ELEMENTS_TYPICAL * self.visit(node.condition)
 
     def _operand(self, operand: Operand) -> int:
         match operand:

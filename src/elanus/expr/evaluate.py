@@ -20,6 +20,7 @@ from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
 from elanus.expr.batch import Batch
 from elanus.expr.cost import cost_of
+from elanus.expr.elements import rows_that_match
 from elanus.expr.indexed import indexed_leaf, indexed_rows
 from elanus.expr.jsonvalues import UNKNOWN
 from elanus.expr.sampling import sampled
@@ -34,6 +35,7 @@ from elanus.expr.tree import (
     Comparator,
     Compare,
     Constant,
+    ElementMatch,
     IsNull,
     JsonContains,
     JsonMember,
@@ -240,6 +242,9 @@ class Evaluator(Visitor[pa.Array]):
         column = kernels.one_array(kernels.decoded(self._batch.column(name)))
         found = node.test.matches(column, self._batch.boxes(name))
         return pc.invert(found) if node.negated else found
+
+    def element_match(self, node: ElementMatch) -> pa.Array:
+        return rows_that_match(node, self._batch, evaluated)
 
 
 def evaluated(predicate: Predicate, batch: Batch) -> pa.Array:

@@ -24,6 +24,7 @@ from elanus.expr.tree import (
     ColumnTest,
     Compare,
     Constant,
+    ElementMatch,
     IsNull,
     JsonContains,
     JsonMember,
@@ -33,6 +34,7 @@ from elanus.expr.tree import (
     Moment,
     Operand,
     Or,
+    Predicate,
     Regex,
     Sample,
     TextMatch,
@@ -48,7 +50,7 @@ class Explainer(Visitor[str]):
         return "1 == 1" if node.value else "1 == 0"
 
     def conjunction(self, node: And) -> str:
-        samples_last = sorted(node.children, key=lambda child: isinstance(child, Sample))
+        samples_last = sorted(node.children, key=_must_be_last)
         return f"({' and '.join(map(self.visit, samples_last))})"
 
     def disjunction(self, node: Or) -> str:
@@ -100,6 +102,17 @@ class Explainer(Visitor[str]):
         text = node.test.text(_operand(node.column))
         return f"not ({text})" if node.negated else text
 
+    def element_match(self, node: ElementMatch) -> str:
+        threshold = {"match_least": node.least, "match_most": node.most, "match_exact": node.most}
+        rest = f", threshold={threshold[node.function]}" if node.function in threshold else ""
+        condition = self.visit(node.condition)
+        text = f"{node.function}({node.struct}, {condition}{rest})"
+        return f"not {text}" if node.negated else text
+
+
+def _must_be_last(node: Predicate) -> bool:
+    return isinstance(node, Sample) or (isinstance(node, ElementMatch) and node.chooses)
+
 
 def _literals(node: Member) -> Sequence[Any]:
     if node.column.kind.family is not Family.TIME:
@@ -115,7 +128,10 @@ def _operand(operand: Operand) -> str:
     if isinstance(operand, Length):
         return f"array_length({_operand(operand.column)})"
     member = struct_and_name(operand.field.name)
-    name = operand.field.name if member is None else f"{member[0]}[{_value(member[1])}]"
+    if member is None or operand.field.name.startswith("$["):  # a field of an element is written as it is
+        name = operand.field.name
+    else:
+        name = f"{member[0]}[{_value(member[1])}]"
     return name + "".join(f"[{_value(step)}]" for step in operand.path)
 
 

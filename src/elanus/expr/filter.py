@@ -11,9 +11,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.schema import CollectionSchema
+from elanus.core.structs import struct_and_name
 from elanus.expr import kernels
 from elanus.expr.batch import NO_INDEXES, Batch, ColumnData, Indexes
 from elanus.expr.bind import bind
+from elanus.expr.elements import chosen_elements
 from elanus.expr.evaluate import evaluated
 from elanus.expr.explain import Explainer
 from elanus.expr.indexed import explain_indexed, indexed_rows, indexed_rows_max
@@ -30,6 +32,7 @@ from elanus.expr.tree import (
     Comparator,
     Compare,
     Constant,
+    ElementMatch,
     Member,
     Or,
     Predicate,
@@ -92,6 +95,31 @@ class BoundFilter:
         if found is not None:
             return found
         return kernels.as_mask(evaluated(self.predicate, batch))
+
+    @property
+    def element_filter(self) -> ElementMatch | None:
+        """The ``element_filter`` that is one of the conditions, if there is one."""
+        node = self.predicate
+        conditions = node.children if isinstance(node, And) else (node,)
+        return next((c for c in conditions if isinstance(c, ElementMatch) and c.chooses), None)
+
+    def restricts_elements(self, field: str) -> bool:
+        """Whether a search of single elements by a field of a struct array considers chosen elements only."""
+        chosen = self.element_filter
+        return (
+            chosen is not None
+            and struct_and_name(field) is not None
+            and field.startswith(f"{chosen.struct}[")
+        )
+
+    def chosen_elements(self, columns: Mapping[str, ColumnData], rows: int) -> npt.NDArray[np.bool_]:
+        """Which elements of the struct array the ``element_filter`` chooses, in all rows. (elements,)
+
+        ``columns``: as of `evaluate`. The other conditions of the filter are not looked at.
+        """
+        node = self.element_filter
+        assert node is not None, "the filter has no element_filter"
+        return chosen_elements(node, Batch(columns, rows), evaluated)
 
     def indexed_rows_max(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes) -> int | None:
         """How many rows match at most, if indexes find them quickly; None if columns would be read."""
@@ -166,5 +194,7 @@ def _columns(predicate: Predicate) -> Iterator[Column]:
         case Compare():
             yield from columns_of(predicate.left)
             yield from columns_of(predicate.right)
+        case ElementMatch():
+            yield from predicate.columns
         case _:
             yield predicate.column

@@ -16,6 +16,7 @@ from elanus.expr.tree import (
     ColumnTest,
     Comparator,
     Compare,
+    ElementMatch,
     IsNull,
     JsonContains,
     JsonMember,
@@ -71,6 +72,12 @@ def has_sample(predicate: Predicate) -> bool:
     return any(isinstance(condition, Sample) for condition in conditions)
 
 
+def has_element_filter(predicate: Predicate) -> bool:
+    """Whether an ``element_filter`` is one of the conditions that all have to hold."""
+    conditions = predicate.children if isinstance(predicate, And) else (predicate,)
+    return any(isinstance(condition, ElementMatch) and condition.chooses for condition in conditions)
+
+
 class _Negation(Visitor[Predicate]):
     def always(self, node: Always) -> Predicate:
         return Always(not node.value)
@@ -124,6 +131,9 @@ class _Negation(Visitor[Predicate]):
         return replace(node, negated=not node.negated)
 
     def column_test(self, node: ColumnTest) -> Predicate:
+        return replace(node, negated=not node.negated)
+
+    def element_match(self, node: ElementMatch) -> Predicate:
         return replace(node, negated=not node.negated)
 
 

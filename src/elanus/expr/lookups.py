@@ -16,6 +16,7 @@ from elanus.core.types import DataType, Family
 from elanus.expr.jsonvalues import Path
 from elanus.expr.like import LikePattern
 from elanus.expr.tree import (
+    And,
     ArrayContains,
     ArrayEqual,
     Column,
@@ -23,11 +24,13 @@ from elanus.expr.tree import (
     Comparator,
     Compare,
     Constant,
+    ElementMatch,
     JsonContains,
     JsonMember,
     Like,
     Member,
     Predicate,
+    element_name,
 )
 
 _BOUNDED_BELOW = (Comparator.GT, Comparator.GE)
@@ -72,6 +75,8 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
         case JsonContains() if not leaf.negated:
             values = _of_one_type(leaf.values.items)
             return None if values is None else _in_json(leaf.column, Holds(values, leaf.need_all))
+        case ElementMatch() if not leaf.negated and leaf.least is not None and leaf.least > 0:
+            return _having_element(leaf)
         case ColumnTest():
             lookup = leaf.test.lookup(negated=leaf.negated)
             return None if lookup is None else LeafLookup(leaf.column.field.name, (), lookup, is_exact=False)
@@ -163,6 +168,32 @@ def _has_special(values: pa.Array) -> bool:
         return False
     numbers = values.to_numpy(zero_copy_only=False)
     return bool((np.isnan(numbers) | (numbers == 0)).any())
+
+
+def _having_element(leaf: ElementMatch) -> LeafLookup | None:
+    """Rows with an element that one of the conditions asks for: the leaf decides about those found."""
+    condition = leaf.condition
+    arrays = {element_name(column.field): column for column in leaf.columns}
+    for part in condition.children if isinstance(condition, And) else (condition,):
+        match part:
+            case Member(negated=False) as asked:
+                name, values = asked.column.field.name, asked.values
+            case Compare(Comparator.EQ, Column() as column, Constant(value)) if _is_stored_as(column, value):
+                name, values = column.field.name, pa.array([value], column.arrow_type)
+            case _:
+                continue
+        found = _holding(arrays[name], values, False, False)
+        if found is not None:
+            return LeafLookup(found.name, (), found.lookup, is_exact=False)
+    return None
+
+
+def _is_stored_as(column: Column, value: bool | int | float | str) -> bool:
+    """Whether the type of a field, which holds no fractions, has this very value."""
+    if column.kind.integer_range is None:
+        return column.kind.family in (Family.TEXT, Family.BOOL)
+    low, high = column.kind.integer_range
+    return type(value) is int and low <= value <= high
 
 
 def _holding(column: Column, values: pa.Array, need_all: bool, negated: bool) -> LeafLookup | None:

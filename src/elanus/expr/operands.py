@@ -114,6 +114,8 @@ class OperandBinder:
             case syntax.Interval():
                 what = f"an interval cannot be used here: {self._source.of(node)}"
                 raise self._source.error(what, node.start, "write it after + or -: tsz + INTERVAL 'P1D'")
+            case syntax.Element():
+                return self._element_field(node)
             case syntax.Name():
                 return self._name(node)
             case syntax.Sign():
@@ -127,6 +129,10 @@ class OperandBinder:
             case _:
                 what = f"a condition cannot be used as a value: {self._source.of(node)}"
                 raise self._source.error(what, node.start, "join conditions with 'and', 'or' and 'not'")
+
+    def _element_field(self, node: syntax.Element) -> Column:
+        what = f"$[{node.name}] can only be used inside element_filter or a MATCH function"
+        raise self._source.error(what, node.start, f"write match_any(clips, $[{node.name}] == 1)")
 
     def _element(self, node: syntax.Node) -> Any:
         bound = self.bind(node)
@@ -333,7 +339,8 @@ def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     """The error for a function that this release does not support, whether the reference has it or not."""
     what = f"function {node.function} is not supported in this release"
     remedy = (
-        "functions are array_length, random_sample, text_match, phrase_match, "
+        "functions are array_length, random_sample, text_match, phrase_match, element_filter, match_any, "
+        "match_all, match_least, match_most, match_exact, "
         "and array_ and json_contains, _contains_all and _contains_any"
     )
     return source.error(what, node.start, remedy)

@@ -167,6 +167,9 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
     def name(self, token: Token) -> syntax.Node:
         return syntax.Name(_start(token), _end(token), str(token), ())
 
+    def element(self, token: Token) -> syntax.Node:
+        return syntax.Element(_start(token), _end(token), token[2:-1].strip())
+
     def path(self, name: Token, *steps: str | int | Token) -> syntax.Node:
         # Each step is followed by its closing bracket, which marks where the path ends.
         path = tuple(step for step in steps if not isinstance(step, Token))

@@ -24,6 +24,7 @@ from elanus.expr.tree import (
     Comparator,
     Compare,
     Constant,
+    ElementMatch,
     IsNull,
     JsonContains,
     JsonMember,
@@ -111,6 +112,9 @@ class Pruner(Visitor[bool]):
         return True
 
     def column_test(self, node: ColumnTest) -> bool:
+        return True
+
+    def element_match(self, node: ElementMatch) -> bool:
         return True
 
     def _bounds(self, operand: Operand) -> Bounds | None:

@@ -75,6 +75,13 @@ class Name(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Element(Node):
+    """``$[name]``: a field of one struct of a struct array."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Node):
     function: str
     arguments: tuple[Node, ...]

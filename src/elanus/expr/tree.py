@@ -24,6 +24,7 @@ import pyarrow as pa
 from elanus.core.geometry import Boxes
 from elanus.core.lookup import Lookup
 from elanus.core.schema import DataType, FieldSchema
+from elanus.core.structs import struct_and_name
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
 from elanus.expr.like import LikePattern
@@ -300,6 +301,39 @@ class ColumnTest:
     negated: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ElementMatch:
+    """Whether at least ``least`` and at most ``most`` elements of a struct array satisfy a condition.
+
+    ``columns``: the arrays that the condition reads, at least one. ``condition``: over the elements of these
+    arrays, which have the arrays' names. ``least`` None: all elements; ``most`` None: any number.
+    ``chooses``: the condition also chooses the elements that a search of elements considers. It is unknown
+    where the struct array is null; an element for which the condition is unknown does not satisfy it.
+    """
+
+    struct: str
+    columns: tuple[Column, ...]
+    condition: Predicate
+    least: int | None
+    most: int | None
+    function: str
+    negated: bool
+
+    @property
+    def chooses(self) -> bool:
+        return self.function == ELEMENT_FILTER
+
+
+ELEMENT_FILTER = "element_filter"
+
+
+def element_name(array: FieldSchema) -> str:
+    """Return the name of the column of all elements of an array of a struct array: ``$[title]``."""
+    found = struct_and_name(array.name)
+    assert found is not None, f"{array.name} is a field of no struct array"
+    return f"$[{found[1]}]"
+
+
 Predicate = (
     Always
     | And
@@ -316,6 +350,7 @@ Predicate = (
     | TextMatch
     | IsNull
     | ColumnTest
+    | ElementMatch
 )
 
 T = TypeVar("T")
@@ -356,6 +391,8 @@ class Visitor(ABC, Generic[T]):
                 return self.is_null(node)
             case ColumnTest():
                 return self.column_test(node)
+            case ElementMatch():
+                return self.element_match(node)
             case _:
                 assert_never(node)
 
@@ -389,6 +426,8 @@ class Visitor(ABC, Generic[T]):
     def is_null(self, node: IsNull) -> T: ...
     @abstractmethod
     def column_test(self, node: ColumnTest) -> T: ...
+    @abstractmethod
+    def element_match(self, node: ElementMatch) -> T: ...
 
 
 def type_of_value(value: object) -> DataType:

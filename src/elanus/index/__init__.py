@@ -13,6 +13,7 @@ from elanus.index.files import DamagedIndexFile
 from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
 from elanus.index.interim import Codebook, Codes, InterimIndex, interim_index
+from elanus.index.lists import ElementIndex, MaxSimIndex
 from elanus.index.masks import RowMask
 from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
@@ -22,6 +23,7 @@ from elanus.index.resolve import (
     ignored_params,
     mapped_params,
     over_rows,
+    resolve_field_index,
     resolve_index,
 )
 from elanus.index.scalar import JsonPath, check_field, json_path_of
@@ -35,10 +37,12 @@ __all__ = [
     "Codes",
     "DamagedIndexFile",
     "DeferredVectors",
+    "ElementIndex",
     "Hits",
     "IndexSpec",
     "InterimIndex",
     "JsonPath",
+    "MaxSimIndex",
     "NullableIndex",
     "RawVectors",
     "RowMask",
@@ -62,6 +66,7 @@ __all__ = [
     "note_ignored",
     "over_rows",
     "query_of",
+    "resolve_field_index",
     "resolve_index",
     "resolve_search",
     "weighted",

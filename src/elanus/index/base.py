@@ -22,13 +22,13 @@ from elanus.core.errors import Internal, InvalidDimension
 from elanus.core.lookup import Found, Lookup
 from elanus.core.metrics import Metric
 from elanus.core.types import Matrix
-from elanus.index.hits import NO_ROW, Hits, RowIds, no_hits
+from elanus.core.vector_lists import Queries as Queries
+from elanus.index.hits import NO_ROW, Hits, RowIds, Scores, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexSpec
 from elanus.index.unit import unit
 
-Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 Vectors = Matrix
 
 
@@ -123,6 +123,18 @@ class VectorIndex(SegmentIndex):
         if params.window is None:
             raise ValueError("a range search needs a radius")
         return self.search(queries, k, params, mask, threads)
+
+    def scores_of(self, queries: Queries, rows: RowIds) -> Scores:
+        """Return the score of each query with each of these rows, as the index knows them.
+
+        ``rows``: ascending, without duplicates. (queries, rows)
+        """
+        flags = np.zeros(self.rows, dtype=np.bool_)
+        flags[rows] = True
+        # A search for as many rows as are visible finds all of them.
+        found = self.search(queries, len(rows), SearchParams(), RowMask.from_bool(flags))
+        order = np.argsort(found.rows, axis=1)
+        return np.take_along_axis(found.distances, order, axis=1)
 
     def reconstruct(self, rows: RowIds) -> Vectors:
         """Return the original vectors of these rows, (m, width), in their stored form.

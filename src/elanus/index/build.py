@@ -17,8 +17,10 @@ import pyarrow as pa
 from elanus.core.nullable import NullableVectors
 from elanus.core.sparse import SparseRows
 from elanus.core.types import KINDS, Matrix
+from elanus.core.vector_lists import VectorLists
 from elanus.index.base import SegmentIndex, VectorIndex
 from elanus.index.files import read_index_file
+from elanus.index.lists import list_index, of_elements, offsets_in
 from elanus.index.nullable import NullableIndex, valid_in
 from elanus.index.parallel import openmp_threads
 from elanus.index.spec import IndexSpec, Progress
@@ -26,14 +28,14 @@ from elanus.index.spec import IndexSpec, Progress
 
 def build(
     spec: IndexSpec,
-    values: Matrix | SparseRows | NullableVectors | pa.Array,
+    values: Matrix | SparseRows | NullableVectors | VectorLists | pa.Array,
     threads: int,
     progress: Progress | None = None,
 ) -> SegmentIndex:
     """Build the index of these rows on ``threads`` cores.
 
     ``values``: vectors (n, width) in their stored form, n ≥ 1, or `SparseRows`, or
-    `NullableVectors` of either, of any number; or a scalar column in its Arrow type.
+    `NullableVectors` of either, of any number; or `VectorLists`; or a scalar column in its Arrow type.
     ``progress`` is called between chunks with the completed share, in (0, 1]; an exception it raises ends
     the build.
     """
@@ -42,6 +44,11 @@ def build(
         inner = build(spec, values.vectors, threads, progress) if some else None
         assert inner is None or isinstance(inner, VectorIndex)
         return NullableIndex(spec, inner, values.valid)
+    if isinstance(values, VectorLists):
+        some = len(values.vectors) > 0
+        inner = build(of_elements(spec), values.vectors, threads, progress) if some else None
+        assert inner is None or isinstance(inner, VectorIndex)
+        return list_index(spec, inner, values.offsets)
     is_vector = KINDS[spec.data_type].vector is not None
     rows = _checked(spec, values) if is_vector else values
     with openmp_threads(threads):
@@ -53,7 +60,12 @@ def build(
 
 def load(path: Path, spec: IndexSpec) -> SegmentIndex:
     """Load a file that `SegmentIndex.save` wrote for this spec. Raises `Internal` for any other file."""
-    content = read_index_file(path, spec)
+    content = read_index_file(path, of_elements(spec))
+    offsets = offsets_in(content)
+    if offsets is not None:
+        vectors = spec.kind.load(content.spec, content) if offsets[-1] else None
+        assert vectors is None or isinstance(vectors, VectorIndex)
+        return list_index(spec, vectors, offsets)
     valid = valid_in(content)
     if valid is None:
         return spec.kind.load(spec, content)

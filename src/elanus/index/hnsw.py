@@ -36,7 +36,7 @@ from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
-from elanus.index.hits import Hits, RowIds, no_hits, stacked
+from elanus.index.hits import Hits, RowIds, Scores, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
@@ -107,6 +107,11 @@ class HnswIndex(VectorIndex):
     def _table_bytes(self) -> int:
         """Bytes of the codewords of the storage."""
         return 0
+
+    def scores_of(self, queries: Queries, rows: RowIds) -> Scores:
+        """As `VectorIndex.scores_of`, without a search."""
+        wanted = np.ascontiguousarray(rows, dtype=np.int64)
+        return np.stack([self._exact.scores(query, wanted) for query in self._checked(queries)])
 
     def save(self, path: Path) -> None:
         arrays = {} if self._unit_rows is None else self._unit_rows.arrays

@@ -17,7 +17,7 @@ from elanus.index.base import Queries, VectorIndex, Vectors, only_matches
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
-from elanus.index.hits import Hits, RowIds, no_hits
+from elanus.index.hits import Hits, RowIds, Scores, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.minhash_rows import minhash_rows
 from elanus.index.narrow_rows import NarrowRows
@@ -55,6 +55,11 @@ class RawVectors(VectorIndex):
         wanted = np.ascontiguousarray(rows, dtype=np.int64)
         hits = only_matches(self._exact.nearest_of(queries, depth, wanted), self.spec.metric_type)
         return hits.padded(k, self.spec.metric_type)
+
+    def scores_of(self, queries: Queries, rows: RowIds) -> Scores:
+        """As `VectorIndex.scores_of`, without a search."""
+        wanted = None if len(rows) == self.rows else np.ascontiguousarray(rows, dtype=np.int64)
+        return np.stack([self._exact.scores(query, wanted) for query in self._checked(queries)])
 
     def save(self, path: Path) -> None:
         write_index_file(path, IndexFileContent(self.spec, self.rows, None, {"vectors": self._exact.stored}))

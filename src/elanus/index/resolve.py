@@ -18,16 +18,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.index_properties import MMAP_KEY
-from elanus.core.metrics import Metric
+from elanus.core.metrics import LIST_METRICS, Metric
 from elanus.core.nullable import NullableVectors
+from elanus.core.schema import FieldSchema
+from elanus.core.structs import struct_and_name
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Space, VectorForm
+from elanus.core.vector_lists import VectorLists
 from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
+from elanus.index.lists import list_index, of_elements
 from elanus.index.nullable import NullableIndex
 from elanus.index.scalar.resolve import JSON_PARAMS, resolve_scalar
 from elanus.index.spec import (
@@ -44,6 +49,41 @@ from elanus.index.values import INT32_MAX, boolean, integer
 
 _KNOWN_ELSEWHERE = ("EMB_LIST", "AISAQ", "DISKANN_", "IVF_FLAT_CC", "IVF_SQ_CC")
 """Name prefixes of the reference's other vector index types: known, but not supported here."""
+
+
+def resolve_field_index(params: Mapping[str, str], field: FieldSchema) -> IndexSpec:
+    """Return the index that a client's parameters describe, for a field. Raises as `resolve_index` does.
+
+    The index of a field with lists of vectors is one of the vectors' type; its metric may be one of lists.
+    """
+    sent = _flatten(params)
+    if not field.has_vector_lists:
+        sorts_elements = field.data_type is DataType.ARRAY and struct_and_name(field.name) is not None
+        if sorts_elements and sent.get(INDEX_TYPE_KEY) == "STL_SORT":
+            # The structure is that of INVERTED, whose keys are sorted; only arrays in structs may ask for it.
+            spec = resolve_index({**params, INDEX_TYPE_KEY: "INVERTED"}, field.data_type, field.dim)
+            return replace(spec, declared_type="STL_SORT")
+        return resolve_index(params, field.data_type, field.dim)
+    form, name = field.vector, sent.get(METRIC_TYPE_KEY)
+    offered = [m for m in LIST_METRICS if m.of_vectors in form.metrics]
+    default = next(m for m in offered if m.of_vectors is form.default_metric and m is not Metric.MAX_SIM)
+    metric = Metric(str(name)) if name in offered else default if name in (None, "") else None
+    vectors = {key: value for key, value in params.items() if key != METRIC_TYPE_KEY}
+    if metric is None and name not in (Metric.L2, Metric.IP, Metric.COSINE, Metric.HAMMING, Metric.JACCARD):
+        raise InvalidParameter(
+            f"{form.space.value} vector index does not support metric type: {name}: invalid parameter"
+            f"[expected=valid index params][actual=invalid index params]: field {field.name} takes one of "
+            f"{', '.join(offered)}, or a metric of single vectors"
+        )
+    vectors[METRIC_TYPE_KEY] = str(name) if metric is None else str(metric.of_vectors)
+    try:
+        spec = resolve_index(vectors, field.element_type, field.dim)
+    except InvalidParameter as error:
+        shown = DATA_TYPES[field.element_type].name
+        raise InvalidParameter(
+            error.message.replace(f"data type {shown} ", "data type ArrayOfVector ")
+        ) from None
+    return spec if metric is None else replace(spec, metric=metric)
 
 
 def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> IndexSpec:
@@ -121,12 +161,17 @@ def over_rows(
     vectors: Any,
     params: Mapping[str, Any] | None = None,
 ) -> VectorIndex:
-    """Serve rows without an index, exactly; ``vectors`` (`NullableVectors`, too) are held in place.
+    """Serve rows without an index, exactly.
 
+    ``vectors`` (also `NullableVectors`, `VectorLists`) are held in place.
     ``params``: those of the field's index; the metric MHJACCARD depends on one.
     """
     spec = brute_force(data_type, dim, metric, params)
     assert spec.kind.over_rows is not None  # it is an exact kind
+    if isinstance(vectors, VectorLists):
+        some = len(vectors.vectors) > 0
+        elements = spec.kind.over_rows(of_elements(spec), vectors.vectors) if some else None
+        return list_index(spec, elements, vectors.offsets, is_view=True)
     if isinstance(vectors, NullableVectors):
         some = len(vectors.vectors) > 0
         exact = spec.kind.over_rows(spec, vectors.vectors) if some else None

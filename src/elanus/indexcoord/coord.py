@@ -32,7 +32,7 @@ from elanus.core.index_properties import altered, without_properties
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentState
-from elanus.index import IndexSpec, check_field, json_path_of, mapped_params, resolve_index
+from elanus.index import IndexSpec, check_field, json_path_of, mapped_params, resolve_field_index
 from elanus.indexcoord.builds import Builder, IndexPolicy
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
@@ -87,7 +87,7 @@ class IndexCoord:
     async def create_index(
         self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
     ) -> None:
-        spec = resolve_index(params, field.data_type, field.dim)
+        spec = resolve_field_index(params, field)
         check_field(spec, field)
         async with self._defining:
             name = name or self._default_name(collection_id, spec, field)
@@ -243,7 +243,7 @@ def _indexes_the_same(known: Index, spec: IndexSpec, field: FieldSchema) -> bool
     """Whether an index has the values that another is to have: those of the field, or of one JSON path."""
     if known.field_id != field.field_id:
         return False
-    other = resolve_index(known.params, field.data_type, field.dim)
+    other = resolve_field_index(known.params, field)
     return json_path_of(other, field) == json_path_of(spec, field)
 
 

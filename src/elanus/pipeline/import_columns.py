@@ -30,7 +30,9 @@ from elanus.core.rows import EMPTY_OBJECT, Given, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import check_lengths
 from elanus.core.types import Family
+from elanus.core.vector_lists import list_column
 from elanus.pipeline.import_place import Place as Place
+from elanus.pipeline.import_place import PlaceOfElements
 from elanus.pipeline.import_sparse import fits_sparse, to_pairs
 from elanus.pipeline.import_structs import split_rows, split_types
 
@@ -321,6 +323,24 @@ def _arrays(field: FieldSchema, column: pa.Array, _: Place) -> Given:
     return Given(column.cast(pa.list_(field.element.arrow_type if pa.types.is_null(found) else found)))
 
 
+def _fits_vector_lists(field: FieldSchema, found: pa.DataType) -> bool:
+    return _is_variable_list(found) and _fits(field.element, found.value_type)
+
+
+def _vector_lists(field: FieldSchema, column: pa.Array, place: Place) -> Given:
+    """Lists of what single vectors may be given as."""
+    offsets = np.zeros(len(column) + 1, dtype=np.int64)
+    np.cumsum(pc.list_value_length(column).to_numpy(), out=offsets[1:])
+    vectors = column.flatten()
+    of_vectors = PlaceOfElements(place.file, place.row_group, place.first_row, offsets)
+    if vectors.null_count:
+        of_vectors.refuse(field.name, _first(vectors.is_null()), "holds a null")
+    if pa.types.is_null(vectors.type):
+        vectors = vectors.cast(field.element.arrow_type)
+    given = ACCEPTED[field.element_type].convert(field.element, vectors, of_vectors).values
+    return Given(list_column(field.vector, field.vector.to_matrix(given), offsets))
+
+
 ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.BOOL: _Accepted(lambda _, found: bool(pa.types.is_boolean(found)), _as_it_is),
     DataType.INT8: _Accepted(_fits_integer, _as_it_is),
@@ -337,6 +357,7 @@ ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.TEXT: _Accepted(lambda _, found: _is_text(found), _as_it_is),
     DataType.JSON: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _documents),
     DataType.ARRAY: _Accepted(_fits_array, _arrays),
+    DataType.ARRAY_OF_VECTOR: _Accepted(_fits_vector_lists, _vector_lists),
     DataType.FLOAT_VECTOR: _Accepted(_fits_floats, _float_vectors),
     DataType.BINARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
     DataType.FLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
 from elanus.core.errors import InvalidParameter
 from elanus.core.rows import Fault, Problem
 from elanus.core.types import Family
@@ -56,6 +59,18 @@ class Place:
         return InvalidParameter(
             f"{self.file}, row group {self.row_group}, row {self.first_row + row}: field {field} {why}"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOfElements(Place):
+    """Where the elements of lists stand: those of row i from ``offsets[i]`` up to ``offsets[i + 1]``."""
+
+    offsets: npt.NDArray[np.int64]
+
+    def refuse(self, field: str, row: int, why: str) -> NoReturn:
+        """Raises `InvalidParameter` about one element; ``row``: its number."""
+        of = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        raise self._error(field, of, f"{why}, in its element {row - int(self.offsets[of])}")
 
 
 def _element_fault(fault: Fault) -> str:

@@ -18,8 +18,9 @@ from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.core.vector_lists import VectorLists
 from elanus.expr import typed_column
-from elanus.index import IndexSpec, build, json_path_of, resolve_index
+from elanus.index import IndexSpec, build, json_path_of, resolve_field_index
 from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
@@ -89,7 +90,7 @@ def build_index_file(
     the share of rows that are in the index.
     """
     manifest = plan.manifest
-    spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
+    spec = resolve_field_index(plan.params, plan.field)
     index = build(spec, _values(plan, spec, store), plan.threads, progress)
     file = scratch / "index"
     index.save(file)
@@ -117,5 +118,7 @@ def _values(plan: IndexBuildPlan, spec: IndexSpec, store: ObjectStore) -> Any:
         return read_vectors(store, plan.manifest, plan.field.name)
     added = (plan.field,) if plan.field.is_added else ()
     column = read_columns(store, plan.manifest, [plan.field.name], added).column(0).combine_chunks()
+    if plan.field.has_vector_lists:
+        return VectorLists.from_column(plan.field.vector, plan.field.dim, column)
     path = json_path_of(spec, plan.field)
     return column if path is None else typed_column(column, path, spec.params["json_cast_type"])

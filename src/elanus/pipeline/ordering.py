@@ -6,7 +6,7 @@ mapped file in the scratch directory, from where they are taken in the new order
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.nullable import NullableVectors, vector_column
+from elanus.core.nullable import NullableVectors, spread, vector_column
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile
-from elanus.core.types import Matrix
+from elanus.core.types import Matrix, VectorForm
+from elanus.core.vector_lists import VectorLists, lists_at
 from elanus.storage.binlog import (
     Files,
     SegmentKey,
@@ -32,11 +33,13 @@ from elanus.storage.port import ObjectStore
 
 Rows = npt.NDArray[np.int64]
 """Numbers of rows."""
+Vectors = Matrix | NullableVectors | VectorLists
 
 
 def scalar_columns(schema: CollectionSchema) -> list[str]:
     """The columns that `in_batches` needs from `read_columns`."""
-    return [ROW_ID_FIELD, TIMESTAMP_FIELD, *(field.name for field in schema.scalar_fields)]
+    scalars = (field.name for field in schema.scalar_fields if not field.is_searched)
+    return [ROW_ID_FIELD, TIMESTAMP_FIELD, *scalars]
 
 
 def in_order(table: pa.Table, primary_key: str, rows: Rows) -> Rows:
@@ -60,12 +63,22 @@ def in_batches(
 
     ``table``: the files' `scalar_columns`. Raises what `read_vectors` raises.
     """
-    vectors = {f.name: read_vectors(store, files, f.name, scratch) for f in schema.vector_fields}
+    vectors = {f.name: read_vectors(store, files, f.name, scratch) for f in schema.searched_fields}
     file_schema = insert_log_schema(schema, key)
     vector_bytes = sum(matrix.nbytes for matrix in vectors.values()) // max(1, table.num_rows)
     group_rows = rows_per_group(max(schema.row_bytes_estimate, vector_bytes))  # sparse ones may be long
     for start in range(0, len(rows), group_rows):
         yield _taken(table, vectors, rows[start : start + group_rows], schema, file_schema)
+
+
+def _vectors_at(form: VectorForm, vectors: Vectors, rows: Rows) -> pa.Array:
+    if isinstance(vectors, VectorLists):
+        return lists_at(vectors, rows)
+    if isinstance(vectors, NullableVectors) and isinstance(vectors.vectors, VectorLists):
+        valid = vectors.valid[rows]
+        places = np.cumsum(vectors.valid) - 1
+        return spread(lists_at(vectors.vectors, places[rows[valid]]), valid)
+    return vector_column(form, vectors, rows)
 
 
 def rewritten_by_key(
@@ -91,14 +104,14 @@ def rewritten_by_key(
 
 def _taken(
     table: pa.Table,
-    vectors: dict[str, Matrix | NullableVectors],
+    vectors: Mapping[str, Vectors],
     rows: Rows,
     schema: CollectionSchema,
     file_schema: pa.Schema,
 ) -> pa.RecordBatch:
     scalars = table.take(pa.array(rows))
     columns = [
-        vector_column(schema.by_name[name].vector, vectors[name], rows)
+        _vectors_at(schema.by_name[name].vector, vectors[name], rows)
         if name in vectors
         else scalars.column(name).combine_chunks()
         for name in file_schema.names

@@ -24,6 +24,7 @@ from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.vector_lists import Queries
 from elanus.proxy.boost_requests import BoostRequests
 from elanus.text import Highlight
 
@@ -202,7 +203,7 @@ class Search:
     collection: CachedCollection
     partitions: tuple[str, ...]
     vector_field: str
-    queries: npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
+    queries: Queries
     limit: int
     offset: int
     filter: str
@@ -233,7 +234,7 @@ class SearchResult:
     columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
     an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
-    the fragments of each hit, by field.
+    the fragments of each hit, by field. ``elements``: which element of a struct array each hit is.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -247,6 +248,15 @@ class SearchResult:
     page_end: PageEnd | None = None
     groups: Mapping[str, pa.Array] = field(default_factory=dict)
     highlights: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
+    elements: npt.NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElementCursor:
+    """Where a page of elements ended: at an element of the row with a primary key, given as text."""
+
+    key: str
+    element: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +267,8 @@ class Query:
     iterator.
     ``timeout_s``: how long the client waits (None: as long as the server does).
     ``order``: the order of the rows (empty: that of keys). ``group_by``: the fields to group by; the
-    output fields are then these and aggregates. ``times``: how the answer shows moments.
+    output fields are then these and aggregates. ``times``: how the answer shows moments. ``after``: of a
+    query with an ``element_filter``, whose limit and offset count elements: where they begin.
     """
 
     collection: CachedCollection
@@ -275,17 +286,23 @@ class Query:
     order: tuple[OrderBy, ...] = ()
     group_by: tuple[str, ...] = ()
     times: TimeFormat = IN_UTC
+    after: ElementCursor | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """``fields`` by name, all of the same length. Aggregates (``count(*)``) have the client's names."""
+    """``fields`` by name, all of the same length. Aggregates (``count(*)``) have the client's names.
+
+    ``elements``: of a query with an ``element_filter``, which elements of each row it chooses:
+    ``list<int64>``, places from 0.
+    """
 
     fields: Mapping[str, pa.Array]
     output_fields: tuple[str, ...]
     dynamic_fields: tuple[str, ...] | None
     schema: CollectionSchema
     ts: Timestamp
+    elements: pa.Array | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,7 @@ class Block:
         self._key_filter: Words | None = None
         self._visibility = Visibility(row_ts, deleted_ts)
         self._matching: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
+        self._chosen_elements: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
 
     @property
     def row_ts(self) -> Timestamps:
@@ -100,6 +101,8 @@ class Block:
         cached_bytes = self._visibility.cached_bytes
         if len(self._matching):
             cached_bytes += sum(mask.nbytes for mask in self._matching.values())
+        if len(self._chosen_elements):
+            cached_bytes += sum(mask.nbytes for mask in self._chosen_elements.values())
         for column in self._caching_columns:
             cached_bytes += column.cached_bytes
         for texts in self._texts:
@@ -216,6 +219,19 @@ class Block:
             return self._vectors_by_name[name].take(rows)
         taken = column.take(pa.array(rows))
         return taken.dictionary_decode() if pa.types.is_dictionary(taken.type) else taken
+
+    def chosen_elements(self, chosen: BoundFilter, field_id: FieldID) -> Mask | None:
+        """Return which elements of a field's lists the filter's ``element_filter`` chooses; None: all.
+
+        The elements are those of all rows, one after the other.
+        """
+        if not chosen.restricts_elements(self.vectors[field_id].field.name):
+            return None
+        flags = self._chosen_elements.get(chosen)
+        if flags is None:
+            flags = chosen.chosen_elements(self._filtered_columns, self.rows)
+            self._chosen_elements.put(chosen, flags)
+        return flags
 
     def matching(self, chosen: BoundFilter) -> Mask | None:
         """Return which rows the filter matches, deleted ones included, if it has been evaluated."""

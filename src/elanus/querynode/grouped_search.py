@@ -17,8 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.grouping import Grouping, choose_groups, group_codes
+from elanus.core.ids import FieldID
 from elanus.core.reduce import Keys
 from elanus.core.schema import CollectionSchema
+from elanus.index import ElementIndex
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows
 from elanus.querynode.ranking import Found, Ranking
@@ -36,7 +38,7 @@ def grouped(ranking: Ranking, blocks: list[Block], schema: CollectionSchema) -> 
     request = ranking.request
     grouping = request.grouping
     assert grouping is not None
-    rows_max = sum(block.rows for block in blocks)
+    rows_max = sum(_candidates(block, request.field_id) for block in blocks)
     depth = request.k * grouping.size
     pending = np.arange(len(request.queries))
     parts: list[tuple[Places, Found]] = []
@@ -50,11 +52,17 @@ def grouped(ranking: Ranking, blocks: list[Block], schema: CollectionSchema) -> 
             done[:] = True
         places = chosen.places[np.repeat(done, np.diff(chosen.offsets))]
         queries = np.repeat(pending, np.where(done, np.diff(chosen.offsets), 0))
-        parts.append((queries, _selected(found, places)))
+        parts.append((queries, found.selected(np.empty(0, dtype=np.int64), places)))
         pending = pending[~done]
         if not len(pending):
             return _joined(parts, len(request.queries))
         depth = deepest
+
+
+def _candidates(block: Block, field_id: FieldID) -> int:
+    """Return how many hits the block can have at most: rows, or elements of their lists."""
+    index = block.vectors[field_id].index
+    return index.elements if isinstance(index, ElementIndex) else block.rows
 
 
 def _depth(wanted: int, queries: int, blocks: int, rows_max: int, candidates_max: int) -> int:
@@ -67,11 +75,6 @@ def _codes(found: Found, grouping: Grouping, schema: CollectionSchema) -> Places
     return group_codes([found.rows.column(field.name, field.arrow_type) for field in fields])
 
 
-def _selected(found: Found, places: Places) -> Found:
-    numbers = None if found.numbers is None else found.numbers[places]
-    return Found(np.empty(0, dtype=np.int64), found.scores[places], found.rows.select(places), numbers)
-
-
 def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:
     """Return the hits of all rounds, in the order of queries. The rounds have the same blocks."""
     query_of = np.concatenate([of for of, _ in parts])
@@ -80,6 +83,7 @@ def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:
     np.cumsum(np.bincount(query_of, minlength=queries), out=offsets[1:])
     rows = [found.rows for _, found in parts]
     numbers: list[Keys] = [found.numbers for _, found in parts if found.numbers is not None]
+    elements = [found.elements for _, found in parts if found.elements is not None]
     return Found(
         offsets,
         np.concatenate([found.scores for _, found in parts])[order],
@@ -89,4 +93,5 @@ def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:
             np.concatenate([found.rows for found in rows])[order],
         ),
         np.concatenate(numbers)[order] if len(numbers) == len(parts) else None,
+        np.concatenate(elements)[order] if len(elements) == len(parts) else None,
     )

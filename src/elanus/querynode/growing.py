@@ -101,6 +101,10 @@ class GrowingBlock(Block):
                 terms = self._terms(schema, function, field, batch, earlier)
                 exact = over_rows(field.data_type, field.dim, spec.metric_type, terms)
             vectors[field.field_id] = VectorColumn.held(field, exact)
+        for field in schema.searched_fields:
+            spec = specs.get(field.field_id)
+            if field.has_vector_lists and spec is not None:
+                vectors[field.field_id] = VectorColumn.of_lists(field, spec, columns[field.name])
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
         self._fixed_bytes += placeholder_bytes + codes_bytes
         self.batch = batch

@@ -11,18 +11,16 @@ from collections.abc import Mapping
 from elanus.api.querynode import LoadCollection
 from elanus.core.errors import IndexConflict
 from elanus.core.ids import FieldID
-from elanus.index import IndexSpec, resolve_index
+from elanus.index import IndexSpec, resolve_field_index
 
 
 def index_specs(request: LoadCollection) -> Mapping[FieldID, IndexSpec]:
     """Return the indexes of the collection's vector fields."""
     fields = request.schema.by_id
     return {
-        index.field_id: resolve_index(
-            index.params, fields[index.field_id].data_type, fields[index.field_id].dim
-        )
+        index.field_id: resolve_field_index(index.params, fields[index.field_id])
         for index in request.indexes
-        if fields[index.field_id].kind.vector is not None
+        if fields[index.field_id].is_searched
     }
 
 

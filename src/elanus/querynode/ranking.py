@@ -20,25 +20,47 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.api.querynode import NodeSearch
-from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
+from elanus.core.reduce import (
+    Keys,
+    Merged,
+    PrimaryKeys,
+    comparable_keys,
+    keys_of_elements,
+    merge,
+    primary_keys,
+)
 from elanus.core.schema import FieldSchema
-from elanus.index import Hits, IndexSpec, SearchParams
+from elanus.index import ElementIndex, Hits, IndexSpec, SearchParams
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores
 from elanus.querynode.gather import FoundRows
+
+RowIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
     """The hits of query i are ``offsets[i]:offsets[i + 1]``, best first.
 
-    ``numbers``: the primary keys of the hits, if they are numbers.
+    ``numbers``: the primary keys of the hits, if they are numbers. ``elements``: which element of its row
+    each hit is, in a search of elements.
     """
 
     offsets: npt.NDArray[np.int64]
     scores: npt.NDArray[np.float32]
     rows: FoundRows
     numbers: Keys | None
+    elements: RowIds | None = None
+
+    def selected(self, offsets: RowIds, places: RowIds) -> Found:
+        """Return the hits at these places, with these ``offsets``."""
+        return Found(
+            offsets,
+            self.scores[places],
+            self.rows.select(places),
+            None if self.numbers is None else self.numbers[places],
+            None if self.elements is None else self.elements[places],
+        )
 
     def ids(self, primary: FieldSchema) -> PrimaryKeys:
         if self.numbers is not None:
@@ -48,12 +70,16 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Answers:
-    """The hits of each answering block. ``scores``, ``rows``: (nq, blocks · k), block after block."""
+    """The hits of each answering block. ``scores``, ``rows``: (nq, blocks · k), block after block.
+
+    ``elements``: of a search of elements, their places in the rows. (nq, blocks · k)
+    """
 
     blocks: list[Block]
     k: int
     scores: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
+    elements: RowIds | None = None
 
     def numbers(self) -> Keys | None:
         """Return the primary keys of all hits if they are numbers, any key for padding. (nq, blocks · k)."""
@@ -95,6 +121,8 @@ class Ranking:
                 return _as_they_are(answers)
             numbers, valid = answers.numbers(), answers.rows >= 0
             keys = answers.ranks() if numbers is None else numbers
+            if answers.elements is not None:
+                keys = keys_of_elements(keys, answers.elements)
             bigger = self.spec.metric_type.bigger_is_better
             merged = merge(answers.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
             if not merged.dropped_duplicates or not _may_hide(answers, merged, self.request.k, bigger):
@@ -105,19 +133,28 @@ class Ranking:
         request = self.request
         answering: list[Block] = []
         hits: list[Hits] = []
+        elements: list[RowIds] = []
         for block in blocks:
             selection = block.select(request.read_ts, request.filter, request.expired_until)
             index = block.vectors[request.field_id].index
             if selection.count and index is not None:
                 answering.append(block)
-                found = index.search(request.queries, k, self.params, selection.row_mask(), self.threads)
+                mask = selection.row_mask()
+                if isinstance(index, ElementIndex):
+                    mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
+                found = index.search(request.queries, k, self.params, mask, self.threads)
+                if isinstance(index, ElementIndex):
+                    rows, places = index.places(found.rows)
+                    found = Hits(found.distances, rows)
+                    elements.append(places)
                 hits.append(found if request.boosts is None else boosted_scores(block, found, request.boosts))
         if not hits:
             return None
+        joined = np.concatenate(elements, axis=1) if elements else None
         if len(hits) == 1:
-            return _Answers(answering, k, hits[0].distances, hits[0].rows)
+            return _Answers(answering, k, hits[0].distances, hits[0].rows, joined)
         scores = np.concatenate([h.distances for h in hits], axis=1)
-        return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1))
+        return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
 
 
 def _needs_no_reduce(answers: _Answers) -> bool:
@@ -139,6 +176,7 @@ def _as_they_are(answers: _Answers) -> Found:
         answers.scores[valid],
         FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows),
         None if numbers is None else numbers[rows],
+        None if answers.elements is None else answers.elements[valid],
     )
 
 
@@ -151,6 +189,7 @@ def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> Found:
         answers.scores[won],
         FoundRows(answers.blocks, merged.positions // answers.k, answers.rows[won]),
         None if numbers is None else numbers[won],
+        None if answers.elements is None else answers.elements[won],
     )
 
 

@@ -36,7 +36,7 @@ from elanus.index import (
     json_path_of,
     load,
     over_rows,
-    resolve_index,
+    resolve_field_index,
 )
 from elanus.querynode.block import Block
 from elanus.querynode.delta_logs import DeltaLogs
@@ -106,7 +106,7 @@ def load_sealed(
         blocks[0].make_key_filter()
     damaged = {file.path for file in loader.damaged}
     usable = [file for file in request.indexes if file.path not in damaged]
-    scalars = {field.field_id for field in schema.scalar_fields}
+    scalars = {field.field_id for field in schema.scalar_fields if not field.is_searched}
     segment = SealedSegment(
         segment_id=manifest.segment_id,
         partition_id=manifest.partition_id,
@@ -156,10 +156,14 @@ class _Loader:
         for field in self.schema.scalar_fields:
             if field.kind.family is Family.TEXT and not field.is_primary:
                 columns[field.name] = _encoded(columns[field.name])
+        vectors = {field.field_id: self._vectors(field) for field in self.schema.vector_fields}
+        for field in self.schema.searched_fields:
+            if field.has_vector_lists and field.field_id in self.specs:
+                vectors[field.field_id] = self._vector_lists(field, columns[field.name])
         return Block(
             self.schema,
             columns,
-            {field.field_id: self._vectors(field) for field in self.schema.vector_fields},
+            vectors,
             np.array(table.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64),
             bounds=bounds,
             indexes=self._scalar_indexes(),
@@ -181,10 +185,19 @@ class _Loader:
             return VectorColumn.held(field, index)
         return VectorColumn.filed(field, index, self.store, files)
 
+    def _vector_lists(self, field: FieldSchema, column: pa.Array) -> VectorColumn:
+        """Return the index of lists whose column the block has."""
+        spec, built = self.specs[field.field_id], self._built(field)
+        index = None if built is None else self._index(built, field, spec)
+        if index is None:
+            return VectorColumn.of_lists(field, spec, column)
+        assert isinstance(index, VectorIndex), f"an index file of the field {field.name} of vectors"
+        return VectorColumn.held(field, index)
+
     def _scalar_indexes(self) -> dict[tuple[str, JsonPath], ScalarIndex]:
         """Return the scalar indexes by field name and JSON path. Without one, filters read the column."""
         indexes = {}
-        fields = {field.field_id: field for field in self.schema.scalar_fields}
+        fields = {f.field_id: f for f in self.schema.scalar_fields if not f.is_searched}
         for built in self.request.indexes:
             field = fields.get(built.field_id)
             index = None if field is None else self._index(built, field, None)
@@ -201,7 +214,7 @@ class _Loader:
 
         ``declared``: how the collection was loaded, for a field of vectors.
         """
-        built = resolve_index(file.params, field.data_type, field.dim)
+        built = resolve_field_index(file.params, field)
         spec = built
         if declared is not None:
             spec = dataclasses.replace(built, memory_mapped=declared.memory_mapped)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+
 from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.requests import check_vectors_size
+from elanus.core.structs import ELEMENT
 from elanus.index import IndexSpec, resolve_search
 from elanus.querynode.grouped_search import grouped
 from elanus.querynode.ranking import Ranking
@@ -28,12 +32,16 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     schema = snapshot.schema
     fields = [schema.field(name) for name in request.output_fields]
     check_vectors_size(len(found.scores), fields, request.answer_bytes_max)
+    columns = {field.name: found.rows.column(field.name, field.arrow_type) for field in fields}
+    if schema.by_id[request.field_id].has_vector_lists and not spec.metric_type.compares_lists:
+        no_elements = np.empty(0, dtype=np.int64)  # of no hits at all
+        columns[ELEMENT] = pa.array(no_elements if found.elements is None else found.elements)
     return NodeHits(
         metric_type=str(spec.metric_type),
         offsets=found.offsets,
         ids=found.ids(schema.primary_field),
         scores=found.scores,
-        fields={field.name: found.rows.column(field.name, field.arrow_type) for field in fields},
+        fields=columns,
     )
 
 

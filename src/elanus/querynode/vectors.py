@@ -20,7 +20,8 @@ from elanus.core.nullable import Valid, spread
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.types import Matrix
-from elanus.index import NullableIndex, VectorIndex
+from elanus.core.vector_lists import VectorLists
+from elanus.index import ElementIndex, IndexSpec, MaxSimIndex, NullableIndex, VectorIndex, over_rows
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
@@ -47,6 +48,12 @@ class VectorColumn:
         return cls(field, index, index.reconstruct, lambda: _valid_in(index))
 
     @classmethod
+    def of_lists(cls, field: FieldSchema, spec: IndexSpec, column: pa.Array) -> VectorColumn:
+        """Lists of vectors that the block has as a column, and that are searched where they are."""
+        lists = VectorLists.from_column(field.vector, field.dim, column)
+        return cls.held(field, over_rows(spec.data_type, field.dim, spec.metric_type, lists, spec.params))
+
+    @classmethod
     def filed(
         cls, field: FieldSchema, index: VectorIndex | None, store: ObjectStore, files: Sequence[BinlogFile]
     ) -> VectorColumn:
@@ -64,6 +71,8 @@ class VectorColumn:
     def is_copy(self) -> bool:
         """Whether the index holds its own vectors, even where the block has the column: a column with nulls
         is compared without them."""
+        if isinstance(self.index, ElementIndex | MaxSimIndex):
+            return not self.index.is_view
         return isinstance(self.index, NullableIndex)
 
     def take(self, rows: Rows) -> pa.Array:

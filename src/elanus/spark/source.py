@@ -45,6 +45,7 @@ from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.nullable import spread, valid_rows
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
+from elanus.core.vector_lists import VectorLists
 from elanus.expr import compile_filter
 from elanus.rpc.carrier import RpcChannel
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
@@ -70,6 +71,9 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
     elanus_schema.DataType.TEXT: StringType(),
     elanus_schema.DataType.JSON: StringType(),
     elanus_schema.DataType.ARRAY: lambda field: ArrayType(_spark_type(field.element), containsNull=False),
+    elanus_schema.DataType.ARRAY_OF_VECTOR: lambda field: ArrayType(
+        _spark_type(field.element), containsNull=False
+    ),
     elanus_schema.DataType.FLOAT_VECTOR: ArrayType(FloatType(), containsNull=False),
     elanus_schema.DataType.BINARY_VECTOR: BinaryType(),
     elanus_schema.DataType.FLOAT16_VECTOR: ArrayType(FloatType(), containsNull=False),
@@ -196,7 +200,17 @@ def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Sch
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
 
+def _vector_lists(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
+    """Lists of vectors as lists of what a vector is."""
+    lists = VectorLists.from_column(field.vector, field.dim, column)
+    vectors = _as_type(field.vector.to_column(lists.vectors), field.element, target.value_type)
+    mask = column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(pa.array(lists.offsets.astype(np.int32)), vectors, target, mask=mask)
+
+
 def _as_type(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
+    if field.has_vector_lists:
+        return _vector_lists(column, field, target)
     valid = valid_rows(column) if field.kind.vector is not None else None
     if valid is not None:
         return spread(_as_type(column.drop_null(), field, target), valid)

@@ -31,6 +31,7 @@ from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.sparse import SparseRows
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
+from elanus.core.vector_lists import VectorLists
 from elanus.storage.parquet import (
     ROW_GROUP_BYTES,
     BinlogWriter,
@@ -43,7 +44,7 @@ from elanus.storage.parquet import (
 )
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import CorruptObject, ObjectStore
-from elanus.storage.vectors import Filling, filling_of
+from elanus.storage.vectors import Filling, FillingLists, filling_of
 
 ROW_ID_FIELD_ID = FieldID(0)
 TIMESTAMP_FIELD_ID = FieldID(1)
@@ -181,32 +182,41 @@ def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | N
     """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
 
     (rows, width) in the form of the field's type (`elanus.core.vectors.VectorForm`); sparse vectors are
-    `elanus.core.sparse.SparseRows`. If some rows have no vector, the result is `NullableVectors` of these.
+    `elanus.core.sparse.SparseRows`, lists of vectors `VectorLists` of bytes (with ``scratch`` only). If some
+    rows have no vector, the result is `NullableVectors` of these.
     Filled row group by row group: there is never a second copy. With ``scratch``, a local directory, the
     vectors are a memory-mapped file there, so that they need not fit in memory. Raises what `read_columns`
     raises, and `DiskFull`.
     """
     files = _files(source)
-    filling: Filling | None = None
+    filling: Filling | FillingLists | None = None
     valid: list[Valid] = []
     for file in files:
         with _open_insert_log(store, file) as parquet:
             _check_columns(parquet, file, [name])
             if filling is None:
                 field = parquet.schema_arrow.field(name)
-                filling = filling_of(vector_form(field), field.type, sum(f.rows for f in files), scratch)
+                filling = _filling(field, sum(f.rows for f in files), scratch)
             for group in range(parquet.num_row_groups):
                 for chunk in _column_of_group(parquet, group, name).chunks:
                     valid.append(chunk.is_valid().to_numpy(zero_copy_only=False))
                     filling.add(chunk.drop_null() if chunk.null_count else chunk)
     assert filling is not None  # there is at least one file
-    vectors: Matrix | SparseRows | NullableVectors = filling.finish()
+    vectors: Matrix | SparseRows | VectorLists | NullableVectors = filling.finish()
     all_valid = np.concatenate(valid) if valid else np.empty(0, dtype=np.bool_)
     if not all_valid.all():
         vectors = NullableVectors(vectors, all_valid)
     if vectors.nbytes >= ROW_GROUP_BYTES:
         pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB, no longer needed
     return vectors
+
+
+def _filling(field: pa.Field, rows: int, scratch: Path | None) -> Filling | FillingLists:
+    if not pa.types.is_list(field.type):
+        return filling_of(vector_form(field), field.type, rows, scratch)
+    if scratch is None:
+        raise Internal(f"column {field.name} has lists of vectors: `read_columns` reads them into memory")
+    return FillingLists(field.type.value_type.byte_width, scratch)
 
 
 def _column_of_group(parquet: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:

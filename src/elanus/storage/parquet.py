@@ -35,7 +35,7 @@ from elanus.core.ids import FieldID
 from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, DataType
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
-from elanus.core.types import KINDS, VectorForm
+from elanus.core.types import KINDS, Family, VectorForm
 from elanus.storage.footers import KEY, UNSEALED, read_footer, seal
 from elanus.storage.local import disk_full_reported
 from elanus.storage.paths import FORMAT_VERSION
@@ -250,7 +250,7 @@ def data_type_of(field: pa.Field) -> DataType | None:
 
 def _is_vector(field: pa.Field) -> bool:
     data_type = data_type_of(field)
-    return data_type is not None and KINDS[data_type].vector is not None
+    return data_type is not None and KINDS[data_type].family is Family.VECTOR
 
 
 @contextlib.contextmanager

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.sparse import PAIR, RowIds, SparseRows, starts_of
-from elanus.core.types import Matrix, VectorForm
+from elanus.core.types import VECTOR_FORMS, DataType, Matrix, VectorForm
+from elanus.core.vector_lists import VectorLists
 from elanus.storage.local import disk_full_reported
 
 
@@ -33,6 +34,34 @@ def filling_of(form: VectorForm, arrow_type: pa.DataType, rows: int, scratch: Pa
     if form.has_dim:
         return _Dense(form, form.dim_of(arrow_type), rows, scratch)
     return _Sparse() if scratch is None else _MappedSparse(scratch)
+
+
+class FillingLists:
+    """Lists of vectors; the bytes of these go to a file in ``scratch``, memory holds where lists begin."""
+
+    def __init__(self, vector_bytes: int, scratch: Path) -> None:
+        self._bytes = vector_bytes
+        self._path = scratch / f"{uuid.uuid4().hex}.vectors"
+        self._lengths: list[RowIds] = [np.empty(0, dtype=np.int64)]
+        self._path.touch()
+
+    def add(self, chunk: pa.Array) -> None:
+        """Append the lists of a column without nulls. Raises `DiskFull`."""
+        bits = VECTOR_FORMS[DataType.BINARY_VECTOR]
+        lists = VectorLists.from_column(bits, self._bytes * bits.dims_per_value, chunk)
+        self._lengths.append(np.diff(lists.offsets))
+        with disk_full_reported(str(self._path)), self._path.open("ab") as file:
+            lists.vectors.tofile(file)
+
+    def finish(self) -> VectorLists:
+        """Return all lists, their vectors as bytes (n, bytes). Nothing can be added after this."""
+        starts = starts_of(np.concatenate(self._lengths))
+        vectors = np.empty((0, self._bytes), dtype=np.uint8)
+        if starts[-1]:
+            shape = (int(starts[-1]), self._bytes)
+            vectors = np.memmap(self._path, dtype=np.uint8, mode="r", shape=shape).view(np.ndarray)
+        self._path.unlink()  # the mapping outlives the name
+        return VectorLists(vectors, starts)
 
 
 class _Dense:

@@ -306,6 +306,30 @@ def exists(target: Operand) -> Condition:
     return Condition(f"(exists {target.text})", lambda row: target.value(row) is not None)
 
 
+# ---- of elements
+
+
+def element_match(function: str, part: Condition, threshold: int) -> Condition:
+    """``part`` is a condition on one of the structs in ``clips``."""
+    wanted: dict[str, Callable[[int, int], bool]] = {
+        "match_any": lambda count, _: count >= 1,
+        "match_all": lambda count, total: count == total,
+        "match_least": lambda count, _: count >= threshold,
+        "match_most": lambda count, _: count <= threshold,
+        "match_exact": lambda count, _: count == threshold,
+    }
+    name = function.lower()
+
+    def holds(row: Row) -> Truth:
+        if row["clips"] is None:
+            return None
+        count = sum(part.holds(clip) is True for clip in row["clips"])
+        return wanted[name](count, len(row["clips"]))
+
+    option = f", threshold={threshold}" if name in ("match_least", "match_most", "match_exact") else ""
+    return Condition(f"{function}(clips, {part.text}{option})", holds)
+
+
 # ---- of conditions
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import fuzz_conditions as conditions
 from fuzz_conditions import Condition, Operand
-from fuzz_rows import ARRAYS, INTEGERS, TEXTS, element, fraction, json_value, whole, word
+from fuzz_rows import ARRAYS, INTEGERS, MEMBERS, TEXTS, element, fraction, json_value, whole, word
 
 _PATHS = (
     conditions.path('meta["a"]', "meta", ("a",)),
@@ -50,6 +50,7 @@ class Generator:
             self._element,
             self._array,
             self._array_contains,
+            self._element_match,
         )
 
     def filter(self, depth: int = 3) -> Condition:
@@ -255,6 +256,32 @@ class Generator:
             need_all=function.endswith("all"),
             rounded=name == "singles",
         )
+
+    # ---- elements
+
+    def _element_match(self) -> Condition:
+        function = self._one_of(("MATCH_ANY", "match_all", "Match_Least", "match_most", "match_exact"))
+        return conditions.element_match(function, self._of_element(2), self._one_of((1, 1, 2, 3)))
+
+    def _of_element(self, depth: int) -> Condition:
+        """A condition on one struct of ``clips``."""
+        if depth and self._random.random() < 0.3:
+            parts = tuple(self._of_element(depth - 1) for _ in range(2))
+            return conditions.logical(self._one_of(("and", "||")), parts)
+        if depth and self._random.random() < 0.2:
+            return conditions.inverse("not ", self._of_element(depth - 1))
+        name = self._one_of(tuple(MEMBERS))
+        kind = {"size": "integer", "rate": "floating", "label": "text", "shown": "bool"}[name]
+        target = Operand(f"$[{name}]", kind, lambda clip: clip[name])
+        if kind == "text" and self._chance():
+            return conditions.like(target, self._one_of(("a%", "%b", "_", "%")))
+        if kind == "integer" and self._chance():
+            target = self._calculated(target)
+        value = element(self._random, MEMBERS[name])
+        value = 0.25 if isinstance(value, float) and not math.isfinite(value) else value
+        if target.text.startswith("$") and self._random.random() < 0.3:
+            return conditions.member(target, [value], conditions.spelled([value]), negated=self._chance())
+        return self._compared(target, value, _EQUALITY if kind == "bool" else _SIGNS)
 
 
 def _is_literal(value: Any) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from random import Random
 
 import pyarrow as pa
-from fuzz_rows import ARRAYS, FLOATING, INTEGERS, SCHEMA, TEXTS
+from fuzz_rows import ARRAYS, FLOATING, INTEGERS, MEMBERS, SCHEMA, TEXTS
 from indexed_columns import CASTS, built, params_of
 
 from elanus.core.lookup import Found, Lookup
@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[str, ...]] = {
         name: ("INVERTED", "AUTOINDEX") if elements in _FRACTIONS else ("INVERTED", "BITMAP", "AUTOINDEX")
         for name, elements in ARRAYS.items()
     },
+    **{f"clips[{name}]": ("INVERTED", "AUTOINDEX") for name in MEMBERS},
     "id": ("STL_SORT", "INVERTED", "AUTOINDEX"),
 }
 PATHS = {

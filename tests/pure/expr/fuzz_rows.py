@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import StructSchema
 
 Row = dict[str, Any]
 
@@ -28,6 +29,13 @@ ARRAYS = {
     "flags": DataType.BOOL,
 }
 """The array fields, with the types of their elements."""
+MEMBERS = {
+    "size": DataType.INT64,
+    "rate": DataType.DOUBLE,
+    "label": DataType.VARCHAR,
+    "shown": DataType.BOOL,
+}
+"""The fields of the struct array ``clips``."""
 
 WORDS = ("", "a", "ab", "abc", "b%", "a_c", "b\\", "a\nb", "é", "z", "漢字", "😀", "A", "a'\"", "1")
 _WHOLE = (0, 1, -1, 2, 3, -2, 5, 7, -8)
@@ -64,10 +72,13 @@ SCHEMA = CollectionSchema(
                 max_length=64 if element_type is DataType.VARCHAR else 0,
                 nullable=True,
             )
-            for number, (name, element_type) in enumerate(ARRAYS.items())
+            for number, (name, element_type) in enumerate(
+                (ARRAYS | {f"clips[{name}]": member for name, member in MEMBERS.items()}).items()
+            )
         ),
     ),
     enable_dynamic=True,
+    structs=(StructSchema(FieldID(30), "clips", nullable=True),),
 )
 
 
@@ -141,7 +152,11 @@ def _row(random: Random) -> Row:
     row["meta"] = json_object(random) if random.random() < 0.8 else json_value(random)
     for name, data_type in ARRAYS.items():
         row[name] = [element(random, data_type) for _ in range(random.randrange(5))]
+    clips = [{name: element(random, of) for name, of in MEMBERS.items()} for _ in range(random.randrange(4))]
+    row["clips"] = clips
     row = {name: value if name == "id" or random.random() < 0.85 else None for name, value in row.items()}
+    for name in MEMBERS:
+        row[f"clips[{name}]"] = None if row["clips"] is None else [clip[name] for clip in clips]
     return row | {"$meta": json_object(random)}
 
 

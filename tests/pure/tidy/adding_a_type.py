@@ -53,7 +53,7 @@ def declared() -> CollectionSchema:
             schema_pb2.FieldSchema(name="at", data_type=schema_pb2.Date),
             schema_pb2.FieldSchema(
                 name="v",
-                data_type=schema_pb2.ArrayOfVector,
+                data_type=int(DataType.TERNARY_VECTOR),
                 type_params=[common_pb2.KeyValuePair(key="dim", value=str(DIM))],
             ),
         ],
@@ -63,7 +63,7 @@ def declared() -> CollectionSchema:
         FieldSchema(FieldID(100 + n), f.name, f.data_type, dim=f.dim, is_primary=f.is_primary)
         for n, f in enumerate(schema.fields)
     ]
-    assert [f.data_type for f in fields[1:]] == [DataType.DATE, DataType.ARRAY_OF_VECTOR]
+    assert [f.data_type for f in fields[1:]] == [DataType.DATE, DataType.TERNARY_VECTOR]
     return CollectionSchema("docs", tuple(fields))
 
 
@@ -73,7 +73,7 @@ def inserted(schema: CollectionSchema) -> pa.RecordBatch:
     keys.scalars.long_data.data.extend(range(ROWS))
     when = schema_pb2.FieldData(field_name="at", type=schema_pb2.Date)
     when.scalars.date_data.data.extend(WHEN.tolist())
-    vectors = schema_pb2.FieldData(field_name="v", type=schema_pb2.ArrayOfVector)
+    vectors = schema_pb2.FieldData(field_name="v", type=int(DataType.TERNARY_VECTOR))
     vectors.vectors.dim = DIM
     vectors.vectors.int8_vector = VECTORS.tobytes()
     rows = decode_rows(schema, [keys, when, vectors], ROWS, with_auto_key=False)

@@ -6,14 +6,14 @@ from growth import Addition, Edit
 
 TYPES: Addition = {
     "core/types.py": [
-        Edit(r"^    INT8_VECTOR = 105\n", "    ARRAY_OF_VECTOR = 106\n    DATE = 28\n"),
+        Edit(r"^    INT8_VECTOR = 105\n", "    TERNARY_VECTOR = 107\n    DATE = 28\n"),
         Edit(
             r"^_ALL = \(\n",
             """\
     _fixed(DataType.DATE, "Date", Family.INTEGER, pa.int64()),
     _vector(
-        DataType.ARRAY_OF_VECTOR,
-        "ArrayOfVector",
+        DataType.TERNARY_VECTOR,
+        "TernaryVector",
         VectorForm(
             Space.FLOATS,
             np.dtype(np.int8),
@@ -31,7 +31,7 @@ TYPES: Addition = {
             r"^CODECS: .*\{\n",
             """\
     DataType.DATE: ScalarCodec("date_data", _numbers, _add_numbers, "date_data"),
-    DataType.ARRAY_OF_VECTOR: VectorCodec(
+    DataType.TERNARY_VECTOR: VectorCodec(
         "int8_vector",
         _narrow("int8"),
         _adds_bytes("int8_vector"),
@@ -45,7 +45,7 @@ TYPES: Addition = {
             r"^ACCEPTED: .*\{\n",
             """\
     DataType.DATE: _Accepted(_fits_integer, _as_it_is),
-    DataType.ARRAY_OF_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
+    DataType.TERNARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
 """,
         )
     ],
@@ -54,7 +54,7 @@ TYPES: Addition = {
             r"^TYPES: .*\{\n",
             """\
     elanus_schema.DataType.DATE: LongType(),
-    elanus_schema.DataType.ARRAY_OF_VECTOR: ArrayType(FloatType(), containsNull=False),
+    elanus_schema.DataType.TERNARY_VECTOR: ArrayType(FloatType(), containsNull=False),
 """,
         )
     ],

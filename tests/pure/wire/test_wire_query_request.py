@@ -127,3 +127,18 @@ def test_local_times_of_a_filter_are_those_of_the_request_or_of_the_collection()
     query = decode_query(query_request({"timezone": "Asia/Shanghai"}, expr=filter_), in_tokyo)
     assert query.filter == "t > ISO '2025-01-01T01:00:00Z'"
     assert decode_query(query_request(expr=filter_), BOOKS).filter == filter_
+
+
+def test_a_page_of_elements_says_where_the_one_before_ended() -> None:
+    cursor = {"query_iter_last_pk": "a b", "query_iter_last_element_offset": 3}
+    after = decode_query(query_request({"limit": 1, **cursor}), BOOKS).after
+    assert after is not None
+    assert (after.key, after.element) == ("a b", 3)
+    assert decode_query(query_request({"limit": 1}), BOOKS).after is None
+    for wrong in (
+        {"query_iter_last_pk": "1"},
+        {"query_iter_last_element_offset": 1},
+        {**cursor, "query_iter_last_element_offset": -1},
+    ):
+        with pytest.raises(InvalidParameter, match="query_iter_last"):
+            decode_query(query_request({"limit": 1, **wrong}), BOOKS)

@@ -20,8 +20,9 @@ from elanus.api.querynode import NodeHits
 from elanus.core.grouping import Grouping, choose_groups, group_codes
 from elanus.core.metrics import Metric
 from elanus.core.ordering import OrderBy, order_places
-from elanus.core.reduce import comparable_keys, joined, merge, primary_keys
+from elanus.core.reduce import comparable_keys, joined, keys_of_elements, merge, primary_keys
 from elanus.core.schema import TIMESTAMP_FIELD
+from elanus.core.structs import ELEMENT
 
 
 def merge_hits(parts: Sequence[NodeHits], k: int) -> NodeHits:
@@ -31,6 +32,9 @@ def merge_hits(parts: Sequence[NodeHits], k: int) -> NodeHits:
     candidates = _side_by_side(parts)
     ids = joined([part.ids for part in parts])
     keys = comparable_keys(ids)[candidates.places] if len(ids) else candidates.places
+    if ELEMENT in parts[0].fields:
+        elements = np.concatenate([part.fields[ELEMENT].to_numpy() for part in parts])
+        keys = keys_of_elements(keys, elements[candidates.places]) if len(ids) else keys
     bigger = Metric(parts[0].metric_type).bigger_is_better
     merged = merge(candidates.scores, keys, k, larger_is_better=bigger, valid=candidates.valid)
     won = (np.repeat(np.arange(len(keys)), np.diff(merged.offsets)), merged.positions)

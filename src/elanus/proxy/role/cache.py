@@ -23,7 +23,7 @@ from elanus.core.rate_limits import Allowed, of_collection, of_database
 from elanus.core.schema import FieldSchema
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
-from elanus.index import IndexSpec, resolve_index
+from elanus.index import IndexSpec, resolve_field_index
 from elanus.proxy.api import CollectionView
 from elanus.proxy.verbs.plans import Plans
 
@@ -97,7 +97,7 @@ class CachedCollection:
                 raise IndexNotFound(
                     f"index not found[collection={self.view.name}][field={field.name}]: create an index first"
                 )
-            spec = self._specs[field.field_id] = resolve_index(index.params, field.data_type, field.dim)
+            spec = self._specs[field.field_id] = resolve_field_index(index.params, field)
         return spec
 
 

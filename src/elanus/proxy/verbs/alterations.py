@@ -112,7 +112,7 @@ async def _served_again(query: QueryCoordApi, collection_id: CollectionID) -> No
 def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:
     """Raises `InvalidParameter` while an index made for the other mode exists."""
     wanted = isolates_keys(properties, cached.view.schema)
-    vectors = {field.field_id for field in cached.view.schema.vector_fields}
+    vectors = {field.field_id for field in cached.view.schema.searched_fields}
     if wanted != cached.isolates_keys and any(index.field_id in vectors for index in cached.indexes):
         raise InvalidParameter(
             "can not alter partition key isolation mode if the collection already has a vector index. "

@@ -20,8 +20,9 @@ from elanus.core.grouping import Grouping, choose_groups, group_codes
 from elanus.core.metrics import Metric
 from elanus.core.ordering import OrderBy, order_within
 from elanus.core.rankers import Decay, Ranker
-from elanus.core.reduce import comparable_keys, joined
+from elanus.core.reduce import comparable_keys, joined, keys_of_elements
 from elanus.core.schema import CollectionSchema
+from elanus.core.structs import ELEMENT, struct_and_name
 
 Places = npt.NDArray[np.int64]
 
@@ -33,6 +34,9 @@ def fused(parts: Sequence[NodeHits], ranker: Ranker) -> tuple[NodeHits, bool]:
     """
     ids = joined([part.ids for part in parts])
     keys = comparable_keys(ids) if len(ids) else np.empty(0, dtype=np.int64)
+    elements = [found for part in parts if (found := found_elements(part)) is not None]
+    if elements and len(keys):
+        keys = keys_of_elements(keys, np.concatenate(elements))
     ends = np.cumsum([len(part.scores) for part in parts])
     lists = [
         RankedList(part.offsets, own, part.scores, Metric(part.metric_type))
@@ -53,6 +57,30 @@ def fused(parts: Sequence[NodeHits], ranker: Ranker) -> tuple[NodeHits, bool]:
         {name: column.take(places) for name, column in fields.items()},
     )
     return hits, result.larger_is_better
+
+
+def of_one_kind(parts: Sequence[NodeHits], fields: Sequence[str]) -> Sequence[NodeHits]:
+    """Return the hits of several searches so that all are of rows, or all of elements of one struct array.
+
+    ``fields``: the searched ones. Searches of single elements count by rows, the best element of each, unless
+    all of them search the same struct array.
+    """
+    structs = {found[0] for name in fields if (found := struct_and_name(name)) is not None}
+    if len(structs) == 1 and all(ELEMENT in part.fields for part in parts):
+        return parts
+    return [_of_rows(part) if ELEMENT in part.fields else part for part in parts]
+
+
+def _of_rows(hits: NodeHits) -> NodeHits:
+    """Return the best element of each row, which the row counts by."""
+    keys = comparable_keys(hits.ids) if len(hits.ids) else np.empty(0, dtype=np.int64)
+    query_of = np.repeat(np.arange(len(hits.offsets) - 1), np.diff(hits.offsets))
+    _, first = np.unique(np.stack((query_of, keys), axis=1), axis=0, return_index=True)
+    places = np.sort(first).astype(np.int64)  # hits are best first
+    offsets = np.zeros(len(hits.offsets), dtype=np.int64)
+    np.cumsum(np.bincount(query_of[places], minlength=len(offsets) - 1), out=offsets[1:])
+    taken = _taken(hits, places, offsets)
+    return replace(taken, fields={n: column for n, column in taken.fields.items() if n != ELEMENT})
 
 
 def window(hits: NodeHits, limit: int, offset: int) -> NodeHits:
@@ -98,6 +126,12 @@ def ordered(hits: NodeHits, order: Sequence[OrderBy]) -> NodeHits:
 def rounded(hits: NodeHits, decimals: int) -> NodeHits:
     """-1: the scores as they are."""
     return hits if decimals < 0 else replace(hits, scores=np.round(hits.scores, decimals))
+
+
+def found_elements(hits: NodeHits) -> Places | None:
+    """Return which element of its row each hit is, if single elements were searched."""
+    column = hits.fields.get(ELEMENT)
+    return None if column is None else column.to_numpy()
 
 
 def check_decay_field(schema: CollectionSchema, ranker: Ranker | None) -> tuple[str, ...]:

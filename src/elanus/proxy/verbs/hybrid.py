@@ -17,7 +17,15 @@ from elanus.core.requests import check_answer_size, check_hits, check_query_wind
 from elanus.proxy.api import SearchResult
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.verbs.family import Verbs
-from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, rounded, window
+from elanus.proxy.verbs.hits import (
+    check_decay_field,
+    found_elements,
+    fused,
+    groups_window,
+    of_one_kind,
+    rounded,
+    window,
+)
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
 
 
@@ -50,7 +58,7 @@ class HybridSearching(Verbs):
         size_bytes = sum(column.nbytes for part in parts for column in part.fields.values())
         check_answer_size(sum(len(part.scores) for part in parts), size_bytes, limits.answer_bytes_max)
         proxy.measures.searched(queries * len(parts))
-        hits, descending = fused(parts, request.ranker)
+        hits, descending = fused(of_one_kind(parts, [p.field.name for p in plans]), request.ranker)
         if request.grouping is None:
             hits = window(hits, request.limit, request.offset)
         else:
@@ -74,6 +82,7 @@ class HybridSearching(Verbs):
             read_ts,
             None,
             {name: hits.fields[name] for name in groups},
+            elements=found_elements(hits),
         )
 
 

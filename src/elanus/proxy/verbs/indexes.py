@@ -17,7 +17,7 @@ from elanus.index import (
     check_metric,
     ignored_params,
     note_ignored,
-    resolve_index,
+    resolve_field_index,
     with_metric,
 )
 from elanus.proxy.api import IndexView
@@ -39,7 +39,7 @@ class IndexDefinitions(Verbs):
         function = cached.view.schema.function_of(field)
         computed_by = "" if function is None else function.kind
         params = with_metric(params, computed_by)
-        spec = resolve_index(params, field.data_type, field.dim)
+        spec = resolve_field_index(params, field)
         check_metric(spec, computed_by)
         check_choice(spec)
         check_field(spec, field)
@@ -107,7 +107,7 @@ class IndexDefinitions(Verbs):
 
         async def drop() -> None:
             meant = [i for i in await coordinators.index.indexes(cached.collection_id) if is_meant(i)]
-            has_vectors = any(fields[index.field_id].kind.vector is not None for index in meant)
+            has_vectors = any(fields[index.field_id].is_searched for index in meant)
             if has_vectors and await coordinators.query.loads(cached.collection_id):
                 raise InvalidParameter(
                     f"vector index cannot be dropped on loaded collection: {cached.collection_id}: "

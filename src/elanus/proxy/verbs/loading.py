@@ -42,7 +42,7 @@ class Loading(Verbs):
             refuse_partitions(cached, "load partitions")
         self._proxy.admission.allow(Action.DDL, cached)
         wanted = partition_ids(cached, tuple(partitions))
-        for field in cached.view.schema.vector_fields:
+        for field in cached.view.schema.searched_fields:
             if all(index.field_id != field.field_id for index in cached.indexes):
                 raise IndexNotFound(
                     f"there is no vector index on field: [{field.name}], please create index firstly: "

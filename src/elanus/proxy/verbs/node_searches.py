@@ -16,6 +16,7 @@ from elanus.core.requests import check_hits, check_query_count, check_search_win
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
+from elanus.core.vector_lists import is_packed
 from elanus.expr.partition_key import check_isolated
 from elanus.proxy.api import Search
 from elanus.proxy.boost_requests import BoostRequests
@@ -99,11 +100,41 @@ def pinned(
     draft = replace(
         plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
     )
+    if plan.field.has_vector_lists:
+        _check_lists(plan, Metric(metric))
     if metric == Metric.BM25:
         return ranked_by_bm25(proxy, cached, plan.field, draft, patience)
     if plan.request.query_ids is None:
         return draft
     return replace(draft, queries=_vectors_of(proxy, cached, plan, draft, patience))
+
+
+def _check_lists(plan: Planned, metric: Metric) -> None:
+    """Check what a search of lists of vectors cannot do. Raises `InvalidParameter`."""
+    request, name = plan.request, plan.field.name
+    if request.query_ids is not None:
+        raise InvalidParameter(
+            f"a search by primary keys is not supported on field {name} of a struct array: send vectors"
+        )
+    are_lists = is_packed(request.queries)
+    if are_lists and not metric.compares_lists:
+        raise InvalidParameter(
+            f"field {name} has an index with metric {metric}, which compares single vectors: search with a "
+            f"vector, or create the index with metric MAX_SIM_{metric} to search with an embedding list"
+        )
+    if not metric.compares_lists:
+        return
+    if not are_lists:
+        raise InvalidParameter(
+            f"field {name} has an index with metric {metric}, which compares lists of vectors: search with "
+            f"an embedding list, or create the index with metric {metric.of_vectors} to search single vectors"
+        )
+    if "radius" in request.params:
+        raise InvalidParameter(f"range search is not supported on embedding lists: field {name}")
+    if request.page is not None or request.consistency.pinned:
+        raise InvalidParameter(f"search iterator is not supported on embedding lists: field {name}")
+    if plan.draft.grouping is not None:
+        raise InvalidParameter(f"group by is not supported on embedding lists: field {name}")
 
 
 def query_count(request: Search) -> int:

@@ -19,6 +19,7 @@ from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
 from elanus.proxy.verbs.aggregates import aggregation_of
+from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.outputs import COUNT, asks_for_count
 
@@ -51,15 +52,22 @@ class Querying(Verbs):
                     "leave limit and offset out"
                 )
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            more = 0 if request.after is None else 1  # of the first row, no element may be left
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
                 partition_ids=partitions,
                 filter=bound,
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
                 output_fields=tuple(
-                    dict.fromkeys((*outputs.columns, *(by.field for by in request.order if is_rows)))
+                    dict.fromkeys(
+                        (
+                            *outputs.columns,
+                            *(by.field for by in request.order if is_rows),
+                            *(columns_read(bound) if is_rows else ()),
+                        )
+                    )
                 ),
-                limit=None if request.limit is None else request.offset + request.limit,
+                limit=None if request.limit is None else request.offset + request.limit + more,
                 read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
                 answer_bytes_max=self._proxy.limits.answer_bytes_max,
@@ -73,11 +81,19 @@ class Querying(Verbs):
             rows = reads.nodes.query(wanted, patience)
         if aggregating is not None:
             return _groups(rows, request, *aggregating, wanted.read_ts)
-        fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
+        elements = None
+        if bound.element_filter is None:
+            fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
+        else:
+            key = schema.primary_field.name
+            skipped = None if request.after is None else elements_before(request.after, rows[key])
+            chosen = chosen_elements(bound, rows, request.limit, request.offset, skipped)
+            elements, kept = chosen.elements, pa.array(chosen.rows)
+            fields = {n: column.take(kept) for n, column in rows.items() if n in outputs.columns}
         size_bytes = sum(column.nbytes for column in fields.values())
         key_count = len(fields[schema.primary_field.name])
         check_answer_size(key_count, size_bytes, self._proxy.limits.answer_bytes_max)
-        return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts)
+        return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts, elements)
 
     def _aggregation(self, request: Query) -> tuple[Aggregation, tuple[str, ...]] | None:
         schema = request.collection.view.schema

@@ -13,7 +13,15 @@ from elanus.core.schema import CollectionSchema
 from elanus.proxy.api import Search, SearchResult
 from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
-from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, ordered, rounded, window
+from elanus.proxy.verbs.hits import (
+    check_decay_field,
+    found_elements,
+    fused,
+    groups_window,
+    ordered,
+    rounded,
+    window,
+)
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
 from elanus.text import highlights
 
@@ -74,6 +82,7 @@ class Searching(Verbs):
             page_end,
             {name: hits.fields[name] for name in groups},
             fragments,
+            found_elements(hits),
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.schema import FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.core.types import DataType
+from elanus.core.vector_lists import VectorLists, list_column
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 _LENGTH_DELIMITED = 2
@@ -55,13 +56,14 @@ class VectorCodec:
     """``member``: of ``VectorField``. ``decode``: its vectors as a column, unchecked; raises
     `InvalidDimension` if they are not whole vectors. ``encode`` fills the message from a column without
     nulls, which may be empty. ``placeholder_type``: of query vectors, which are sent as the bytes of their
-    stored values.
+    stored values. ``list_placeholder_type``: of queries that are lists of such vectors.
     """
 
     member: str
     decode: _Decode
     encode: Callable[[schema_pb2.VectorField, FieldSchema, pa.Array], None]
     placeholder_type: int
+    list_placeholder_type: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +100,49 @@ class ArrayCodec:
             row = getattr(target.data.add(), member)
             row.SetInParent()  # clients look up the member of an empty array, too
             row.data.extend(elements or ())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorListCodec:
+    """``member``: of ``VectorField``; it has one ``VectorField`` per row, with the vectors' own member."""
+
+    member: str
+
+    def decode(self, field: FieldSchema, rows: Sequence[schema_pb2.VectorField]) -> pa.Array:
+        """Return the rows as a column of `elanus.core.vector_lists`, unchecked.
+
+        Raises `InvalidParameter` for other vectors, `InvalidDimension` for those of another dimension.
+        """
+        codec = VECTOR_CODECS[field.element_type]
+        form, element = field.vector, field.element
+        found: list[Stored] = [np.empty(0, dtype=form.dtype)]
+        offsets = np.zeros(len(rows) + 1, np.int64)
+        for number, row in enumerate(rows):
+            sent = row.WhichOneof("data")
+            if sent not in (codec.member, None):
+                raise InvalidParameter(
+                    f"insert data does not match: field {field.name} has vectors of {field.element_type.name}"
+                    f"[expected={codec.member}][actual={sent}]"
+                )
+            if sent is not None and row.dim not in (0, field.dim):
+                raise InvalidDimension(
+                    f"the dim ({row.dim}) of field data({field.name}) "
+                    f"is not equal to schema dim ({field.dim})"
+                )
+            vectors = codec.decode(element, row)
+            offsets[number + 1] = offsets[number] + len(vectors)
+            found.append(form.to_values(vectors))
+        values = np.concatenate(found).reshape(-1, form.width(field.dim))
+        return list_column(form, values, offsets)
+
+    def encode(self, field: FieldSchema, target: schema_pb2.VectorArray, column: pa.Array) -> None:
+        """Fill the member with one message per row; a null row gets an empty one."""
+        target.dim = field.dim
+        target.element_type = schema_pb2.DataType.ValueType(field.element_type)
+        codec, form, element = VECTOR_CODECS[field.element_type], field.vector, field.element
+        lists = VectorLists.from_column(form, field.dim, column)
+        for start, end in pairwise(lists.offsets.tolist()):
+            codec.encode(target.data.add(), element, form.to_column(lists.vectors[start:end]))
 
 
 def packed_floats(field_number: int, values: npt.NDArray[np.float32]) -> bytes:
@@ -243,33 +288,41 @@ _ELEMENTS: Mapping[DataType, ScalarCodec] = {
 }
 """The types that the elements of an array can have, too."""
 
-CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec] = {
+CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec | VectorListCodec] = {
     **_ELEMENTS,
     DataType.TEXT: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.GEOMETRY: ScalarCodec("geometry_wkt_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.TIMESTAMPTZ: ScalarCodec("string_data", _texts, _add_texts, "string_data", null_stand_in=""),
     DataType.JSON: ScalarCodec("json_data", _documents, _add_documents, None, null_stand_in="null"),
     DataType.ARRAY: ArrayCodec("array_data", _ELEMENTS),
+    DataType.ARRAY_OF_VECTOR: VectorListCodec("vector_array"),
     DataType.FLOAT_VECTOR: VectorCodec(
-        "float_vector", _dense(_floats), _add_float_vectors, common_pb2.PlaceholderType.Value("FloatVector")
+        "float_vector",
+        _dense(_floats),
+        _add_float_vectors,
+        common_pb2.PlaceholderType.Value("FloatVector"),
+        common_pb2.PlaceholderType.Value("EmbListFloatVector"),
     ),
     DataType.BINARY_VECTOR: VectorCodec(
         "binary_vector",
         _dense(_bits),
         _adds_bytes("binary_vector"),
         common_pb2.PlaceholderType.Value("BinaryVector"),
+        common_pb2.PlaceholderType.Value("EmbListBinaryVector"),
     ),
     DataType.FLOAT16_VECTOR: VectorCodec(
         "float16_vector",
         _narrow("float16"),
         _adds_bytes("float16_vector"),
         common_pb2.PlaceholderType.Value("Float16Vector"),
+        common_pb2.PlaceholderType.Value("EmbListFloat16Vector"),
     ),
     DataType.BFLOAT16_VECTOR: VectorCodec(
         "bfloat16_vector",
         _narrow("bfloat16"),
         _adds_bytes("bfloat16_vector"),
         common_pb2.PlaceholderType.Value("BFloat16Vector"),
+        common_pb2.PlaceholderType.Value("EmbListBFloat16Vector"),
     ),
     DataType.SPARSE_FLOAT_VECTOR: VectorCodec(
         "sparse_float_vector", _sparse, _add_sparse, common_pb2.PlaceholderType.Value("SparseFloatVector")
@@ -279,6 +332,7 @@ CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec] = {
         _narrow("int8"),
         _adds_bytes("int8_vector"),
         common_pb2.PlaceholderType.Value("Int8Vector"),
+        common_pb2.PlaceholderType.Value("EmbListInt8Vector"),
     ),
 }
 

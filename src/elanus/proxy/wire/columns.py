@@ -20,7 +20,7 @@ import pyarrow as pa
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.rows import Given, Valid, check_nulls
 from elanus.core.schema import DataType, FieldSchema
-from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorCodec
+from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorCodec, VectorListCodec
 from elanus.proxy.wire.stubs import schema_pb2
 
 
@@ -35,6 +35,8 @@ def decode_column(field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> 
     codec = CODECS[field.data_type]
     if isinstance(codec, VectorCodec):
         return _vectors(codec, field, data, rows)
+    if isinstance(codec, VectorListCodec):
+        return _vector_lists(codec, field, data, rows)
     return _scalars(codec, field, data, rows)
 
 
@@ -91,6 +93,26 @@ def _vectors(codec: VectorCodec, field: FieldSchema, data: schema_pb2.FieldData,
     if valid is None or len(column) != rows:
         raise _wrong_count(field, len(column), rows)
     return Given(column.filter(pa.array(valid)), valid)
+
+
+def _vector_lists(
+    codec: VectorListCodec, field: FieldSchema, data: schema_pb2.FieldData, rows: int
+) -> Given | None:
+    _check_member(field, data.vectors, codec.member)
+    sent = data.vectors.vector_array
+    if sent.element_type not in (0, int(field.element_type)):
+        raise InvalidParameter(
+            f"field {field.name} has vectors of {field.element_type.name} in the schema, "
+            f"but the data passed has {_type_name(sent.element_type)}"
+        )
+    valid = _valid_rows(field, data, rows)
+    if not len(sent.data) and valid is None and field.nullable:
+        return None
+    if len(sent.data) == (rows if valid is None else int(valid.sum())):
+        return Given(codec.decode(field, sent.data), valid)
+    if valid is None or len(sent.data) != rows:
+        raise _wrong_count(field, len(sent.data), rows)
+    return Given(codec.decode(field, list(compress(sent.data, valid.tolist()))), valid)
 
 
 def _check_member(

@@ -22,6 +22,7 @@ from elanus.core.schema_rules import (
     check_takes_default,
     declared_field,
 )
+from elanus.core.structs import member_name
 from elanus.core.types import KINDS, Family
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
@@ -56,9 +57,11 @@ _INSTEAD_OF_TYPE = {
 
 
 def decode_field(
-    message: schema_pb2.FieldSchema, collection: str, zone: str = DEFAULT_TIMEZONE
+    message: schema_pb2.FieldSchema, collection: str, zone: str = DEFAULT_TIMEZONE, struct: str = ""
 ) -> FieldSchema:
     """Return the field, without an id. ``zone``: of a default moment without an offset.
+
+    ``struct``: the struct array that it is a field of.
 
     Raises `InvalidParameter`, `InvalidDimension`, `NotSupported`.
     """
@@ -67,7 +70,7 @@ def decode_field(
     _refuse_unbuilt_roles(message)
     field = declared_field(
         Declaration(
-            name,
+            member_name(struct, name) if struct else name,
             _data_type(message),
             message.description,
             bool(message.is_primary_key),

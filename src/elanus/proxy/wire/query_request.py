@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import parse_order
 from elanus.core.requests import check_query_window
-from elanus.proxy.api import Query
+from elanus.proxy.api import ElementCursor, Query
 from elanus.proxy.wire.parameters import (
     COLLECTION_ID,
     IGNORE_GROWING,
@@ -50,8 +51,11 @@ _UNDERSTOOD_FIELDS = frozenset(
         "not_return_all_meta",  # requests less than this server sends anyway
     }
 )
+_LAST_KEY, _LAST_ELEMENT = "query_iter_last_pk", "query_iter_last_element_offset"
 _UNDERSTOOD_PARAMS = frozenset(
     {
+        _LAST_KEY,
+        _LAST_ELEMENT,
         "limit",
         "offset",
         IGNORE_GROWING,
@@ -103,7 +107,16 @@ def decode_query(
         order=parse_order(params.get(ORDER, ""), collection.view.schema),
         group_by=tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip()),
         times=times,
+        after=_cursor(params),
     )
+
+
+def _cursor(params: Mapping[str, str]) -> ElementCursor | None:
+    """Return where the page of elements before this one ended; None: it is the first page, or one of rows."""
+    element = integer(params, _LAST_ELEMENT)
+    if (element is None) != (_LAST_KEY not in params) or (element is not None and element < 0):
+        raise InvalidParameter(f"{_LAST_KEY} and {_LAST_ELEMENT} are sent together, and count from 0")
+    return None if element is None else ElementCursor(params[_LAST_KEY], element)
 
 
 def _window(params: Mapping[str, str]) -> tuple[int | None, int]:

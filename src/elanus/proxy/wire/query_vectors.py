@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.message import DecodeError
 
@@ -14,23 +13,24 @@ from elanus.core.requests import check_query_count
 from elanus.core.rows import check_queries
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import padded
+from elanus.core.types import Matrix
+from elanus.core.vector_lists import Queries, packed
 from elanus.proxy.wire.codecs import VECTOR_CODECS
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 from elanus.text import QueryTexts
-
-Queries = npt.NDArray[np.float32] | npt.NDArray[np.uint8] | npt.NDArray[np.uint64]
 
 
 def decode_queries(
     placeholder_group: bytes, nq: int, field: FieldSchema, texts: QueryTexts | None = None
 ) -> Queries:
     """Return the query vectors: float32 (nq, dim), uint8 (nq, dim / 8) for a binary field, or uint64
-    (nq, pairs) for a sparse one (`elanus.core.sparse.padded`).
+    (nq, pairs) for a sparse one (`elanus.core.sparse.padded`); or nq lists of vectors
+    (`elanus.core.vector_lists.packed`).
 
     ``nq`` 0 means that the client did not count them. ``texts``: makes vectors of the texts to search with,
     if the field is the output of a function. Raises `InvalidParameter`, `InvalidDimension`.
     """
-    values = _placeholder_values(placeholder_group, field, texts)
+    values, are_lists = _placeholder_values(placeholder_group, field, texts)
     count = len(values)
     check_query_count(count)
     if nq not in (0, count):
@@ -40,6 +40,8 @@ def decode_queries(
         return texts.vectors_of(_texts(values))
     if not form.has_dim:
         return padded(values)
+    if are_lists:
+        return packed(form, [_vectors_of_list(value, field) for value in values])
     size_bytes = form.row_bytes(field.dim)
     if any(length != size_bytes for length in set(map(len, values))):
         wrong = next(len(v) for v in values if len(v) != size_bytes)
@@ -50,6 +52,20 @@ def decode_queries(
     queries = np.frombuffer(content, form.dtype)
     check_queries(field, queries)
     return form.compared(queries.reshape(count, -1))
+
+
+def _vectors_of_list(value: bytes, field: FieldSchema) -> Matrix:
+    """Return the vectors that one query has, which follow each other: (vectors, width)."""
+    form = field.vector
+    vector_bytes = form.row_bytes(field.dim)
+    if not value or len(value) % vector_bytes:
+        raise InvalidDimension(
+            f"vector dimension mismatch, expected vector size(byte) {vector_bytes} or a multiple of it, "
+            f"actual {len(value)}: field {field.name}"
+        )
+    vectors = np.frombuffer(value, form.dtype)
+    check_queries(field, vectors)
+    return vectors.reshape(-1, form.width(field.dim))
 
 
 def key_array(ids: schema_pb2.IDs) -> pa.Array:
@@ -81,7 +97,8 @@ def _texts(values: Sequence[bytes]) -> list[str]:
 
 def _placeholder_values(
     placeholder_group: bytes, field: FieldSchema, texts: QueryTexts | None
-) -> Sequence[bytes]:
+) -> tuple[Sequence[bytes], bool]:
+    """Return the values, and whether each is a list of vectors."""
     try:
         placeholders = common_pb2.PlaceholderGroup.FromString(placeholder_group).placeholders
     except DecodeError as error:
@@ -95,12 +112,14 @@ def _placeholder_values(
                 f"please provide varchar/text for {texts.function.kind} Function based search: "
                 f"field {field.name} is the output of a function"
             )
-        return placeholder.values
-    if placeholder.type != VECTOR_CODECS[field.data_type].placeholder_type:
+        return placeholder.values, False
+    codec = VECTOR_CODECS[field.searched_type]
+    are_lists = field.has_vector_lists and placeholder.type == codec.list_placeholder_type
+    if not are_lists and placeholder.type != codec.placeholder_type:
         known = common_pb2.PlaceholderType.values()
         sent = common_pb2.PlaceholderType.Name(placeholder.type) if placeholder.type in known else "unknown"
         raise InvalidParameter(
             f"vector type must be the same, field {field.name} - type {field.data_type.name}, "
             f"search info type {sent}"
         )
-    return placeholder.values
+    return placeholder.values, are_lists

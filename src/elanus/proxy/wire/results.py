@@ -19,7 +19,7 @@ from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
-from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, packed_floats
+from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorListCodec, packed_floats
 from elanus.proxy.wire.highlights import add_highlights
 from elanus.proxy.wire.structs import add_structs
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
@@ -52,6 +52,8 @@ def encode_search(
     data.MergeFromString(packed_floats(_SCORES_NUMBER, result.scores))
     add_ids(data.ids, result.ids)
     data.primary_field_name = result.schema.primary_field.name
+    if result.elements is not None:
+        data.element_indices.data.extend(result.elements.tolist())
     if result.fields:
         _add_columns(data.fields_data, result.fields, result.schema, times)
     data.output_fields.extend(result.output_fields)
@@ -72,6 +74,8 @@ def encode_query(result: QueryResult, collection: str, times: TimeFormat = IN_UT
         output_fields=result.output_fields,
     )
     _add_columns(response.fields_data, result.fields, result.schema, times)
+    for places in () if result.elements is None else result.elements.to_pylist():
+        response.element_indices.add().indices.data.extend(places)
     return response
 
 
@@ -106,6 +110,12 @@ def encode_column(
         if column.null_count:
             message.valid_data.extend(column.is_valid().to_pylist())
         codec.encode(field, message.scalars.array_data, column)
+        return
+    if isinstance(codec, VectorListCodec):
+        if column.null_count:
+            message.valid_data.extend(column.is_valid().to_pylist())
+        message.vectors.dim = field.dim
+        codec.encode(field, message.vectors.vector_array, column)
         return
     if field.nullable:  # one flag for each row, and the vectors that there are
         message.valid_data.extend(column.is_valid().to_pylist())

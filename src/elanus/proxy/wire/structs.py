@@ -15,7 +15,6 @@ from elanus.core.structs import StructSchema, member_name, struct_and_name
 from elanus.proxy.wire.fields import decode_field, encode_field
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
-from elanus.proxy.wire.unsupported import unsupported
 
 _UNDERSTOOD = frozenset({"fieldID", "name", "description", "fields", "type_params", "nullable"})
 AddColumn = Callable[[schema_pb2.FieldData, str, FieldSchema, pa.Array], None]
@@ -39,16 +38,12 @@ def decode_struct(
 
 
 def _member(struct: StructSchema, message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
-    if message.data_type == schema_pb2.ArrayOfVector:
-        what = f"a vector in a struct array (sub-field {message.name} of {struct.name})"
-        raise unsupported(what, "use a vector field of the collection")
-    if message.data_type != schema_pb2.Array:
+    if message.data_type not in (schema_pb2.Array, schema_pb2.ArrayOfVector):
         raise InvalidParameter(
             f"Fields in StructArrayField can only be array or array of struct, but field {message.name} is "
             f"{schema_pb2.DataType.Name(message.data_type)}"
         )
-    field = decode_field(message, collection)
-    return replace(field, name=member_name(struct.name, field.name), nullable=struct.nullable)
+    return replace(decode_field(message, collection, struct=struct.name), nullable=struct.nullable)
 
 
 def encode_structs(schema: CollectionSchema) -> Iterator[schema_pb2.StructArrayFieldSchema]:

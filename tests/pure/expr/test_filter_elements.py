@@ -1,0 +1,204 @@
+"""Conditions on the elements of struct arrays: what they are true of, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from elanus.core.errors import InvalidFilter
+from elanus.core.ids import FieldID
+from elanus.core.lookup import Found, Lookup
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import StructSchema
+from elanus.expr import compile_filter, indexed
+from elanus.expr.key_range import shape
+from elanus.index import ScalarIndex, build, resolve_field_index
+
+SECONDS = [[1, 2, 3], [], None, [2], [5, 5]]
+TITLES = [["a", "b", "ab"], [], None, ["c"], ["a", "a"]]
+
+
+def _array(number: int, name: str, element: DataType, **more: Any) -> FieldSchema:
+    return FieldSchema(FieldID(number), name, DataType.ARRAY, element_type=element, nullable=True, **more)
+
+
+SCHEMA = CollectionSchema(
+    "films",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        _array(102, "clips[seconds]", DataType.INT32, max_capacity=8),
+        _array(103, "clips[title]", DataType.VARCHAR, max_capacity=8, max_length=16),
+        FieldSchema(
+            FieldID(104),
+            "clips[v]",
+            DataType.ARRAY_OF_VECTOR,
+            element_type=DataType.FLOAT_VECTOR,
+            dim=2,
+            max_capacity=8,
+            nullable=True,
+        ),
+    ),
+    structs=(StructSchema(FieldID(101), "clips", nullable=True),),
+)
+COLUMNS = {
+    "id": pa.array(range(5)),
+    "clips[seconds]": pa.array(SECONDS, SCHEMA.field("clips[seconds]").arrow_type),
+    "clips[title]": pa.array(TITLES, SCHEMA.field("clips[title]").arrow_type),
+}
+
+
+def rows(text: str, **values: object) -> list[int]:
+    chosen = compile_filter(text, SCHEMA, values)
+    again = compile_filter(chosen.explain(), SCHEMA)
+    assert shape(again.predicate) == shape(chosen.predicate), chosen.explain()
+    found: list[int] = chosen.evaluate(COLUMNS, 5).nonzero()[0].tolist()
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("match_any(clips, $[seconds] == 2)", [0, 3]),
+        ("MATCH_ALL(clips, $[seconds] > 1)", [1, 3, 4]),
+        ("match_least(clips, $[seconds] > 1, threshold=2)", [0, 4]),
+        ("Match_Most(clips, $[seconds] > 1, threshold=0)", [1]),
+        ("match_exact(clips, $[seconds] > 1, threshold=1)", [3]),
+        ("match_exact(clips, $[seconds] > 1, threshold=0)", [1]),
+        ("not match_any(clips, $[seconds] == 2)", [1, 4]),
+        ("element_filter(clips, $[seconds] == 2)", [0, 3]),
+        ("id > 0 and element_filter(clips, $[seconds] == 2)", [3]),
+        ('match_any(clips, $[seconds] < 3 and $[title] like "a%")', [0]),
+        ('match_any(clips, $[seconds] == 3 && $[title] == "a")', []),
+        ('match_any(clips, not ($[title] in ["a", "b"]) || $[seconds] * 2 == 10)', [0, 3, 4]),
+        ("match_any(clips, 1 < $[seconds] <= 2)", [0, 3]),
+        ("match_any(clips, 1 == 1)", [0, 3, 4]),
+        ("id == 1 or match_any(clips, $[ seconds ] == 5)", [1, 4]),
+        ("match_any(clips, 10 / ($[seconds] - 2) > 9)", [0]),  # a divisor of 0 is unknown
+    ],
+)
+def test_rows_are_found_by_their_elements(text: str, found: Sequence[int]) -> None:
+    assert rows(text) == found
+
+
+def test_values_may_come_from_templates() -> None:
+    chosen = compile_filter(
+        "match_least(clips, $[seconds] in {s}, threshold={n})", SCHEMA, {"s": [5], "n": 2}
+    )
+    assert chosen.evaluate(COLUMNS, 5).nonzero()[0].tolist() == [4]
+
+
+def test_all_conditions_hold_of_one_element() -> None:
+    """Row 0 has an element of 3 seconds, and one with the title b, but none with both."""
+    assert rows('match_any(clips, $[seconds] == 3) and match_any(clips, $[title] == "b")') == [0]
+    assert rows('match_any(clips, $[seconds] == 3 and $[title] == "b")') == []
+
+
+def test_an_element_filter_chooses_elements() -> None:
+    chosen = compile_filter("id < 4 and element_filter(clips, $[seconds] > 1)", SCHEMA)
+    assert chosen.restricts_elements("clips[v]")
+    assert not chosen.restricts_elements("other[v]")
+    assert not compile_filter("match_any(clips, $[seconds] > 1)", SCHEMA).restricts_elements("clips[v]")
+    flags = chosen.chosen_elements(COLUMNS, 5).tolist()
+    assert flags == [False, True, True, True, True, True]
+    assert chosen.field_names == {"id", "clips[seconds]"}
+
+
+def test_a_selection_of_rows_is_enough() -> None:
+    """As a filter of keys is evaluated: on columns taken for a few rows."""
+    chosen = compile_filter("match_all(clips, $[seconds] == 5)", SCHEMA)
+    few = {name: column.take(pa.array([4, 0, 2])) for name, column in COLUMNS.items()}
+    assert chosen.evaluate(few, 3).tolist() == [True, False, False]
+
+
+class _Asked:
+    """An index of arrays that counts its answers."""
+
+    rows_share_max = 1.0
+
+    def __init__(self, index: ScalarIndex) -> None:
+        self._index = index
+        self.title, self.estimate, self.found = index.title, index.estimate, 0
+
+    def find(self, lookup: Lookup) -> Found | None:
+        self.found += 1
+        return self._index.find(lookup)
+
+
+@pytest.mark.parametrize("kind", ["INVERTED", "STL_SORT", "BITMAP"])
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("match_any(clips, $[seconds] == 77)", True),
+        ("element_filter(clips, $[seconds] in [77, 78] and $[title] > 't')", True),
+        ("match_least(clips, $[title] > 't' and $[seconds] == 77, threshold=2)", True),
+        ("match_exact(clips, $[seconds] == 77, threshold=2)", True),
+        ("match_exact(clips, $[seconds] == 77, threshold=0)", False),
+        ("match_most(clips, $[seconds] == 77, threshold=1)", False),
+        ("match_all(clips, $[seconds] == 77)", False),
+        ("not match_any(clips, $[seconds] == 77)", False),
+        ("match_any(clips, $[seconds] == 77 or $[title] == 't1')", False),
+        ("match_any(clips, $[seconds] != 77)", False),
+        ("match_any(clips, $[seconds] > 77)", False),
+    ],
+)
+def test_an_index_finds_rows_with_an_element(
+    kind: str, text: str, asked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index changes no answer, and is asked where few rows have such an element."""
+    monkeypatch.setattr(indexed, "SCAN_COST_MIN", -1)
+    many = 400
+    seconds = [[n, (n * 7) % 400][: n % 4] for n in range(many)]
+    titles = [[f"t{v % 3}" for v in of] for of in seconds]
+    columns = {
+        "id": pa.array(range(many)),
+        "clips[seconds]": pa.array(seconds, SCHEMA.field("clips[seconds]").arrow_type),
+        "clips[title]": pa.array(titles, SCHEMA.field("clips[title]").arrow_type),
+    }
+    field = SCHEMA.field("clips[seconds]")
+    built = build(resolve_field_index({"index_type": kind}, field), columns[field.name], 1)
+    assert isinstance(built, ScalarIndex)
+    index = _Asked(built)
+    chosen = compile_filter(text, SCHEMA)
+    scanned = chosen.evaluate(columns, many)
+    assert np.array_equal(chosen.evaluate(columns, many, {(field.name, ()): index}), scanned)
+    assert (index.found > 0) == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("match_any(films, $[seconds] == 1)", "struct array field films not exist"),
+        ("match_any(id, $[seconds] == 1)", "struct array field id not exist"),
+        ("match_any(clips, $[minutes] == 1)", "field minutes not exist in struct array field clips"),
+        ("match_any(clips, $[v] == 1)", "vector field v of clips cannot be used"),
+        ("match_any(clips, id == 1)", "field id cannot be used inside a condition on elements"),
+        ("match_any(clips, $[seconds])", "predicate is not a boolean expression"),
+        ("match_any(clips)", "takes a struct array and a condition, but got 1 arguments"),
+        ("match_any(clips, $[seconds] == 1, threshold=1)", "match_any takes no threshold"),
+        ("match_least(clips, $[seconds] == 1)", "match_least needs a threshold"),
+        ("match_least(clips, $[seconds] == 1, threshold=0)", "integer of at least 1: threshold=0"),
+        ("match_most(clips, $[seconds] == 1, threshold=-1)", "integer of at least 0"),
+        ("match_most(clips, $[seconds] == 1, threshold=1.5)", "integer of at least 0"),
+        ("match_exact(clips, $[seconds] == 1, count=1)", "match_exact has no option count"),
+        ("match_any(clips, match_any(clips, $[seconds] == 1))", "function match_any cannot be used"),
+        ("match_any(clips, array_length($[title]) == 1)", "array_length"),
+        ("match_any(clips, $[title] is null)", "null tests are not supported on fields of elements"),
+        ("match_any(clips, random_sample(0.5))", "function random_sample cannot be used"),
+        ("$[seconds] == 1", r"\$\[seconds\] can only be used inside element_filter or a MATCH function"),
+        ("not element_filter(clips, $[seconds] == 1)", "cannot be used in unary expression"),
+        ("id == 1 or element_filter(clips, $[seconds] == 1)", "cannot be used in logical or expression"),
+        ("element_filter(clips, $[seconds] == 1) and id == 1", "can only be the last expression"),
+        (
+            "element_filter(clips, $[seconds] == 1) and element_filter(clips, $[seconds] == 2)",
+            "can only be the last expression",
+        ),
+        ('clips["v"] == 1', "not supported"),
+    ],
+)
+def test_what_is_refused(text: str, why: str) -> None:
+    with pytest.raises(InvalidFilter, match=why):
+        compile_filter(text, SCHEMA)
