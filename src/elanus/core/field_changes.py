@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.ids import FieldID
 from elanus.core.limits import COLLECTION_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
 from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
@@ -106,8 +105,7 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
             f"The number of fields has reached the maximum value {COLLECTION_FIELDS_MAX}: "
             f"collection {schema.name}"
         )
-    number = FieldID(max(f.field_id for f in schema.fields) + 1)
-    added = replace(field, field_id=number, is_added=True)
+    added = replace(field, field_id=schema.next_field_id, is_added=True)
     return replace(schema, fields=(*others, added, *(f for f in schema.fields if f.is_dynamic)))
 
 
@@ -115,8 +113,7 @@ def _with_dynamic_field(schema: CollectionSchema) -> CollectionSchema:
     if schema.enable_dynamic:
         raise InvalidParameter(f"dynamic field is already enabled: collection {schema.name}")
     *others, dynamic = with_dynamic_field(schema.fields)
-    number = FieldID(max(f.field_id for f in schema.fields) + 1)
-    added = replace(dynamic, field_id=number, is_added=True)
+    added = replace(dynamic, field_id=schema.next_field_id, is_added=True)
     return replace(schema, fields=(*others, added), enable_dynamic=True)
 
 

@@ -27,6 +27,7 @@ from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
+from elanus.text import computed_column, inputs_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -91,12 +92,19 @@ def _row_group(
 
 
 def _columns(read: SegmentRead, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
-    """Return columns of a row group; fields added since the file was written hold defaults or nulls."""
+    """Return columns of a row group; fields added since the file was written hold defaults or nulls, or
+    what their functions compute."""
     absent = absent_fields(parquet.schema_arrow, names, read.schema.added_fields)
     table = parquet.read_row_group(group, columns=[name for name in names if name not in absent])
     rows = parquet.metadata.row_group(group).num_rows
     for field in absent.values():
-        table = table.append_column(field_of(field), absent_column(field, rows))
+        function = read.schema.function_of(field) if field.is_function_output else None
+        if function is None:
+            column = absent_column(field, rows)
+        else:
+            texts = parquet.read_row_group(group, columns=inputs_of(read.schema, function)).combine_chunks()
+            column = computed_column(read.schema, function, texts)
+        table = table.append_column(field_of(field), column)
     return table
 
 
