@@ -111,7 +111,8 @@ class CollectionSchema:
     """A collection's fields in declared order; the dynamic field, if any, is last.
 
     ``structs``: the struct arrays, whose fields are among ``fields`` (`elanus.core.structs`). ``dropped``:
-    fields that it had (`elanus.core.dropped_fields`).
+    fields that it had (`elanus.core.dropped_fields`). ``ttl_field``: the field with the moment at which a row
+    expires, "" for none (`elanus.core.time_to_live`).
     """
 
     name: str
@@ -121,6 +122,7 @@ class CollectionSchema:
     structs: tuple[StructSchema, ...] = ()
     functions: tuple[Function, ...] = ()
     dropped: tuple[DroppedField, ...] = ()
+    ttl_field: str = ""
 
     @cached_property
     def primary_field(self) -> FieldSchema:

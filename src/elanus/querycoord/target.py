@@ -13,6 +13,7 @@ from elanus.core.catalog import Collection, Index
 from elanus.core.estimate import segment_memory_bytes
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.placement import Piece
+from elanus.core.schema import CollectionSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.querycoord.state import Load
 
@@ -86,8 +87,8 @@ async def find_target(
     collection = await root.collection_by_id(load.collection_id)
     partition_ids = load.partitions_of(collection)
     recovery = await data.recovery_info(load.collection_id, held)
-    if recovery.schema is not None and recovery.schema.by_id.keys() != collection.schema.by_id.keys():
-        collection = replace(collection, schema=recovery.schema)  # it is about to get or to lose a field
+    if recovery.schema is not None and _is_changing(collection.schema, recovery.schema):
+        collection = replace(collection, schema=recovery.schema)
     segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
     # Files last: an output whose index has been built by now is loaded with it at once.
     fields = collection.schema.by_id
@@ -100,3 +101,8 @@ async def find_target(
             continue
         files[file.segment_id] = (*files.get(file.segment_id, ()), file)
     return Target(collection, partition_ids, recovery, segments, indexes, files, unbuilt)
+
+
+def _is_changing(shown: CollectionSchema, written: CollectionSchema) -> bool:
+    """Whether a collection's rows are about to be read by other fields, or to expire by another field."""
+    return shown.by_id.keys() != written.by_id.keys() or shown.ttl_field != written.ttl_field

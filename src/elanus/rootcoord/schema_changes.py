@@ -20,10 +20,29 @@ from elanus.core.function_changes import with_added_function, with_dropped_funct
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.time_to_live import TTL_FIELD_PROPERTY, checked_ttl_field
+from elanus.rootcoord.definitions import changed_properties
 from elanus.rootcoord.lifecycle import Lifecycle
 
 
 class SchemaChanges(Lifecycle):
+    async def alter_collection(
+        self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None:
+        """Change properties. Another ``ttl_field`` is another schema: readers leave out other rows."""
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            changed = replace(found, properties=changed_properties(found.properties, properties, delete_keys))
+            ttl_field = found.schema.ttl_field
+            if TTL_FIELD_PROPERTY in {*properties, *delete_keys}:
+                ttl_field = checked_ttl_field(changed.properties, found.schema)
+            if ttl_field == found.schema.ttl_field:
+                await self._change(changed)
+                return
+            with self._or_later():
+                await self._begin_becoming(changed, replace(found.schema, ttl_field=ttl_field))
+                await self._become(found.collection_id)
+
     async def alter_field(
         self, database: str, name: str, field: str, params: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None:

@@ -20,6 +20,7 @@ from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.rows import absent_column
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.storage.binlog import absent_fields, field_of, with_commit_ts
@@ -70,12 +71,15 @@ def _row_group(
     read: SegmentRead, parquet: pq.ParquetFile, group: int, chosen: BoundFilter, deletes: _Deletes
 ) -> pa.RecordBatch | None:
     key = read.schema.primary_field.name
-    needed = {key, TIMESTAMP_FIELD} | chosen.field_names
+    ttl_field = read.schema.ttl_field
+    needed = {key, TIMESTAMP_FIELD, *([ttl_field] if ttl_field else [])} | chosen.field_names
     first = with_commit_ts(_columns(read, parquet, group, sorted(needed)), read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
     if read.expired_until != NO_TIMESTAMP:
         mask &= row_ts > read.expired_until
+    if ttl_field:
+        mask &= moments_of_expiry(first.column(ttl_field).combine_chunks()) > moment_us(read.read_ts)
     mask &= ~deletes.concern(first.column(key), row_ts)
     mask &= chosen.evaluate({name: first.column(name) for name in chosen.field_names}, first.num_rows)
     if not mask.any():

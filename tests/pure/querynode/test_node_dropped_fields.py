@@ -71,6 +71,8 @@ async def test_rows_of_before_are_there_without_the_field(tmp_path: Path) -> Non
     await world.hand_off(world.finished())
     assert world.found("value is null") == [1, 2, 3]
     assert world.found("value > 1") == [4]
+    world.node.invariants()
+    await world.node.stop()
 
 
 class LaterFunction(TextWorld):
@@ -107,3 +109,5 @@ async def test_texts_of_before_are_found_by_a_function_that_is_added(flushed: bo
     await world.insert([(4, 1)])
     await world.tick()
     world.check({})
+    world.node.invariants()
+    await world.node.stop()

@@ -177,3 +177,23 @@ async def test_a_function_gets_its_field_and_its_index_before_rows_are_read_with
     assert found.functions == ()
     assert "terms" not in found.by_name
     await root.stop()
+
+
+async def test_another_field_by_which_rows_expire_is_another_schema() -> None:
+    bench, root = await started()
+    plain = schema(numbered=False)
+    until = FieldSchema(FieldID(0), "until", DataType.TIMESTAMPTZ, nullable=True)
+    await root.create_collection(new(of=replace(plain, fields=(*plain.fields, until))))
+    reloads = bench.query.calls.asked
+    reloads.clear()
+    await root.alter_collection("default", "c", {"ttl_field": "until"}, ())
+    found = await root.describe_collection("default", "c")
+    assert (found.schema.ttl_field, found.properties["ttl_field"]) == ("until", "until")
+    assert [call for call, _ in reloads] == ["reload"]
+    await root.alter_collection("default", "c", {"ttl_field": "until", "other": "1"}, ())
+    assert len(reloads) == 1, "the schema is the same"
+    await refused(root.drop_field("default", "c", "until", FieldID(0)), InvalidParameter, "ttl_field")
+    await root.alter_collection("default", "c", {}, ("ttl_field",))
+    found = await root.describe_collection("default", "c")
+    assert (found.schema.ttl_field, "ttl_field" in found.properties, len(reloads)) == ("", False, 2)
+    await root.stop()

@@ -23,7 +23,12 @@ from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
 from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
-from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
+from elanus.core.time_to_live import (
+    TTL_FIELD_PROPERTY,
+    TTL_PROPERTY,
+    checked_ttl_field,
+    time_to_live_s,
+)
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.indexes import checked_index
@@ -36,7 +41,6 @@ class Alterations(Verbs):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
-        refuse_ttl_field(set_properties)
         time_to_live_s(set_properties)
         check_timezone(set_properties)
         check_properties(set_properties)
@@ -47,12 +51,20 @@ class Alterations(Verbs):
             self._check_not_loaded(database, name)
         if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
             _check_isolation_change(self._collection(database, name), set_properties)
-        self._proxy.define(
-            "alter collection",
-            lambda: self._proxy.coordinators.root.alter_collection(
-                database, name, set_properties, tuple(delete_keys)
-            ),
-        )
+        root = self._proxy.coordinators.root
+
+        def alter() -> Coroutine[Any, Any, None]:
+            return root.alter_collection(database, name, set_properties, tuple(delete_keys))
+
+        touched = {*set_properties, *delete_keys}
+        if not touched.isdisjoint({TTL_PROPERTY, TTL_FIELD_PROPERTY}):
+            view = self._collection(database, name).view
+            left = {k: v for k, v in view.properties.items() if k not in delete_keys}
+            checked_ttl_field({**left, **set_properties}, view.schema)
+        if TTL_FIELD_PROPERTY in touched:
+            self._change_schema(database, name, alter)
+        else:
+            self._proxy.define("alter collection", alter)
 
     def alter_field(
         self,
