@@ -177,6 +177,23 @@ def _() -> None:
         refused("cannot drop the last vector field", lambda: client().drop_collection_field(made.name, "v"))
 
 
+@check("Collections", "add a nullable vector field; rows that expire by a field", needs=VERSION >= (3, 0))
+def _() -> None:
+    with collection(FieldSchema("until", DataType.TIMESTAMPTZ, nullable=True)) as made:
+        past, future = "2001-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+        filled(made, [(past, future, None)[n % 3] for n in range(21)], rows=21)
+        client().alter_collection_properties(made.name, {"ttl_field": "until"})
+        assert keys(client().query(made.name, filter="key >= 0")) == [n for n in range(21) if n % 3]
+        client().add_collection_field(made.name, "w", DataType.FLOAT_VECTOR, dim=2, nullable=True)
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "until": future, "w": [1.0, 0.0]}])
+        made.create_index("w", FLAT, sync=False)
+        made.release()
+        made.load()
+        (hits,) = client().search(made.name, data=[[1.0, 0.0]], anns_field="w", limit=9)
+        assert [hit["key"] for hit in hits] == [99]
+        assert len(client().query(made.name, filter="w is null")) == 14
+
+
 @check("Collections", "add a BM25 function with its field, and drop them", needs=VERSION >= (3, 0))
 def _() -> None:
     from pymilvus import Function, FunctionType  # older releases have neither

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.limits import COLLECTION_FIELDS_MAX
+from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
 from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
 from elanus.core.types import Family
@@ -89,10 +89,17 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
         raise InvalidParameter(f"not support to add system field, field name = {name}")
     if field.is_primary:
         raise InvalidParameter(f"not support to add pk field, field name = {name}")
-    if field.kind.vector is not None:
-        raise InvalidParameter(f"not support to add vector field, field name = {name}")
+    is_vector = field.kind.vector is not None
     if not field.nullable:
-        raise InvalidParameter(f"added field must be nullable, please check it, field name = {name}")
+        raise InvalidParameter(
+            f"added field must be nullable, please check it, field name = {name}"
+            + (f": not support to add vector field, field name = {name}, that is not" if is_vector else "")
+        )
+    if is_vector and len(schema.vector_fields) >= VECTOR_FIELDS_MAX:
+        raise InvalidParameter(
+            f"maximum vector field's number should be limited to {VECTOR_FIELDS_MAX}: "
+            f"collection {schema.name}"
+        )
     if field.is_partition_key:
         raise InvalidParameter(f"not support to add partition key field, field name = {name}")
     others = [f for f in schema.fields if not f.is_dynamic]

@@ -44,7 +44,7 @@ from elanus.querynode.block import Block
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage.binlog import read_columns
-from elanus.storage.computed import lacks_computed, read_field_vectors
+from elanus.storage.computed import lacks_vectors, read_field_vectors
 from elanus.storage.port import ObjectMissing, ObjectStore
 
 _ROWS_PER_DISTINCT_MIN = 4
@@ -186,14 +186,14 @@ class _Loader:
     def _filed(self, field: FieldSchema, index: VectorIndex | None) -> VectorColumn:
         """Vectors that memory does not hold: in files, or computed when they are first wanted."""
         manifest = self.request.manifest
-        if not lacks_computed(self.store, manifest, field):
+        if not lacks_vectors(self.store, manifest, field):
             return VectorColumn.filed(field, index, self.store, manifest.insert_logs)
 
         @cache
         def vectors() -> Any:
             return read_field_vectors(self.store, manifest, self.schema, field)
 
-        return VectorColumn(field, index, lambda rows: vectors()[rows], lambda: None)
+        return VectorColumn.read_once(field, index, vectors)
 
     def _scalar_indexes(self) -> dict[tuple[str, JsonPath], ScalarIndex]:
         """Return the scalar indexes by field name and JSON path. Without one, filters read the column."""
