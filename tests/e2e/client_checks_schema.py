@@ -163,6 +163,57 @@ def _() -> None:
         )
 
 
+@check("Collections", "drop a field, and add one of the same name", needs=VERSION >= (3, 0))
+def _() -> None:
+    with collection(FieldSchema("n", DataType.INT64)) as made:
+        filled(made, list(range(20)), rows=20)
+        client().drop_collection_field(made.name, "n")
+        assert "n" not in {f["name"] for f in client().describe_collection(made.name)["fields"]}
+        refused("not exist", lambda: client().query(made.name, filter="n > 3"))
+        assert keys(client().query(made.name, filter="key >= 0")) == list(range(20))
+        client().add_collection_field(made.name, "n", DataType.INT64, nullable=True)
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "n": 5}])
+        assert keys(client().query(made.name, filter="n is null")) == list(range(20))
+        refused("cannot drop the last vector field", lambda: client().drop_collection_field(made.name, "v"))
+
+
+@check("Collections", "add a nullable vector field; rows that expire by a field", needs=VERSION >= (3, 0))
+def _() -> None:
+    with collection(FieldSchema("until", DataType.TIMESTAMPTZ, nullable=True)) as made:
+        past, future = "2001-01-01T00:00:00Z", "2099-01-01T00:00:00Z"
+        filled(made, [(past, future, None)[n % 3] for n in range(21)], rows=21)
+        client().alter_collection_properties(made.name, {"ttl_field": "until"})
+        assert keys(client().query(made.name, filter="key >= 0")) == [n for n in range(21) if n % 3]
+        client().add_collection_field(made.name, "w", DataType.FLOAT_VECTOR, dim=2, nullable=True)
+        client().insert(made.name, [{"key": 99, "v": VECTORS[0], "until": future, "w": [1.0, 0.0]}])
+        made.create_index("w", FLAT, sync=False)
+        made.release()
+        made.load()
+        (hits,) = client().search(made.name, data=[[1.0, 0.0]], anns_field="w", limit=9)
+        assert [hit["key"] for hit in hits] == [99]
+        assert len(client().query(made.name, filter="w is null")) == 14
+
+
+@check("Collections", "add a BM25 function with its field, and drop them", needs=VERSION >= (3, 0))
+def _() -> None:
+    from pymilvus import Function, FunctionType  # older releases have neither
+
+    with collection(FieldSchema("text", DataType.VARCHAR, max_length=40, enable_analyzer=True)) as made:
+        filled(made, [f"word{n % 4}" for n in range(20)], rows=20)
+        index = client().prepare_index_params()
+        index.add_index("terms", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25")
+        client().add_function_field(
+            made.name,
+            FieldSchema("terms", DataType.SPARSE_FLOAT_VECTOR),
+            Function("bm25", FunctionType.BM25, ["text"], ["terms"]),
+            index,
+        )
+        (hits,) = client().search(made.name, data=["word3"], anns_field="terms", limit=20)
+        assert sorted(hit["key"] for hit in hits) == [3, 7, 11, 15, 19]
+        client().drop_function_field(made.name, "bm25")
+        assert client().list_indexes(made.name) == ["v"]
+
+
 @check("Collections", "turn dynamic fields on; properties of an index", needs=VERSION >= (2, 6))
 def _() -> None:
     with collection() as made:

@@ -168,6 +168,9 @@ class FakeData:
         self.before_answer: Callable[[], None] = lambda: None
         self.when_flushed: Callable[[], object] = lambda: None
 
+    async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
+        self.calls.note("change_schema", (collection_id, schema))
+
     async def allocate(self, requests: tuple[AllocationRequest, ...]) -> tuple[SegmentAllocation, ...]:
         self.calls.note("allocate", requests)
         allocations = []
@@ -323,6 +326,9 @@ class FakeQueryCoord:
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         self.calls.note("release", (collection_id, partition_ids))
+
+    async def reload(self, collection_id: CollectionID) -> None:
+        self.calls.note("reload", collection_id)
 
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[Any, ...]:
         self.calls.note("loads")

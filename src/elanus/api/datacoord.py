@@ -203,7 +203,7 @@ class ChannelCalls(Protocol):
 
     @repeatable
     async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
-        """Write the collection's rows with this schema from now on: it has all fields of the former one.
+        """Write the collection's rows with this schema from now on: it has, or remembers, all former fields.
 
         When this has returned, no flush with the former schema is committed any more.
         """

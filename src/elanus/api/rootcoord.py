@@ -10,7 +10,8 @@ from elanus.api.access import AccessApi
 from elanus.api.idempotency import repeatable
 from elanus.core.catalog import Collection, Database
 from elanus.core.consistency import ConsistencyLevel
-from elanus.core.ids import CollectionID, NodeID
+from elanus.core.functions import Function
+from elanus.core.ids import CollectionID, FieldID, NodeID
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
 
@@ -116,6 +117,32 @@ class RootCoordApi(AccessApi, Protocol):
 
     async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
         """Add a nullable field. Raises `CollectionNotFound`, `InvalidParameter`."""
+        ...
+
+    async def add_function(
+        self,
+        database: str,
+        name: str,
+        field: FieldSchema,
+        function: Function,
+        index_name: str,
+        index_params: Mapping[str, str],
+    ) -> None:
+        """Add a function with the field that it computes, and an index on it (none without parameters).
+
+        Raises `CollectionNotFound`, `InvalidParameter`.
+        """
+        ...
+
+    async def drop_field(self, database: str, name: str, field: str, field_id: FieldID) -> None:
+        """Drop a field or a struct array, by name or, if that is empty, by id; its indexes go with it.
+
+        Raises `CollectionNotFound`, `InvalidParameter`.
+        """
+        ...
+
+    async def drop_function(self, database: str, name: str, function: str, with_outputs: bool) -> None:
+        """Drop a function, ``with_outputs``: with the fields that it computes. Raises as `drop_field`."""
         ...
 
     async def truncate_collection(self, collection_id: CollectionID) -> None:

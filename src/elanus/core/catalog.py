@@ -51,7 +51,8 @@ class Collection:
     ``dropped`` is set when the drop is decided: the collection is invisible from then on, and its record
     stays until its segments are marked dropped. ``starts``: where each vchannel begins. ``leaving``:
     partitions whose drop is decided but not yet announced to every role. ``schema_ts``: when the schema last
-    changed (0: never). ``truncated``: rows up to this moment have expired (0: none have).
+    changed (0: never). ``truncated``: rows up to this moment have expired (0: none have). ``becoming``: the
+    schema that the collection is about to have: readers may have it already, and a restart completes this.
     """
 
     collection_id: CollectionID
@@ -69,6 +70,12 @@ class Collection:
     leaving: tuple[PartitionID, ...] = ()
     schema_ts: Timestamp = NO_TIMESTAMP
     truncated: Timestamp = NO_TIMESTAMP
+    becoming: CollectionSchema | None = None
+
+    @property
+    def readers_schema(self) -> CollectionSchema:
+        """The schema that segments are read, written and indexed with."""
+        return self.becoming or self.schema
 
 
 @dataclass(frozen=True, slots=True)

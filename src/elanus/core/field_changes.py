@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.ids import FieldID
-from elanus.core.limits import COLLECTION_FIELDS_MAX
+from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
 from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
 from elanus.core.types import Family
@@ -90,10 +89,17 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
         raise InvalidParameter(f"not support to add system field, field name = {name}")
     if field.is_primary:
         raise InvalidParameter(f"not support to add pk field, field name = {name}")
-    if field.kind.vector is not None:
-        raise InvalidParameter(f"not support to add vector field, field name = {name}")
+    is_vector = field.kind.vector is not None
     if not field.nullable:
-        raise InvalidParameter(f"added field must be nullable, please check it, field name = {name}")
+        raise InvalidParameter(
+            f"added field must be nullable, please check it, field name = {name}"
+            + (f": not support to add vector field, field name = {name}, that is not" if is_vector else "")
+        )
+    if is_vector and len(schema.vector_fields) >= VECTOR_FIELDS_MAX:
+        raise InvalidParameter(
+            f"maximum vector field's number should be limited to {VECTOR_FIELDS_MAX}: "
+            f"collection {schema.name}"
+        )
     if field.is_partition_key:
         raise InvalidParameter(f"not support to add partition key field, field name = {name}")
     others = [f for f in schema.fields if not f.is_dynamic]
@@ -106,8 +112,7 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
             f"The number of fields has reached the maximum value {COLLECTION_FIELDS_MAX}: "
             f"collection {schema.name}"
         )
-    number = FieldID(max(f.field_id for f in schema.fields) + 1)
-    added = replace(field, field_id=number, is_added=True)
+    added = replace(field, field_id=schema.next_field_id, is_added=True)
     return replace(schema, fields=(*others, added, *(f for f in schema.fields if f.is_dynamic)))
 
 
@@ -115,8 +120,7 @@ def _with_dynamic_field(schema: CollectionSchema) -> CollectionSchema:
     if schema.enable_dynamic:
         raise InvalidParameter(f"dynamic field is already enabled: collection {schema.name}")
     *others, dynamic = with_dynamic_field(schema.fields)
-    number = FieldID(max(f.field_id for f in schema.fields) + 1)
-    added = replace(dynamic, field_id=number, is_added=True)
+    added = replace(dynamic, field_id=schema.next_field_id, is_added=True)
     return replace(schema, fields=(*others, added), enable_dynamic=True)
 
 

@@ -4,8 +4,8 @@ The proxy never writes such an entry: rows are decoded with the schema of the co
 If such an entry is in the log anyway, written by a defective or foreign program, it must not stop the readers
 of the log: they would meet it again after every restart. So each reader of the log (query node, flush task)
 skips the whole entry, an upsert together with its delete. Readers agree on which entries to skip because the
-rule depends only on the entry and the schema, and a schema only grows, by fields that older rows may lack
-(`elanus.core.added_fields`).
+rule depends only on the entry and the schema, and a schema remembers which fields older rows may lack or
+have in addition (`elanus.core.added_fields`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from elanus.core.added_fields import lacks_only_added, widened
+from elanus.core.added_fields import current_columns, is_current, lacks_only_added, widened
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.schema import CollectionSchema
@@ -43,10 +43,11 @@ class Quarantined:
 def misfit_rows(rows: pa.RecordBatch, schema: CollectionSchema) -> str:
     """Return why rows do not fit a schema: columns, types, nulls; "" if they do. No cost per row."""
     expected = schema.arrow_schema
-    if not lacks_only_added(rows.schema.names, schema):
+    names = current_columns(rows.schema, schema)
+    if not lacks_only_added(names, schema):
         return f"its columns are {rows.schema.names}, the collection has {expected.names}"
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        field = expected.field(name)
+    for name in names:
+        field, column = expected.field(name), rows.column(name)
         if column.type != field.type:
             return f"column {field.name} is {column.type}, the collection has {field.type}"
         if column.null_count and not field.nullable:
@@ -85,7 +86,7 @@ def checked(
         return Quarantined(
             message.vchannel, message.collection_id, segment_id, position, message.ts, rows, reason
         )
-    if isinstance(message, DeleteMessage) or message.rows.schema.equals(schema.arrow_schema):
+    if isinstance(message, DeleteMessage) or is_current(message.rows.schema, schema):
         return message
-    # Only flags differ, or fields were added. Batches of one segment are joined later, so they must agree.
+    # Only flags differ, or fields were added or dropped. Batches of one segment are joined later: they agree.
     return replace(message, rows=widened(message.rows, schema))

@@ -19,6 +19,8 @@ from elanus.core.structs import StructSchema
 from elanus.core.types import KINDS, VECTOR_FORMS, FieldKind, VectorForm
 from elanus.core.types import DataType as DataType
 
+FIELD_ID_KEY = b"PARQUET:field_id"
+"""The key of a field's id in the metadata of an Arrow field, as Parquet files have it."""
 ROW_ID_FIELD = "RowID"
 TIMESTAMP_FIELD = "Timestamp"
 DYNAMIC_FIELD = "$meta"
@@ -111,11 +113,21 @@ class FieldSchema:
         return self.kind.row_bytes(self)
 
 
+@dataclass(frozen=True, slots=True)
+class DroppedField:
+    """A field that was dropped: earlier rows have it, and its id is never used again."""
+
+    name: str
+    field_id: FieldID
+
+
 @dataclass(frozen=True)
 class CollectionSchema:
     """A collection's fields in declared order; the dynamic field, if any, is last.
 
-    ``structs``: the struct arrays, whose fields are among ``fields`` (`elanus.core.structs`).
+    ``structs``: the struct arrays, whose fields are among ``fields`` (`elanus.core.structs`). ``dropped``:
+    fields that it had (`elanus.core.dropped_fields`). ``ttl_field``: the field with the moment at which a row
+    expires, "" for none (`elanus.core.time_to_live`).
     """
 
     name: str
@@ -124,6 +136,8 @@ class CollectionSchema:
     enable_dynamic: bool = False
     structs: tuple[StructSchema, ...] = ()
     functions: tuple[Function, ...] = ()
+    dropped: tuple[DroppedField, ...] = ()
+    ttl_field: str = ""
 
     @cached_property
     def primary_field(self) -> FieldSchema:
@@ -191,8 +205,32 @@ class CollectionSchema:
 
     @cached_property
     def arrow_schema(self) -> pa.Schema:
-        """The user columns of a batch of rows, in declared order."""
-        return pa.schema([pa.field(f.name, f.arrow_type, nullable=f.nullable) for f in self.fields])
+        """The user columns of a batch of rows, in declared order.
+
+        A column whose name a dropped field had carries its field id, so that readers can distinguish the two.
+        """
+        return pa.schema(
+            [
+                pa.field(
+                    f.name,
+                    f.arrow_type,
+                    nullable=f.nullable,
+                    metadata={FIELD_ID_KEY: str(f.field_id)} if f.name in self.dropped_names else None,
+                )
+                for f in self.fields
+            ]
+        )
+
+    @cached_property
+    def dropped_names(self) -> frozenset[str]:
+        return frozenset(f.name for f in self.dropped)
+
+    @property
+    def next_field_id(self) -> FieldID:
+        """An id that no field and no struct array of the collection has or had."""
+        known = [f.field_id for f in self.fields]
+        known += [s.field_id for s in self.structs] + [d.field_id for d in self.dropped]
+        return FieldID(1 + max(known))
 
     @cached_property
     def row_bytes_estimate(self) -> int:

@@ -1,19 +1,26 @@
 """Time-to-live: how long rows of a collection live, and which of them have expired.
 
-A row expires when it has been there for the collection's time-to-live, or when the collection is truncated.
-Reads as of a moment do not see the
-rows that had expired by then; compaction removes them later (`elanus.core.compaction`).
+A row expires when it has been there for the collection's time-to-live, when the collection is truncated, or
+at the moment in a field of its own (`elanus.core.schema.CollectionSchema.ttl_field`). Reads as of a moment do
+not see the rows that had expired by then; compaction removes them later (`elanus.core.compaction`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from elanus.core.errors import InvalidParameter, NotSupported
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_ms
 
 TTL_PROPERTY = "collection.ttl.seconds"
 TTL_FIELD_PROPERTY = "ttl_field"
+NEVER_EXPIRES_US = 2**63 - 1
 _TTL_MAX_S = 100 * 366 * 86_400
 
 
@@ -37,13 +44,33 @@ def time_to_live_s(properties: Mapping[str, str]) -> int | None:
     return seconds if seconds > 0 else None
 
 
-def refuse_ttl_field(properties: Mapping[str, str]) -> None:
-    """Raises `NotSupported` for rows that are to expire by a field of their own."""
-    if TTL_FIELD_PROPERTY in properties:
-        raise NotSupported(
-            f"the property {TTL_FIELD_PROPERTY}={properties[TTL_FIELD_PROPERTY]} is not supported by this "
-            f"release: use {TTL_PROPERTY}, or delete rows by a filter"
-        )
+def checked_ttl_field(properties: Mapping[str, str], schema: CollectionSchema) -> str:
+    """Return the field that says when a row expires; "": the rows have none. Raises `InvalidParameter`."""
+    name = properties.get(TTL_FIELD_PROPERTY)
+    if name is None:
+        return ""
+    field = schema.by_name.get(name)
+    if field is None:
+        raise InvalidParameter(f"ttl field name {name} not found in schema")
+    if field.data_type is not DataType.TIMESTAMPTZ:
+        raise InvalidParameter(f"ttl field must be timestamptz, field name = {name}")
+    if TTL_PROPERTY in properties:
+        raise InvalidParameter("collection TTL and ttl field cannot be set at the same time")
+    return name
+
+
+def moments_of_expiry(column: pa.Array) -> npt.NDArray[np.int64]:
+    """Return when rows expire, in microseconds since 1970, by a column of moments. shape (n,)
+
+    Rows with a null, or a moment that is not after 1970, never expire.
+    """
+    moments = pc.fill_null(column, NEVER_EXPIRES_US).to_numpy(zero_copy_only=False)
+    return np.where(moments > 0, moments, NEVER_EXPIRES_US)
+
+
+def moment_us(ts: Timestamp) -> int:
+    """Return the moment of a timestamp, in microseconds since 1970."""
+    return physical_ms(ts) * 1000
 
 
 def expired_until(ttl_s: int | None, read_ts: Timestamp, truncated: Timestamp = NO_TIMESTAMP) -> Timestamp:

@@ -23,6 +23,7 @@ from elanus.core.ids import SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.expiring_rows import ExpiringRows
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import DataState, Vchannel
@@ -55,6 +56,7 @@ class FactGatherer:
         self._state = state
         self._manifests = manifests
         self._dead = dead
+        self._expiring = ExpiringRows(dead.reader, thresholds.deleted_ratio)
         self._thresholds = thresholds
 
     async def look(
@@ -122,8 +124,12 @@ class FactGatherer:
             dead_rows = await self._dead.count(
                 info.manifest, found.manifest, primary_key, found.deltas, bound
             )
-        return Candidate(info, dead_rows, estimate.bytes, expired_rows(found.manifest, expire_until))
+        expired = expired_rows(found.manifest, expire_until)
+        expired += await self._expiring.count(info.manifest, found.manifest, vchannel.schema, bound)
+        return Candidate(info, dead_rows, estimate.bytes, expired)
 
     def forget_others(self) -> None:
         """Forget what is known about segments that no longer exist."""
-        self._dead.keep({s.manifest for s in self._state.segments() if s.state is not SegmentState.DROPPED})
+        kept = {s.manifest for s in self._state.segments() if s.state is not SegmentState.DROPPED}
+        self._dead.keep(kept)
+        self._expiring.keep(kept)

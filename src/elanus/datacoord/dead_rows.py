@@ -40,6 +40,14 @@ _Key = tuple[str, str]
 _log = structlog.get_logger("datacoord")
 
 
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """The means of reading files off the event loop."""
+
+    store: ObjectStore
+    offload: Offload
+
+
 class DeadRows:
     """Estimates and counts of dead rows, cached per segment. ``offload(function, *args)`` runs blocking I/O
     off the event loop. Methods raise whatever reading raises."""
@@ -47,6 +55,7 @@ class DeadRows:
     def __init__(self, store: ObjectStore, offload: Offload) -> None:
         self._store = store
         self._offload = offload
+        self.reader = Reader(store, offload)
         self._known: dict[_Key, Concerned] = {}
         self._counted: dict[str, tuple[frozenset[str], int]] = {}
 

@@ -118,7 +118,7 @@ class Planner:
         Time alone makes rows expire, and deletes old enough to be folded in.
         """
         expires = TTL_PROPERTY in collection.properties or collection.truncated != NO_TIMESTAMP
-        is_timeless = not vchannel.deltas and not expires
+        is_timeless = not vchannel.deltas and not expires and not vchannel.schema.ttl_field
         return is_timeless and self._settled.get(vchannel.vchannel) == self._state.last_change(
             vchannel.vchannel
         )

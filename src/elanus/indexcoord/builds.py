@@ -19,7 +19,14 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
-from elanus.core.errors import Cancelled, CollectionNotFound, DeadlineExceeded, ElanusError, Unavailable
+from elanus.core.errors import (
+    Cancelled,
+    CollectionNotFound,
+    DeadlineExceeded,
+    ElanusError,
+    FieldNotFound,
+    Unavailable,
+)
 from elanus.core.ids import BuildID, CollectionID, SegmentID
 from elanus.core.segments import SegmentManifest, SegmentState
 from elanus.indexcoord.nodes import IndexNodes
@@ -244,5 +251,9 @@ class Builder:
 
     async def _request(self, index: Index, build: Build, manifest: SegmentManifest) -> BuildIndex:
         collection = await self._rootcoord.collection_by_id(index.collection_id)
-        field = collection.schema.by_id[index.field_id]
-        return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest)
+        schema = collection.readers_schema
+        field = schema.by_id.get(index.field_id)
+        if field is None:
+            raise FieldNotFound(f"field {index.field_id} of index {index.name} has been dropped")
+        texts = schema if field.is_added and field.is_function_output else None
+        return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest, texts)

@@ -40,6 +40,7 @@ class IndexNode:
             threads=self._threads,
             store_url=self._store_url,
             scratch_dir=str(self._scratch_dir),
+            schema=request.schema,
         )
         cause = f"segment {request.manifest.segment_id} is flushed"
         try:

@@ -16,7 +16,7 @@ from typing import Any
 
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
-from elanus.core.schema import FieldSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.vector_lists import VectorLists
 from elanus.expr import typed_column
@@ -25,7 +25,8 @@ from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory
-from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.binlog import read_columns
+from elanus.storage.computed import read_field_vectors
 from elanus.storage.objects import open_store
 from elanus.storage.paths import index_file_path
 from elanus.storage.port import ObjectStore
@@ -37,7 +38,7 @@ class IndexBuildPlan:
 
     ``params`` are the index's parameters as `elanus.index.resolve_index` takes them; ``threads``:
     cores for the build; ``attempt`` is unique to this try of this build. ``scratch_dir`` is a
-    directory on the machine that runs the task.
+    directory on the machine that runs the task. ``schema``: see `elanus.api.indexnode.BuildIndex`.
     """
 
     attempt: str
@@ -50,6 +51,7 @@ class IndexBuildPlan:
     threads: int
     store_url: str
     scratch_dir: str
+    schema: CollectionSchema | None = None
 
     @property
     def board(self) -> ProgressBoard:
@@ -115,7 +117,7 @@ def build_index_file(
 
 def _values(plan: IndexBuildPlan, spec: IndexSpec, store: ObjectStore) -> Any:
     if plan.field.kind.vector is not None:
-        return read_vectors(store, plan.manifest, plan.field.name)
+        return read_field_vectors(store, plan.manifest, plan.schema, plan.field)
     added = (plan.field,) if plan.field.is_added else ()
     column = read_columns(store, plan.manifest, [plan.field.name], added).column(0).combine_chunks()
     if plan.field.has_vector_lists:

@@ -18,6 +18,7 @@ import pyarrow as pa
 from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.schema import TIMESTAMP_FIELD
+from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.pipeline.merge_deltas import merge_deltas
 from elanus.pipeline.ordering import Rows, in_batches, in_order, scalar_columns
@@ -84,4 +85,9 @@ def _living(order: CompactionOrder, table: pa.Table, store: ObjectStore) -> Rows
     dead = dead_rows(keys, row_ts, deletes, order.partition_id, order.fold_until)
     if order.expire_until > NO_TIMESTAMP:
         dead |= row_ts <= order.expire_until
+    if order.schema.ttl_field:
+        # No read goes back to a moment before the fold.
+        dead |= moments_of_expiry(table.column(order.schema.ttl_field).combine_chunks()) <= moment_us(
+            order.fold_until
+        )
     return np.flatnonzero(~dead)

@@ -25,8 +25,8 @@ from elanus.storage.binlog import (
     insert_log_schema,
     insert_log_writer,
     read_columns,
-    read_vectors,
 )
+from elanus.storage.computed import read_field_vectors
 from elanus.storage.local import LocalStore
 from elanus.storage.parquet import rows_per_group
 from elanus.storage.port import ObjectStore
@@ -61,9 +61,11 @@ def in_batches(
 ) -> Iterator[pa.RecordBatch]:
     """These rows of the files as rows of an insert log, a row group at a time.
 
-    ``table``: the files' `scalar_columns`. Raises what `read_vectors` raises.
+    ``table``: the files' `scalar_columns`. Raises what `read_field_vectors` raises.
     """
-    vectors = {f.name: read_vectors(store, files, f.name, scratch) for f in schema.searched_fields}
+    vectors = {
+        f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields
+    }
     file_schema = insert_log_schema(schema, key)
     vector_bytes = sum(matrix.nbytes for matrix in vectors.values()) // max(1, table.num_rows)
     group_rows = rows_per_group(max(schema.row_bytes_estimate, vector_bytes))  # sparse ones may be long

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
+from elanus.core.functions import Function
 from elanus.core.imports import ImportTask
 from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
@@ -88,6 +89,26 @@ class Front(AccessFront, Protocol):
 
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         """Add a nullable field; older rows have its default, or null. Raises `InvalidParameter`."""
+        ...
+
+    def add_function(
+        self,
+        database: str,
+        collection: str,
+        field: FieldSchema,
+        function: Function,
+        index_name: str,
+        index_params: Mapping[str, str],
+    ) -> None:
+        """Add a function with the field that it computes and an index on it. Raises `InvalidParameter`."""
+        ...
+
+    def drop_field(self, database: str, collection: str, field: str, field_id: int = 0) -> None:
+        """Drop a field with its values and indexes, by name or id. Raises `InvalidParameter`."""
+        ...
+
+    def drop_function(self, database: str, collection: str, function: str, *, with_outputs: bool) -> None:
+        """Drop a function, with the fields that it computes or without. Raises `InvalidParameter`."""
         ...
 
     def truncate_collection(self, database: str, name: str) -> None:

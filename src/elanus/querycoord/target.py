@@ -13,6 +13,7 @@ from elanus.core.catalog import Collection, Index
 from elanus.core.estimate import segment_memory_bytes
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.placement import Piece
+from elanus.core.schema import CollectionSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.querycoord.state import Load
 
@@ -86,14 +87,22 @@ async def find_target(
     collection = await root.collection_by_id(load.collection_id)
     partition_ids = load.partitions_of(collection)
     recovery = await data.recovery_info(load.collection_id, held)
-    if recovery.schema is not None and len(recovery.schema.fields) > len(collection.schema.fields):
-        collection = replace(collection, schema=recovery.schema)  # it is about to get a field
+    if recovery.schema is not None and _is_changing(collection.schema, recovery.schema):
+        collection = replace(collection, schema=recovery.schema)
     segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
     # Files last: an output whose index has been built by now is loaded with it at once.
-    indexes = await index.indexes(load.collection_id)
+    fields = collection.schema.by_id
+    indexes = tuple(i for i in await index.indexes(load.collection_id) if i.field_id in fields)
     outputs = tuple(s for s, manifest in segments.items() if manifest.parents)
     unbuilt = await index.unbuilt(load.collection_id, outputs) if outputs else ()
     files: dict[SegmentID, tuple[IndexFile, ...]] = {}
     for file in await index.index_files(load.collection_id):
+        if file.field_id not in fields:
+            continue
         files[file.segment_id] = (*files.get(file.segment_id, ()), file)
     return Target(collection, partition_ids, recovery, segments, indexes, files, unbuilt)
+
+
+def _is_changing(shown: CollectionSchema, written: CollectionSchema) -> bool:
+    """Whether a collection's rows are about to be read by other fields, or to expire by another field."""
+    return shown.by_id.keys() != written.by_id.keys() or shown.ttl_field != written.ttl_field

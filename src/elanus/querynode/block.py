@@ -26,6 +26,7 @@ from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_filters import Words, filter_of
 from elanus.querynode.key_order import KeyOrder
 from elanus.querynode.keys import SortedKeys, match
+from elanus.querynode.row_expiry import RowExpiry
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.visibility import FILTERS_KEPT, Mask, Selection, Visibility
 from elanus.text import kept_bytes
@@ -78,6 +79,9 @@ class Block:
         self._key_order: KeyOrder | None = None
         self._key_filter: Words | None = None
         self._visibility = Visibility(row_ts, deleted_ts)
+        self._expiry = RowExpiry(columns[schema.ttl_field]) if schema.ttl_field else None
+        if self._expiry is not None:
+            self._fixed_bytes += self._expiry.nbytes
         self._matching: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
         self._chosen_elements: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
 
@@ -147,7 +151,8 @@ class Block:
 
         ``expired_until``: rows up to this timestamp have expired, and are left out (0: none).
         """
-        return self._visibility.unexpired(self._select(read_ts, chosen), expired_until)
+        selection = self._visibility.unexpired(self._select(read_ts, chosen), expired_until)
+        return selection if self._expiry is None else self._expiry.unexpired(selection, read_ts)
 
     def _select(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection:
         if chosen.matches_all:
@@ -181,6 +186,8 @@ class Block:
         if matching is not None:
             rows = rows[matching[rows]]
         rows = self._visibility.unexpired_rows(rows[self._visibility.sees(rows, read_ts)], expired_until)
+        if self._expiry is not None:
+            rows = self._expiry.unexpired_rows(rows, read_ts)
         if chosen.matches_all or matching is not None or not len(rows):
             return rows
         wanted = pa.array(rows)

@@ -13,7 +13,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +43,8 @@ from elanus.index import (
 from elanus.querynode.block import Block
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
-from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.binlog import read_columns
+from elanus.storage.computed import lacks_vectors, read_field_vectors
 from elanus.storage.port import ObjectMissing, ObjectStore
 
 _ROWS_PER_DISTINCT_MIN = 4
@@ -171,19 +174,30 @@ class _Loader:
 
     def _vectors(self, field: FieldSchema) -> VectorColumn:
         spec = self.specs.get(field.field_id)
-        files = self.request.manifest.insert_logs
         if spec is None:
-            return VectorColumn.filed(field, None, self.store, files)
+            return self._filed(field, None)
         built = self._built(field)
         index = None if built is None else self._index(built, field, spec)
         if index is None:
-            vectors = read_vectors(self.store, self.request.manifest, field.name)
+            vectors = read_field_vectors(self.store, self.request.manifest, self.schema, field)
             exact = over_rows(field.data_type, field.dim, spec.metric_type, vectors, spec.params)
             return VectorColumn.held(field, exact)
         assert isinstance(index, VectorIndex), f"an index file of the vector field {field.name}"
         if index.has_raw_vectors:
             return VectorColumn.held(field, index)
-        return VectorColumn.filed(field, index, self.store, files)
+        return self._filed(field, index)
+
+    def _filed(self, field: FieldSchema, index: VectorIndex | None) -> VectorColumn:
+        """Vectors that memory does not hold: in files, or computed when they are first wanted."""
+        manifest = self.request.manifest
+        if not lacks_vectors(self.store, manifest, field):
+            return VectorColumn.filed(field, index, self.store, manifest.insert_logs)
+
+        @cache
+        def vectors() -> Any:
+            return read_field_vectors(self.store, manifest, self.schema, field)
+
+        return VectorColumn.read_once(field, index, vectors)
 
     def _vector_lists(self, field: FieldSchema, column: pa.Array) -> VectorColumn:
         """Return the index of lists whose column the block has."""

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.nullable import Valid, spread
+from elanus.core.nullable import NullableVectors, Valid, spread
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.types import Matrix
@@ -62,6 +63,30 @@ class VectorColumn:
         if index is None and field.nullable:
             return cls(field, index, stored.fetch, cache(stored.valid))
         return cls(field, index, stored.fetch, lambda: _valid_in(index))
+
+    @classmethod
+    def read_once(
+        cls, field: FieldSchema, index: VectorIndex | None, read: Callable[[], Any]
+    ) -> VectorColumn:
+        """Vectors that ``read`` returns as a whole, kept from the first time that they are wanted.
+
+        ``read``: a matrix or `NullableVectors`, the same each time.
+        """
+
+        def fetch(rows: Rows) -> Matrix:
+            vectors = read()
+            found: Matrix
+            if isinstance(vectors, NullableVectors):
+                found = vectors.vectors[(np.cumsum(vectors.valid) - 1)[rows]]
+            else:
+                found = vectors[rows]
+            return found
+
+        def valid() -> Valid | None:
+            vectors = read()
+            return vectors.valid if isinstance(vectors, NullableVectors) else None
+
+        return cls(field, index, fetch, valid if index is None else lambda: _valid_in(index))
 
     @property
     def memory_bytes(self) -> int:

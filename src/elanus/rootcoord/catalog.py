@@ -173,6 +173,11 @@ class Catalog:
 
 def renamed(collection: Collection, name: str, database_id: DatabaseID) -> Collection:
     """The collection under another name, changed in its record and its schema."""
+    becoming = None if collection.becoming is None else replace(collection.becoming, name=name)
     return replace(
-        collection, name=name, database_id=database_id, schema=replace(collection.schema, name=name)
+        collection,
+        name=name,
+        database_id=database_id,
+        schema=replace(collection.schema, name=name),
+        becoming=becoming,
     )

@@ -82,14 +82,6 @@ class Names(Definitions):
             await self._invalidations.all_confirmed()  # another collection may just have left the name
             await self._change(renamed(collection, new, target.database_id))
 
-    async def alter_collection(
-        self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
-    ) -> None:
-        async with self._ddl_lock:
-            collection = self._catalog.collection(database, name)
-            changed = changed_properties(collection.properties, properties, delete_keys)
-            await self._change(replace(collection, properties=changed))
-
     # aliases
 
     async def create_alias(self, database: str, collection: str, alias: str) -> None:

@@ -1,4 +1,9 @@
-"""Changes of a collection that keep its id: of its fields, and the removal of all rows."""
+"""Changes of a collection that keep its id: of its fields and functions, and the removal of all rows.
+
+A change after which rows cannot be read with the former schema is recorded before it begins
+(`elanus.core.catalog.Collection.becoming`). A crash or an error between the steps leaves readers that have
+the new schema and proxies that have the former; the next tidying completes the change.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +11,129 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
+from elanus.core.catalog import Collection
+from elanus.core.dropped_fields import with_dropped_field
 from elanus.core.field_changes import with_added_field, with_altered_field
-from elanus.core.ids import CollectionID
-from elanus.core.schema import FieldSchema
+from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.functions import Function
+from elanus.core.ids import CollectionID, FieldID
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.time_to_live import TTL_FIELD_PROPERTY, checked_ttl_field
+from elanus.rootcoord.definitions import changed_properties
 from elanus.rootcoord.lifecycle import Lifecycle
 
 
 class SchemaChanges(Lifecycle):
+    async def alter_collection(
+        self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None:
+        """Change properties. Another ``ttl_field`` is another schema: readers leave out other rows."""
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            changed = replace(found, properties=changed_properties(found.properties, properties, delete_keys))
+            ttl_field = found.schema.ttl_field
+            if TTL_FIELD_PROPERTY in {*properties, *delete_keys}:
+                ttl_field = checked_ttl_field(changed.properties, found.schema)
+            if ttl_field == found.schema.ttl_field:
+                await self._change(changed)
+                return
+            with self._or_later():
+                await self._begin_becoming(changed, replace(found.schema, ttl_field=ttl_field))
+                await self._become(found.collection_id)
+
     async def alter_field(
         self, database: str, name: str, field: str, params: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None:
         """Change parameters of a field that only proxies read: those that bound its values."""
         async with self._ddl_lock:
-            found = self._catalog.collection(database, name)
+            found = await self._settled(database, name)
             schema = with_altered_field(found.schema, field, params, delete_keys)
             await self._change(replace(found, schema=schema, schema_ts=self._oracle.allocate()))
 
     async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
         """Readers get the field before any row can have it: see `elanus.core.added_fields`."""
         async with self._ddl_lock:
-            found = self._catalog.collection(database, name)
+            found = await self._settled(database, name)
             schema = with_added_field(found.schema, field)
             await self._data.change_schema(found.collection_id, schema)
             await self._query.reload(found.collection_id)
             await self._change(replace(found, schema=schema, schema_ts=self._oracle.allocate()))
+
+    async def add_function(
+        self,
+        database: str,
+        name: str,
+        field: FieldSchema,
+        function: Function,
+        index_name: str,
+        index_params: Mapping[str, str],
+    ) -> None:
+        """Readers compute the field for rows of before. They get its index with it, if there is one."""
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            schema = with_added_function(found.schema, field, function)
+            with self._or_later():
+                await self._begin_becoming(found, schema)
+                if index_params:
+                    added = schema.field(field.name)
+                    await self._index.create_index(found.collection_id, added, index_name, index_params)
+                await self._become(found.collection_id)
+
+    async def drop_field(self, database: str, name: str, field: str, field_id: FieldID) -> None:
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            schema = with_dropped_field(found.schema, field, field_id, found.properties)
+            with self._or_later():
+                await self._begin_becoming(found, schema)
+                await self._become(found.collection_id)
+
+    async def drop_function(self, database: str, name: str, function: str, with_outputs: bool) -> None:
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            schema = with_dropped_function(found.schema, function, with_outputs=with_outputs)
+            with self._or_later():
+                await self._begin_becoming(found, schema)
+                await self._become(found.collection_id)
+
+    async def _settled(self, database: str, name: str) -> Collection:
+        """Return the collection, after a change of its schema that was interrupted has been completed."""
+        found = self._catalog.collection(database, name)
+        if found.becoming is not None:
+            await self._become(found.collection_id)
+        return self._catalog.by_id(found.collection_id)
+
+    async def _begin_becoming(self, found: Collection, schema: CollectionSchema) -> None:
+        await self._catalog.put(replace(found, becoming=schema))
+
+    async def _become(self, collection_id: CollectionID) -> None:
+        """Give every role the schema that the collection is to have. Each step is repeatable."""
+        found = self._catalog.by_id(collection_id)
+        schema = found.readers_schema
+        for index in await self._index.indexes(collection_id):
+            if index.field_id not in schema.by_id:
+                await self._index.drop_index(collection_id, index.index_id)
+        await self._data.change_schema(collection_id, schema)
+        await self._query.reload(collection_id)
+        stamp = self._oracle.allocate()
+        await self._change(replace(found, schema=schema, becoming=None, schema_ts=stamp))
+
+    async def _finish(self, collection_id: CollectionID) -> None:
+        collection = self._catalog.record(collection_id)
+        if collection is not None and collection.becoming is not None and not collection.dropped:
+            await self._become(collection_id)
+        await super()._finish(collection_id)
 
     async def truncate_collection(self, collection_id: CollectionID) -> None:
         """Rows that are there now expire at once. Reads as of an earlier moment still find them."""
         async with self._ddl_lock:
             found = self._catalog.by_id(collection_id)
             await self._change(replace(found, truncated=self._oracle.allocate()))
+
+    @property
+    def _index(self) -> IndexCoordApi:
+        return self._peers.index
 
     @property
     def _data(self) -> DataCoordApi:

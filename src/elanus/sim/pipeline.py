@@ -93,6 +93,7 @@ class Jobs:
             threads=1,
             store_url="",
             scratch_dir=str(self._scratch),
+            schema=request.schema,
         )
         try:
             return await self._run("index build", lambda again: self._build(plan, plan.attempt + again))

@@ -20,6 +20,7 @@ from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.rows import absent_column
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.storage.binlog import absent_fields, field_of, with_commit_ts
@@ -27,6 +28,7 @@ from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
+from elanus.text import computed_column, inputs_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -69,12 +71,15 @@ def _row_group(
     read: SegmentRead, parquet: pq.ParquetFile, group: int, chosen: BoundFilter, deletes: _Deletes
 ) -> pa.RecordBatch | None:
     key = read.schema.primary_field.name
-    needed = {key, TIMESTAMP_FIELD} | chosen.field_names
+    ttl_field = read.schema.ttl_field
+    needed = {key, TIMESTAMP_FIELD, *([ttl_field] if ttl_field else [])} | chosen.field_names
     first = with_commit_ts(_columns(read, parquet, group, sorted(needed)), read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
     if read.expired_until != NO_TIMESTAMP:
         mask &= row_ts > read.expired_until
+    if ttl_field:
+        mask &= moments_of_expiry(first.column(ttl_field).combine_chunks()) > moment_us(read.read_ts)
     mask &= ~deletes.concern(first.column(key), row_ts)
     mask &= chosen.evaluate({name: first.column(name) for name in chosen.field_names}, first.num_rows)
     if not mask.any():
@@ -91,12 +96,19 @@ def _row_group(
 
 
 def _columns(read: SegmentRead, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
-    """Return columns of a row group; fields added since the file was written hold defaults or nulls."""
+    """Return columns of a row group; fields added since the file was written hold defaults or nulls, or
+    what their functions compute."""
     absent = absent_fields(parquet.schema_arrow, names, read.schema.added_fields)
     table = parquet.read_row_group(group, columns=[name for name in names if name not in absent])
     rows = parquet.metadata.row_group(group).num_rows
     for field in absent.values():
-        table = table.append_column(field_of(field), absent_column(field, rows))
+        function = read.schema.function_of(field) if field.is_function_output else None
+        if function is None:
+            column = absent_column(field, rows)
+        else:
+            texts = parquet.read_row_group(group, columns=inputs_of(read.schema, function)).combine_chunks()
+            column = computed_column(read.schema, function, texts)
+        table = table.append_column(field_of(field), column)
     return table
 
 

@@ -26,7 +26,14 @@ from elanus.core.errors import FieldNotFound, Internal
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.nullable import NullableVectors, Valid
 from elanus.core.rows import absent_column
-from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema, DataType, FieldSchema
+from elanus.core.schema import (
+    FIELD_ID_KEY,
+    ROW_ID_FIELD,
+    TIMESTAMP_FIELD,
+    CollectionSchema,
+    DataType,
+    FieldSchema,
+)
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.sparse import SparseRows
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -156,10 +163,20 @@ def absent_fields(
     """Return those of the wanted columns that a file lacks because the field was added later.
 
     A column of another type comes from an attempt to add the field that did not succeed: it has no values.
+    One with another field id is that of a field that was dropped.
     """
-    types = {field.name: field.type for field in stored}
     wanted = frozenset(names)
-    return {f.name: f for f in added if f.name in wanted and types.get(f.name) != f.arrow_type}
+    return {f.name: f for f in added if f.name in wanted and not _is_of(stored, f)}
+
+
+def _is_of(stored: pa.Schema, field: FieldSchema) -> bool:
+    """Whether a file with these columns has the field's."""
+    place = stored.get_field_index(field.name)
+    if place < 0:
+        return False
+    column = stored.field(place)
+    number = (column.metadata or {}).get(FIELD_ID_KEY, b"-1")
+    return bool(column.type == field.arrow_type and number == str(field.field_id).encode())
 
 
 def field_of(field: FieldSchema) -> pa.Field:

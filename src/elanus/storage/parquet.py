@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 
 from elanus.core.errors import Internal
 from elanus.core.ids import FieldID
-from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, DataType
+from elanus.core.schema import FIELD_ID_KEY, ROW_ID_FIELD, TIMESTAMP_FIELD, DataType
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.types import KINDS, Family, VectorForm
@@ -61,9 +61,7 @@ def file_metadata(kind: str, values: Mapping[str, int | str]) -> dict[str, str]:
 
 def numbered(field: pa.Field, field_id: FieldID, data_type: DataType) -> pa.Field:
     """The file column of a field, with its id and its data type, which the Arrow type does not determine."""
-    return field.with_metadata(
-        {b"PARQUET:field_id": str(field_id).encode(), _DATA_TYPE: data_type.name.encode()}
-    )
+    return field.with_metadata({FIELD_ID_KEY: str(field_id).encode(), _DATA_TYPE: data_type.name.encode()})
 
 
 def rows_per_group(row_bytes: int) -> int:

@@ -7,7 +7,13 @@ needs it is made: a server without text fields never loads it.
 """
 
 from elanus.text.analyzer import Analyzer, Token, Tokens, analyzer_from
-from elanus.text.computed import computed_signatures, computed_terms, with_computed_columns
+from elanus.text.computed import (
+    computed_column,
+    computed_signatures,
+    computed_terms,
+    inputs_of,
+    with_computed_columns,
+)
 from elanus.text.fields import FieldAnalyzers, analyzers_of, check_text_field
 from elanus.text.highlight import Highlight, check_highlighted, highlights
 from elanus.text.match import kept_bytes, least_slop, matching_rows, phrase_rows, tokens_of_column
@@ -28,9 +34,11 @@ __all__ = [
     "analyzers_of",
     "check_highlighted",
     "check_text_field",
+    "computed_column",
     "computed_signatures",
     "computed_terms",
     "highlights",
+    "inputs_of",
     "kept_bytes",
     "least_slop",
     "matching_rows",

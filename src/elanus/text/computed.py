@@ -22,12 +22,21 @@ def with_computed_columns(schema: CollectionSchema, rows: pa.RecordBatch) -> pa.
     """
     for function in schema.functions:
         place = rows.schema.get_field_index(function.output)
-        if function.kind == MINHASH:
-            computed = computed_signatures(schema, function, rows).to_column()
-        else:
-            computed = computed_terms(schema, function, rows).rows.to_column()
-        rows = rows.set_column(place, rows.schema.field(place), computed)
+        rows = rows.set_column(place, rows.schema.field(place), computed_column(schema, function, rows))
     return rows
+
+
+def computed_column(schema: CollectionSchema, function: Function, rows: pa.RecordBatch) -> pa.Array:
+    """Return a function's output column. ``rows``: its `inputs_of`, and perhaps other columns."""
+    if function.kind == MINHASH:
+        return computed_signatures(schema, function, rows).to_column()
+    return computed_terms(schema, function, rows).rows.to_column()
+
+
+def inputs_of(schema: CollectionSchema, function: Function) -> list[str]:
+    """Return the names of the columns that a function reads."""
+    by_field = analyzers_of(schema.field(function.input)).by_field
+    return [function.input, by_field] if by_field else [function.input]
 
 
 def computed_terms(

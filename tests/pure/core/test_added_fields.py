@@ -85,7 +85,7 @@ def test_rows_with_more_than_the_schema_do_not_fit() -> None:
         (replace(NUMBER, name="RowID"), "not support to add system field, field name = RowID"),
         (replace(NUMBER, name="$meta"), r"not support to add system field, field name = \$meta"),
         (
-            FieldSchema(FieldID(0), "w", DataType.FLOAT_VECTOR, dim=2, nullable=True),
+            FieldSchema(FieldID(0), "w", DataType.FLOAT_VECTOR, dim=2),
             "not support to add vector field, field name = w",
         ),
     ],
@@ -101,3 +101,12 @@ def test_there_is_a_limit_to_fields() -> None:
         full = with_added_field(full, replace(NUMBER, name=f"n{number}"))
     with pytest.raises(InvalidParameter, match="The number of fields has reached the maximum value 64"):
         with_added_field(full, NUMBER)
+
+
+def test_a_nullable_vector_field_may_be_added_up_to_the_limit() -> None:
+    full = OLD
+    for number in range(9):
+        added = FieldSchema(FieldID(0), f"v{number}", DataType.FLOAT_VECTOR, dim=2, nullable=True)
+        full = with_added_field(full, added)
+    with pytest.raises(InvalidParameter, match="maximum vector field's number should be limited to 10"):
+        with_added_field(full, replace(added, name="more"))

@@ -230,3 +230,10 @@ def test_the_job_names_its_inputs_and_sums_up(store: ObjectStore, tmp_path: Path
     outcome = job.task(job.plans[0])
     assert job.output([outcome]).rows == 2
     assert "a2-x" in outcome.insert_logs[0].path
+
+
+def test_rows_go_whose_own_moment_was_over_before_the_fold(store: ObjectStore, tmp_path: Path) -> None:
+    rows = segment(store, tmp_path, 1, [(10, [0, 1000, 2000, 2001])])
+    by_key = replace(INTS, ttl_field="id")  # microseconds
+    left = merged(order([rows], fold=2 << 18, schema=by_key), store, tmp_path)
+    assert left.column("id").to_pylist() == [0, 2001]

@@ -26,7 +26,6 @@ from elanus.core.errors import (
     InvalidDimension,
     InvalidParameter,
     InvalidProperty,
-    NotSupported,
     PartitionNotFound,
     PartitionNotLoaded,
 )
@@ -442,9 +441,12 @@ def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
     asked(work)
 
 
-def test_rows_do_not_expire_by_a_field() -> None:
-    properties = {"ttl_field": "price"}
-    refused(lambda b: b.front.alter_collection("default", "c", properties, ()), NotSupported, "ttl_field")
+def test_the_field_by_which_rows_expire_is_checked() -> None:
+    for field, text in (("nope", "ttl field name nope not found in schema"), ("pk", "must be timestamptz")):
+        properties = {"ttl_field": field}
+        refused(
+            lambda b, p=properties: b.front.alter_collection("default", "c", p, ()), InvalidParameter, text
+        )
 
 
 def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:

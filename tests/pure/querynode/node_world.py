@@ -26,6 +26,7 @@ from elanus.api.querynode import (
     SealedSegmentsChange,
     WatchVchannel,
 )
+from elanus.core.added_fields import widened
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import (
     ALL_PARTITIONS,
@@ -247,7 +248,12 @@ class World:
         key = SegmentKey(COLLECTION, manifest.partition_id, segment_id, VCHANNEL)
         file_schema = insert_log_schema(self.schema, key)
         batches = [
-            with_system_columns(with_computed_columns(self.schema, m.rows), m.row_id_start, m.ts, file_schema)
+            with_system_columns(
+                with_computed_columns(self.schema, widened(m.rows, self.schema)),
+                m.row_id_start,
+                m.ts,
+                file_schema,
+            )
             for m in messages
             if isinstance(m, InsertMessage | UpsertMessage) and m.segment_id == segment_id
         ]

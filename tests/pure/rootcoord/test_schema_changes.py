@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from fakes import schema
-from root_bench import new, refused, started
+from dataclasses import replace
 
-from elanus.core.errors import CollectionNotFound, FieldNotFound, InvalidParameter
-from elanus.core.ids import CollectionID, FieldID
+import pytest
+from fakes import schema
+from root_bench import Bench, new, refused, started
+
+from elanus.core.catalog import Index
+from elanus.core.errors import CollectionNotFound, FieldNotFound, InvalidParameter, Unavailable
+from elanus.core.functions import Function
+from elanus.core.ids import CollectionID, FieldID, IndexID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.rootcoord.coord import RootCoord
 
 NUMBER = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
 
@@ -53,8 +60,8 @@ async def test_readers_get_a_field_before_any_proxy_can_write_it() -> None:
     async def known() -> CollectionSchema:
         return (await root.describe_collection("default", "c")).schema
 
-    bench.data.change_schema = change_schema  # type: ignore[attr-defined]
-    bench.query.reload = reload  # type: ignore[attr-defined]
+    bench.data.change_schema = change_schema  # type: ignore[method-assign]
+    bench.query.reload = reload  # type: ignore[method-assign]
     bench.proxy.calls.asked.clear()
     await root.add_field("default", "c", NUMBER)
     found = await root.describe_collection("default", "c")
@@ -63,4 +70,130 @@ async def test_readers_get_a_field_before_any_proxy_can_write_it() -> None:
     assert found.schema.field("n").is_added
     assert found.schema_ts > made.created
     await refused(root.add_field("default", "c", NUMBER), InvalidParameter, "duplicate field name: n")
+    await root.stop()
+
+
+BM25 = Function("bm25", "BM25", ("text",), ("terms",))
+TERMS = FieldSchema(FieldID(0), "terms", DataType.SPARSE_FLOAT_VECTOR)
+TEXTS = (
+    FieldSchema(FieldID(0), "text", DataType.VARCHAR, max_length=9, params={"enable_analyzer": "true"}),
+    FieldSchema(FieldID(0), "n", DataType.INT64),
+)
+
+
+async def with_texts() -> tuple[Bench, RootCoord, CollectionID]:
+    bench, root = await started()
+    plain = schema(numbered=False)
+    made = await root.create_collection(new(of=replace(plain, fields=(*plain.fields, *TEXTS))))
+    bench.index.calls.asked.clear()
+    return bench, root, made.collection_id
+
+
+async def test_a_field_is_dropped_with_its_indexes_and_readers_know_first() -> None:
+    bench, root, collection_id = await with_texts()
+    n = (await root.describe_collection("default", "c")).schema.field("n")
+    gone = Index(IndexID(5), collection_id, n.field_id, "n", {}, Timestamp(1))
+    bench.index.defined = [gone, replace(gone, index_id=IndexID(6), field_id=FieldID(100))]
+    order: list[str] = []
+
+    async def change_schema(_: CollectionID, schema: CollectionSchema) -> None:
+        found = await root.describe_collection("default", "c")
+        order.append(f"data {'n' in schema.by_name} {'n' in found.schema.by_name}")
+        assert found.readers_schema == schema
+
+    async def reload(_: CollectionID) -> None:
+        order.append("query")
+
+    bench.data.change_schema = change_schema  # type: ignore[method-assign]
+    bench.query.reload = reload  # type: ignore[method-assign]
+    await root.drop_field("default", "c", "n", FieldID(0))
+    found = await root.describe_collection("default", "c")
+    assert order == ["data False True", "query"]
+    assert found.becoming is None
+    assert "n" not in found.schema.by_name
+    assert ("drop_index", (collection_id, IndexID(5))) in bench.index.calls.asked
+    assert ("drop_index", (collection_id, IndexID(6))) not in bench.index.calls.asked
+    await refused(root.drop_field("default", "c", "n", FieldID(0)), InvalidParameter, "field not found: n")
+    await root.stop()
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_drop_that_was_interrupted_is_completed(restarts: bool) -> None:
+    bench, root, _ = await with_texts()
+
+    async def fails(_: CollectionID, schema: CollectionSchema) -> None:
+        raise Unavailable("datacoord is gone")
+
+    works = bench.data.change_schema
+    bench.data.change_schema = fails  # type: ignore[method-assign]
+    await refused(root.drop_field("default", "c", "n", FieldID(0)), Unavailable)
+    found = await root.describe_collection("default", "c")
+    assert "n" in found.schema.by_name, "proxies know the former schema"
+    bench.data.change_schema = works  # type: ignore[method-assign]
+    if restarts:
+        root = await bench.restart()
+    await root.tidy()
+    found = await root.describe_collection("default", "c")
+    assert found.becoming is None
+    assert "n" not in found.schema.by_name
+    await root.stop()
+
+
+async def test_another_change_completes_the_one_that_was_interrupted_first() -> None:
+    bench, root, _ = await with_texts()
+
+    async def fails(_: CollectionID) -> None:
+        raise Unavailable("querycoord is gone")
+
+    works = bench.query.reload
+    bench.query.reload = fails  # type: ignore[method-assign]
+    await refused(root.drop_field("default", "c", "n", FieldID(0)), Unavailable)
+    bench.query.reload = works  # type: ignore[method-assign]
+    await root.add_field("default", "c", NUMBER)
+    found = (await root.describe_collection("default", "c")).schema
+    assert [d.name for d in found.dropped] == ["n"]
+    assert found.field("n").field_id > found.dropped[0].field_id
+    await root.stop()
+
+
+async def test_a_function_gets_its_field_and_its_index_before_rows_are_read_with_them() -> None:
+    bench, root, collection_id = await with_texts()
+    params = {"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "BM25"}
+    order: list[str] = []
+
+    async def reload(_: CollectionID) -> None:
+        order.extend(call for call, _ in bench.index.calls.asked if call == "create_index")
+        order.append("query")
+
+    bench.query.reload = reload  # type: ignore[method-assign]
+    await root.add_function("default", "c", TERMS, BM25, "i", params)
+    found = (await root.describe_collection("default", "c")).schema
+    assert order == ["create_index", "query"]
+    assert ("create_index", (collection_id, "terms", "i", params)) in bench.index.calls.asked
+    assert found.functions == (BM25,)
+    assert found.field("terms").is_function_output
+    await root.drop_function("default", "c", "bm25", True)
+    found = (await root.describe_collection("default", "c")).schema
+    assert found.functions == ()
+    assert "terms" not in found.by_name
+    await root.stop()
+
+
+async def test_another_field_by_which_rows_expire_is_another_schema() -> None:
+    bench, root = await started()
+    plain = schema(numbered=False)
+    until = FieldSchema(FieldID(0), "until", DataType.TIMESTAMPTZ, nullable=True)
+    await root.create_collection(new(of=replace(plain, fields=(*plain.fields, until))))
+    reloads = bench.query.calls.asked
+    reloads.clear()
+    await root.alter_collection("default", "c", {"ttl_field": "until"}, ())
+    found = await root.describe_collection("default", "c")
+    assert (found.schema.ttl_field, found.properties["ttl_field"]) == ("until", "until")
+    assert [call for call, _ in reloads] == ["reload"]
+    await root.alter_collection("default", "c", {"ttl_field": "until", "other": "1"}, ())
+    assert len(reloads) == 1, "the schema is the same"
+    await refused(root.drop_field("default", "c", "until", FieldID(0)), InvalidParameter, "ttl_field")
+    await root.alter_collection("default", "c", {}, ("ttl_field",))
+    found = await root.describe_collection("default", "c")
+    assert (found.schema.ttl_field, "ttl_field" in found.properties, len(reloads)) == ("", False, 2)
     await root.stop()

@@ -103,6 +103,13 @@ def test_expired_rows_are_left_out(read: SegmentRead, store: LocalStore) -> None
     assert keys(replace(imported, expired_until=Timestamp(24)), store) == list(range(20))
 
 
+def test_rows_are_left_out_whose_own_moment_is_over(read: SegmentRead, store: LocalStore) -> None:
+    by_key = replace(read.schema, ttl_field=read.schema.primary_field.name)  # microseconds
+    assert keys(replace(read, schema=by_key), store) == list(range(20)), "as of the first millisecond"
+    late = replace(read, schema=by_key, read_ts=Timestamp(1 << 18))
+    assert keys(late, store) == [0], "a row without a moment stays"
+
+
 def test_imported_rows_count_from_their_commit(read: SegmentRead, store: LocalStore, tmp_path: Path) -> None:
     imported = replace(read, manifest=replace(read.manifest, commit_ts=Timestamp(25)))
     assert keys(replace(imported, read_ts=Timestamp(24)), store) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -278,11 +279,14 @@ def test_files_may_lack_fields_that_were_added_later(store: LocalStore) -> None:
         read_columns(store, [file], ["other"], added)
 
 
-def test_a_column_of_another_type_than_the_added_field_has_no_values(store: LocalStore) -> None:
+def test_a_column_of_another_type_or_id_than_the_added_field_has_no_values(store: LocalStore) -> None:
     file = written(store, "insert_log/7/8/9/a.parquet", stamped(2, 0, 50))
-    name = next(f.name for f in EVERY_TYPE.fields if f.data_type is DataType.VARCHAR)
-    retyped = FieldSchema(FieldID(900), name, DataType.INT64, nullable=True, is_added=True)
+    known = next(f for f in EVERY_TYPE.fields if f.data_type is DataType.VARCHAR)
+    name, number = known.name, known.field_id
+    retyped = FieldSchema(number, name, DataType.INT64, nullable=True, is_added=True)
     assert read_columns(store, [file], [name], (retyped,))[name].to_pylist() == [None, None]
-    same = FieldSchema(FieldID(900), name, DataType.VARCHAR, max_length=9, nullable=True, is_added=True)
+    same = FieldSchema(number, name, DataType.VARCHAR, max_length=9, nullable=True, is_added=True)
     stored = read_columns(store, [file], [name])[name].to_pylist()
     assert read_columns(store, [file], [name], (same,))[name].to_pylist() == stored
+    later = replace(same, field_id=FieldID(900))  # the former field of this name was dropped
+    assert read_columns(store, [file], [name], (later,))[name].to_pylist() == [None, None]

@@ -10,8 +10,12 @@ import pyarrow as pa
 from fake_rows import altered
 
 from elanus.core.added_fields import widened
+from elanus.core.dropped_fields import with_dropped_field
 from elanus.core.field_changes import with_added_field, with_altered_field
-from elanus.core.schema import FieldSchema
+from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.functions import Function
+from elanus.core.ids import FieldID
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import MutationResult
 from elanus.proxy.update_api import Update
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 class FakeSchemaChanges:
     def __init__(self) -> None:
         self.updates: list[Update] = []
+        self.indexed: list[tuple[str, dict[str, str]]] = []
         super().__init__()
 
     def _held(self, database: str, name: str) -> Held:
@@ -51,7 +56,9 @@ class FakeSchemaChanges:
 
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         held = self._held(database, collection)
-        schema = with_added_field(held.view.schema, field)
+        self._show(held, with_added_field(held.view.schema, field))
+
+    def _show(self, held: Held, schema: CollectionSchema) -> None:
         held.rows = {
             partition: pa.Table.from_batches(
                 [widened(batch, schema) for batch in rows.to_batches()], schema.arrow_schema
@@ -59,6 +66,27 @@ class FakeSchemaChanges:
             for partition, rows in held.rows.items()
         }
         held.view = replace(held.view, schema=schema, schema_ts=self.allocate_timestamp())
+
+    def add_function(
+        self,
+        database: str,
+        collection: str,
+        field: FieldSchema,
+        function: Function,
+        index_name: str,
+        index_params: Mapping[str, str],
+    ) -> None:
+        held = self._held(database, collection)
+        self._show(held, with_added_function(held.view.schema, field, function))
+        self.indexed.append((index_name, dict(index_params)))
+
+    def drop_field(self, database: str, collection: str, field: str, field_id: int = 0) -> None:
+        held = self._held(database, collection)
+        self._show(held, with_dropped_field(held.view.schema, field, FieldID(field_id)))
+
+    def drop_function(self, database: str, collection: str, function: str, *, with_outputs: bool) -> None:
+        held = self._held(database, collection)
+        self._show(held, with_dropped_function(held.view.schema, function, with_outputs=with_outputs))
 
     def truncate_collection(self, database: str, name: str) -> None:
         held = self._held(database, name)

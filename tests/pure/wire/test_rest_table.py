@@ -74,7 +74,7 @@ def least_body(endpoint: Endpoint) -> dict[str, object]:
         "indexParams": [{"fieldName": "v"}],
         "partitionNames": ["p"],
         "resource_groups": {},
-        "field": {},
+        "field": {"fieldName": "f", "dataType": "SparseFloatVector"},
         "jobId": 1,
         "pinId": 1,
         "text": "x",

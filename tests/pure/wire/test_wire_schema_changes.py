@@ -48,17 +48,85 @@ def alter_schema(call: Call, **added: object) -> common_pb2.Status:
 def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
     kind = milvus_pb2.AlterCollectionSchemaRequest
     assert "0 fields to add" in alter_schema(call).reason
-    function = [schema_pb2.FunctionSchema(name="f")]
-    assert "adding a function is not supported" in alter_schema(call, func_schema=function).reason
     required = kind.FieldInfo(field_schema=field_message("n", DataType.INT64))
     assert "added field must be nullable" in alter_schema(call, field_infos=[required]).reason
     params = {"max_length": 20, "enable_match": "true"}
     text = kind.FieldInfo(field_schema=field_message("t", DataType.VARCHAR, params, nullable=True))
     assert "not enable analyzer" in alter_schema(call, field_infos=[text]).reason
-    drop = kind.Action(drop_request=kind.DropRequest(field_name="n"))
-    dropped = call("AlterCollectionSchema", collection_name="books", action=drop).alter_status
-    assert "dropping a field or function is not supported" in dropped.reason
     assert call("AddCollectionField", collection_name="books", schema=b"\xff").code == 1100
+
+
+def drop(call: Call, **dropped: object) -> common_pb2.Status:
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    action = kind.Action(drop_request=kind.DropRequest(**dropped))
+    return call("AlterCollectionSchema", collection_name="books", action=action).alter_status
+
+
+@pytest.mark.usefixtures("books")
+def test_a_field_is_dropped_by_name_or_id(call: Call) -> None:
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    for name in ("n", "m"):
+        field = field_message(name, DataType.INT64, nullable=True)
+        assert alter_schema(call, field_infos=[kind.FieldInfo(field_schema=field)]).code == 0
+    described = call("DescribeCollection", collection_name="books")
+    ids = {f.name: f.fieldID for f in described.schema.fields}
+    assert drop(call, field_name="n").code == 0
+    assert drop(call, field_id=ids["m"]).code == 0
+    after = call("DescribeCollection", collection_name="books")
+    assert [f.name for f in after.schema.fields] == ["id", "vector"]
+    assert after.update_timestamp > described.update_timestamp
+    assert (drop(call, field_name="id").code, drop(call).code) == (1100, 1100)
+
+
+@pytest.mark.usefixtures("books")
+def test_a_function_comes_and_goes_with_its_field(call: Call, front: FakeFront) -> None:
+    call("DropCollection", collection_name="books")
+    text = field_message("text", DataType.VARCHAR, {"max_length": 20, "enable_analyzer": "true"})
+    fields = [
+        field_message("id", DataType.INT64, is_primary_key=True),
+        field_message("vector", DataType.FLOAT_VECTOR, {"dim": 2}),
+        text,
+    ]
+    schema = schema_pb2.CollectionSchema(name="books", fields=fields)
+    made = call("CreateCollection", collection_name="books", schema=schema.SerializeToString())
+    assert made.code == 0, made.reason
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    function = schema_pb2.FunctionSchema(
+        name="bm25",
+        type=schema_pb2.FunctionType.BM25,
+        input_field_names=["text"],
+        output_field_names=["terms"],
+    )
+    params = {"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "BM25"}
+    info = kind.FieldInfo(
+        field_schema=field_message("terms", DataType.SPARSE_FLOAT_VECTOR),
+        index_name="i",
+        extra_params=pairs(params),
+    )
+    added = alter_schema(call, field_infos=[info], func_schema=[function])
+    assert added.code == 0, added.reason
+    described = call("DescribeCollection", collection_name="books").schema
+    assert [f.name for f in described.functions] == ["bm25"]
+    assert {f.name: f.is_function_output for f in described.fields}["terms"]
+    assert front.indexed == [("i", params)]
+
+    for verb, code, reason in (
+        ("AddCollectionFunction", 1100, "currently does not support adding BM25 function through this API"),
+        ("AlterCollectionFunction", 1100, "currently does not support alter BM25 function"),
+    ):
+        status = call(verb, collection_name="books", functionSchema=function)
+        assert (status.code, reason in status.reason) == (code, True)
+        assert "function schema is empty" in call(verb, collection_name="books").reason
+        assert call(verb, collection_name="nope", functionSchema=function).code == 100
+    alone = call("DropCollectionFunction", collection_name="books", function_name="bm25")
+    assert (alone.code, "does not support dropping BM25" in alone.reason) == (1100, True)
+    assert call("DropCollectionFunction", collection_name="books", function_name="nope").code == 0
+
+    assert drop(call, function_name="bm25").code == 1100
+    assert drop(call, function_name="bm25", drop_function_output_fields=True).code == 0
+    described = call("DescribeCollection", collection_name="books").schema
+    assert [f.name for f in described.fields] == ["id", "vector", "text"]
+    assert not described.functions
 
 
 @pytest.mark.usefixtures("books")

@@ -22,6 +22,9 @@ from elanus.proxy.wire.unsupported import INSTEAD
 from elanus.rpc.tracing import trace_id
 
 BUILT = {
+    "AddCollectionFunction",
+    "AlterCollectionFunction",
+    "DropCollectionFunction",
     "AllocTimestamp",
     "AddCollectionField",
     "AlterAlias",

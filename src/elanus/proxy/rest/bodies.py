@@ -190,8 +190,11 @@ class DropFunction(OfCollection, kw_only=True):
 
 
 class AddFunctionField(OfCollection, kw_only=True):
-    field: dict[str, Any]
+    """``index_params``: one index, on the field that is added."""
+
+    field: FieldBody
     function: FunctionBody
+    index_params: list[IndexBody] = []
 
 
 class OfPartition(OfCollection, kw_only=True):

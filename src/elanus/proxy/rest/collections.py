@@ -9,7 +9,7 @@ from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.proxy.rest import bodies
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint, rpc_endpoint
 from elanus.proxy.rest.errors import MissingField, RestError, reported
-from elanus.proxy.rest.indexes import create_index
+from elanus.proxy.rest.indexes import create_index, index_params
 from elanus.proxy.rest.schemas import (
     VECTOR_FIELD,
     custom_schema,
@@ -19,8 +19,9 @@ from elanus.proxy.rest.schemas import (
     schema_shown,
 )
 from elanus.proxy.rest.searches import function_message, level_named
+from elanus.proxy.wire.by_name import parameter_text
+from elanus.proxy.wire.requests import add_pairs
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
-from elanus.proxy.wire.unsupported import INSTEAD, unsupported
 
 _INDEX_NOT_FOUND = 700
 _PROPERTIES = {
@@ -194,8 +195,17 @@ def _drop_function_field(body: bodies.DropFunction) -> dict[str, Any]:
 
 
 def add_function_field(session: Session, body: bodies.AddFunctionField) -> object:
-    """Add a field together with the function that computes it"""
-    raise reported(unsupported("add_function_field", INSTEAD.get("AlterCollectionSchema")))
+    """Add a field together with the function that computes it and an index"""
+    kind = milvus_pb2.AlterCollectionSchemaRequest
+    action = kind.Action()
+    info = kind.FieldInfo(field_schema=_made(field_message, body.field))
+    for index in body.index_params[:1]:
+        info.index_name = index.index_name
+        add_pairs(info.extra_params, {k: parameter_text(v) for k, v in index_params(index).items()})
+    action.add_request.field_infos.append(info)
+    action.add_request.func_schema.append(_made(function_message, body.function))
+    session.rpc("AlterCollectionSchema", body, action=action)
+    return {}
 
 
 def _function_endpoint(path: str, body: type[bodies.Body], rpc: str, summary: str) -> Endpoint:
@@ -327,7 +337,12 @@ ENDPOINTS = (
         "DropCollectionFunction",
         "Drop a function of a schema",
     ),
-    endpoint("collections/add_function_field", bodies.AddFunctionField, add_function_field),
+    endpoint(
+        "collections/add_function_field",
+        bodies.AddFunctionField,
+        add_function_field,
+        "AlterCollectionSchema",
+    ),
     rpc_endpoint(
         "collections/drop_function_field",
         bodies.DropFunction,

@@ -15,7 +15,18 @@ _OWN_PARAMS = ("index_type", "metric_type")
 
 
 def create_index(session: Session, body: bodies.OfCollection, index: bodies.IndexBody) -> None:
-    """Create an index. Parameters of its kind go into one JSON object, as the clients send them."""
+    """Create an index."""
+    session.rpc(
+        "CreateIndex",
+        body,
+        field_name=index.field_name,
+        index_name=index.index_name,
+        extra_params=index_params(index),
+    )
+
+
+def index_params(index: bodies.IndexBody) -> dict[str, Any]:
+    """Return an index's parameters. Those of its kind go into one JSON object, as the clients send them."""
     given = {**index.params, **index.index_config}
     inner = given.pop("params", {})
     params = {name: given.pop(name) for name in _OWN_PARAMS if name in given}
@@ -26,13 +37,7 @@ def create_index(session: Session, body: bodies.OfCollection, index: bodies.Inde
     of_kind = {**given, **inner} if isinstance(inner, dict) else given
     if of_kind:
         params["params"] = of_kind
-    session.rpc(
-        "CreateIndex",
-        body,
-        field_name=index.field_name,
-        index_name=index.index_name,
-        extra_params=params,
-    )
+    return params
 
 
 def create(session: Session, body: bodies.CreateIndexes) -> object:

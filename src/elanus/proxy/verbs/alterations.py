@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from elanus.api.querycoord import QueryCoordApi
+from elanus.core.dropped_fields import with_dropped_field
 from elanus.core.errors import CollectionLoaded, InvalidParameter
 from elanus.core.field_changes import (
     MMAP,
     asks_for_dynamic_field,
     with_added_field,
 )
-from elanus.core.ids import CollectionID
+from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.functions import Function
+from elanus.core.ids import CollectionID, FieldID
 from elanus.core.moments import check_timezone
+from elanus.core.names import check_index_name
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
 from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
-from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
+from elanus.core.time_to_live import (
+    TTL_FIELD_PROPERTY,
+    TTL_PROPERTY,
+    checked_ttl_field,
+    time_to_live_s,
+)
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.indexes import checked_index
 
 _LOOK_S = 0.05
 _LOOKS = 200
@@ -30,7 +41,6 @@ class Alterations(Verbs):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
-        refuse_ttl_field(set_properties)
         time_to_live_s(set_properties)
         check_timezone(set_properties)
         check_properties(set_properties)
@@ -41,12 +51,20 @@ class Alterations(Verbs):
             self._check_not_loaded(database, name)
         if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
             _check_isolation_change(self._collection(database, name), set_properties)
-        self._proxy.define(
-            "alter collection",
-            lambda: self._proxy.coordinators.root.alter_collection(
-                database, name, set_properties, tuple(delete_keys)
-            ),
-        )
+        root = self._proxy.coordinators.root
+
+        def alter() -> Coroutine[Any, Any, None]:
+            return root.alter_collection(database, name, set_properties, tuple(delete_keys))
+
+        touched = {*set_properties, *delete_keys}
+        if not touched.isdisjoint({TTL_PROPERTY, TTL_FIELD_PROPERTY}):
+            view = self._collection(database, name).view
+            left = {k: v for k, v in view.properties.items() if k not in delete_keys}
+            checked_ttl_field({**left, **set_properties}, view.schema)
+        if TTL_FIELD_PROPERTY in touched:
+            self._change_schema(database, name, alter)
+        else:
+            self._proxy.define("alter collection", alter)
 
     def alter_field(
         self,
@@ -73,9 +91,60 @@ class Alterations(Verbs):
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         self._proxy.admission.allow(Action.DDL, self._collection(database, collection))
         with_added_field(self._collection(database, collection).view.schema, field)
-        cached, coordinators = self._collection(database, collection), self._proxy.coordinators
-        self._proxy.define("add field", lambda: coordinators.root.add_field(database, collection, field))
-        self._proxy.call(_served_again(coordinators.query, cached.collection_id))
+        root = self._proxy.coordinators.root
+        self._change_schema(database, collection, lambda: root.add_field(database, collection, field))
+
+    def add_function(
+        self,
+        database: str,
+        collection: str,
+        field: FieldSchema,
+        function: Function,
+        index_name: str,
+        index_params: Mapping[str, str],
+    ) -> None:
+        cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.DDL, cached)
+        schema = with_added_function(cached.view.schema, field, function)
+        if not index_params:
+            raise InvalidParameter(
+                f"index params of the function output field {field.name} are missing: name its index_type"
+            )
+        check_index_name(index_name)
+        params = checked_index(schema, schema.field(field.name), index_params)
+        root = self._proxy.coordinators.root
+        self._change_schema(
+            database,
+            collection,
+            lambda: root.add_function(database, collection, field, function, index_name, params),
+        )
+
+    def drop_field(self, database: str, collection: str, field: str, field_id: int = 0) -> None:
+        cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.DDL, cached)
+        number = FieldID(field_id)
+        with_dropped_field(cached.view.schema, field, number, cached.view.properties)
+        root = self._proxy.coordinators.root
+        self._change_schema(
+            database, collection, lambda: root.drop_field(database, collection, field, number)
+        )
+
+    def drop_function(self, database: str, collection: str, function: str, *, with_outputs: bool) -> None:
+        cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.DDL, cached)
+        with_dropped_function(cached.view.schema, function, with_outputs=with_outputs)
+        root = self._proxy.coordinators.root
+        self._change_schema(
+            database, collection, lambda: root.drop_function(database, collection, function, with_outputs)
+        )
+
+    def _change_schema(
+        self, database: str, collection: str, change: Callable[[], Coroutine[Any, Any, None]]
+    ) -> None:
+        """Change the schema, and wait until the collection is served with it."""
+        cached = self._collection(database, collection)
+        self._proxy.define("change schema", change)
+        self._proxy.call(_served_again(self._proxy.coordinators.query, cached.collection_id))
 
     def _check_not_loaded(self, database: str, collection: str) -> None:
         cached = self._collection(database, collection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from elanus.api.rootcoord import NewCollection, RootCoordApi
 from elanus.core.catalog import Collection, Database, Partition
@@ -26,7 +27,7 @@ from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_col
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
-from elanus.core.time_to_live import refuse_ttl_field, time_to_live_s
+from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.proxy.api import CollectionView, CreateCollection
 from elanus.proxy.role.cache import CachedCollection, collection_view
@@ -86,17 +87,17 @@ class Definitions(Verbs):
     # collections
 
     def create_collection(self, request: CreateCollection) -> None:
-        refuse_ttl_field(request.properties)
         time_to_live_s(request.properties)
         check_timezone(request.properties)
         check_properties(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)
+        schema = replace(request.schema, ttl_field=checked_ttl_field(request.properties, request.schema))
         shards = checked_shards(request.shards)
         new = NewCollection(
             request.database,
-            request.schema,
+            schema,
             shards,
             request.consistency_level,
             request.properties,

@@ -36,14 +36,7 @@ class IndexDefinitions(Verbs):
         self._proxy.admission.allow(Action.DDL, cached)
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
-        function = cached.view.schema.function_of(field)
-        computed_by = "" if function is None else function.kind
-        params = with_metric(params, computed_by)
-        spec = resolve_field_index(params, field)
-        check_metric(spec, computed_by)
-        check_choice(spec)
-        check_field(spec, field)
-        note_ignored(spec.declared_type, ignored_params(params, spec))
+        params = checked_index(cached.view.schema, field, params)
         index = self._proxy.coordinators.index
         self._proxy.define(
             "create index", lambda: index.create_index(cached.collection_id, field, index_name, params)
@@ -117,6 +110,21 @@ class IndexDefinitions(Verbs):
                 await coordinators.index.drop_index(cached.collection_id, index.index_id)
 
         self._proxy.define("drop index", drop)
+
+
+def checked_index(
+    schema: CollectionSchema, field: FieldSchema, params: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return an index's parameters, with the metric of a function's output. Raises `InvalidParameter`."""
+    function = schema.function_of(field)
+    computed_by = "" if function is None else function.kind
+    params = with_metric(params, computed_by)
+    spec = resolve_field_index(params, field)
+    check_metric(spec, computed_by)
+    check_choice(spec)
+    check_field(spec, field)
+    note_ignored(spec.declared_type, ignored_params(params, spec))
+    return params
 
 
 def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.function_changes import refuse_altered_function, refuse_lone_drop, refuse_lone_function
+from elanus.core.functions import Function
 from elanus.core.names import check_collection_name
 from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
+from elanus.proxy.wire.functions import decode_function
 from elanus.proxy.wire.requests import database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import added_field, decode_added_field
 from elanus.proxy.wire.status import success
-from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 
@@ -50,17 +53,79 @@ class SchemaChanges:
     def AlterCollectionSchema(
         self, request: milvus_pb2.AlterCollectionSchemaRequest, caller: Caller
     ) -> milvus_pb2.AlterCollectionSchemaResponse:
-        """Add a field, as clients since 3.0 ask for it."""
+        """Add or drop a field or a function with its field, as clients since 3.0 ask for it."""
         name = check_collection_name(request.collection_name)
-        added = request.action.add_request
+        database = database_of(request, caller)
         if request.action.HasField("drop_request"):
-            raise unsupported("dropping a field or function", "leave it out of inserts and output fields")
-        if added.func_schema:
-            raise unsupported("adding a function", "create a collection with it and copy the rows")
+            self._drop(database, name, request.action.drop_request)
+        else:
+            self._add(database, name, request.action.add_request)
+        return milvus_pb2.AlterCollectionSchemaResponse(alter_status=success())
+
+    def _add(
+        self, database: str, name: str, added: milvus_pb2.AlterCollectionSchemaRequest.AddRequest
+    ) -> None:
         if len(added.field_infos) != 1:
             raise InvalidParameter(f"{len(added.field_infos)} fields to add to collection {name}: add one")
         (info,) = added.field_infos
-        if info.index_name or info.extra_params:
-            raise unsupported("an index of a field that is added", "use CreateIndex afterwards")
-        self._front.add_field(database_of(request, caller), name, added_field(info.field_schema, name))
-        return milvus_pb2.AlterCollectionSchemaResponse(alter_status=success())
+        if not added.func_schema:
+            if info.index_name or info.extra_params:
+                raise unsupported("an index of a field that is added", "use CreateIndex afterwards")
+            self._front.add_field(database, name, added_field(info.field_schema, name))
+            return
+        if len(added.func_schema) != 1:
+            raise InvalidParameter(
+                f"{len(added.func_schema)} functions to add to collection {name}: add one with its field"
+            )
+        self._front.add_function(
+            database,
+            name,
+            added_field(info.field_schema, name),
+            decode_function(added.func_schema[0]),
+            info.index_name,
+            to_dict(info.extra_params),
+        )
+
+    def _drop(
+        self, database: str, name: str, dropped: milvus_pb2.AlterCollectionSchemaRequest.DropRequest
+    ) -> None:
+        if dropped.WhichOneof("identifier") == "function_name":
+            self._front.drop_function(
+                database, name, dropped.function_name, with_outputs=dropped.drop_function_output_fields
+            )
+        else:
+            self._front.drop_field(database, name, dropped.field_name, dropped.field_id)
+
+    @rpc("collection_name", "functionSchema", privilege="PrivilegeCreateCollection")
+    def AddCollectionFunction(
+        self, request: milvus_pb2.AddCollectionFunctionRequest, caller: Caller
+    ) -> common_pb2.Status:
+        """Refused, as by the reference: a function is added with its field, by AlterCollectionSchema."""
+        function = self._asked(request.functionSchema)
+        self._front.describe_collection(database_of(request, caller), request.collection_name)
+        raise refuse_lone_function(function.kind)
+
+    @rpc("collection_name", "function_name", "functionSchema", privilege="PrivilegeCreateCollection")
+    def AlterCollectionFunction(
+        self, request: milvus_pb2.AlterCollectionFunctionRequest, caller: Caller
+    ) -> common_pb2.Status:
+        """Refused, as by the reference: rows have the values of the function as it is."""
+        function = self._asked(request.functionSchema)
+        self._front.describe_collection(database_of(request, caller), request.collection_name)
+        raise refuse_altered_function(function.kind)
+
+    @rpc("collection_name", "function_name", privilege="PrivilegeCreateCollection")
+    def DropCollectionFunction(
+        self, request: milvus_pb2.DropCollectionFunctionRequest, caller: Caller
+    ) -> common_pb2.Status:
+        """Dropping a function that is not there succeeds, as in the reference. The others have a field."""
+        view = self._front.describe_collection(database_of(request, caller), request.collection_name)
+        for function in view.schema.functions:
+            if function.name == request.function_name:
+                raise refuse_lone_drop(function.kind)
+        return success()
+
+    def _asked(self, message: schema_pb2.FunctionSchema) -> Function:
+        if not message.ByteSize():
+            raise InvalidParameter("function schema is empty")
+        return decode_function(message)

@@ -20,10 +20,7 @@ _NO_REPLICATION = "insert into both servers"
 _NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
-    "AddCollectionFunction": _FIXED_SCHEMA,
     "AddCollectionStructField": _FIXED_SCHEMA,
-    "AlterCollectionFunction": _FIXED_SCHEMA,
-    "DropCollectionFunction": _FIXED_SCHEMA,
     "AlterRole": "a role's description is fixed; drop the role and create it again",
     "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
