@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from elanus.api.idempotency import repeatable
+from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
@@ -25,7 +26,8 @@ class CollectionSnapshot:
 
     Some files also contain later rows and later deletes; a reader leaves them out, and the rows whose
     timestamp is not later than ``expired_until`` as well (0: rows do not expire). ``delta_logs`` are all
-    deletes of each vchannel that any of the segments may need.
+    deletes of each vchannel that any of the segments may need. ``collection`` and ``indexes``: its definition
+    then, for a clone; not in snapshots of earlier releases.
     """
 
     collection_id: CollectionID
@@ -34,6 +36,8 @@ class CollectionSnapshot:
     segments: tuple[SegmentManifest, ...]
     delta_logs: Mapping[str, tuple[DeltaLog, ...]]
     expired_until: Timestamp = NO_TIMESTAMP
+    collection: Collection | None = None
+    indexes: tuple[Index, ...] = ()
 
     @property
     def files(self) -> frozenset[str]:

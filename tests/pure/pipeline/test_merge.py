@@ -230,3 +230,13 @@ def test_the_job_names_its_inputs_and_sums_up(store: ObjectStore, tmp_path: Path
     outcome = job.task(job.plans[0])
     assert job.output([outcome]).rows == 2
     assert "a2-x" in outcome.insert_logs[0].path
+
+
+def test_rows_and_deletes_after_a_clones_moment_are_left_out(store: ObjectStore, tmp_path: Path) -> None:
+    rows = segment(store, tmp_path, 1, [(10, [1, 2, 3]), (30, [4])])
+    (file,) = rows.insert_logs
+    cloned = replace(rows, insert_logs=(replace(file, until=Timestamp(20)),))
+    delta = deletes(store, tmp_path, "d", (15, [1], 0), (25, [2], 0))
+    cut = replace(delta, until=Timestamp(20))
+    found = merged(order([cloned], cut), store, tmp_path)
+    assert found.column("id").to_pylist() == [2, 3]
