@@ -25,11 +25,14 @@ SENT_ONCE = {
         "alter_field",
         "truncate_collection",
         "create_database", "drop_database", "alter_database",
-        "create_collection", "drop_collection", "rename_collection", "alter_collection",
+        "create_collection", "clone_collection", "drop_collection", "rename_collection", "alter_collection",
         "create_partition", "drop_partition",
         "create_alias", "drop_alias", "alter_alias",
     },
-    "DataCoordApi": {"compact", "commit_range", "commit_compaction", "start_import"},
+    "DataCoordApi": {
+        "compact", "commit_range", "commit_compaction", "start_import",
+        "create_snapshot", "pin_snapshot", "hold_source",
+    },
     "IndexCoordApi": {"create_index"},
     "QueryCoordApi": {
         "load_balance",

@@ -22,6 +22,15 @@ from elanus.proxy.wire.unsupported import INSTEAD
 from elanus.rpc.tracing import trace_id
 
 BUILT = {
+    "CreateSnapshot",
+    "DescribeSnapshot",
+    "DropSnapshot",
+    "GetRestoreSnapshotState",
+    "ListRestoreSnapshotJobs",
+    "ListSnapshots",
+    "PinSnapshotData",
+    "RestoreSnapshot",
+    "UnpinSnapshotData",
     "AllocTimestamp",
     "AddCollectionField",
     "AlterAlias",
