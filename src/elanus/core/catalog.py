@@ -61,14 +61,15 @@ class Origin:
     """Where the first rows of a clone come from.
 
     ``job_id``: the restore's number. ``snapshot``: the name of the named snapshot, "" for a clone as of a
-    moment. ``collection``: the source's name. ``path``: the snapshot object; ``pin_id``: the pin that keeps
-    its files while ``is_done`` is false. ``moment``: what the clone shows of the source. ``indexes``: the
-    source's. ``began_ms``, ``took_ms``: when the clone was requested, and how long it took.
+    moment. ``collection``, ``collection_id``: the source's. ``path``: the snapshot object; ``pin_id``: the
+    pin that keeps its files while ``is_done`` is false. ``moment``: what the clone shows of the source.
+    ``indexes``: the source's. ``began_ms``, ``took_ms``: when the clone was requested, and how long it took.
     """
 
     job_id: int
     snapshot: str
     collection: str
+    collection_id: CollectionID
     path: str
     pin_id: int
     moment: Timestamp

@@ -58,6 +58,7 @@ class Clones(Lifecycle):
                 request.job_id,
                 held.snapshot,
                 source.name,
+                source.collection_id,
                 held.pin.path,
                 held.pin.pin_id,
                 held.pin.read_ts,

@@ -49,7 +49,7 @@ class Source(Store):
     def defined(self, held: HeldSource, moment: Timestamp | None = None) -> Collection:
         """The clone's definition, as rootcoord's catalog has it before datacoord learns of it."""
         vchannels = tuple(name.replace(str(CID), str(CLONE)) for name in held.collection.vchannels)
-        origin = Origin(7, held.snapshot, "c", held.pin.path, held.pin.pin_id, held.pin.read_ts, (), 1)
+        origin = Origin(7, held.snapshot, "c", CID, held.pin.path, held.pin.pin_id, held.pin.read_ts, (), 1)
         if moment is not None:
             origin = replace(origin, moment=moment)
         start = Checkpoint(self.root.stamp(), 0, self.root.stamp(), 1)
