@@ -78,9 +78,8 @@ class GarbageJudge:
     def garbage(self, now_ms: float) -> list[str]:
         """The objects that nothing refers to any more, except those modified later than ``now_ms``."""
         wanted = {path for user in self._in_force() for path in self._files_of(user)}
-        wanted |= {
-            path for pin in self._records.pins.values() for path in (pin.path, *self._files_of_pin(pin))
-        }
+        pins = self._records.pins.values()
+        wanted |= {path for pin in pins for path in (pin.path, *self._files_of_pin(pin))}
         dropped = (s for s in self._records.segments.values() if s.lender and keeps_files(s))
         wanted |= {path for borrower in dropped for path in self._files_of(borrower)}
         ended = (v for v in self._records.vchannels.values() if v.lenders and v.dropped and v.deltas)

@@ -13,6 +13,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord import clones, references
 
 SEEDS, FIRST = 3, 30
+_SEEN = frozenset({"VIS2", "DEL1"})
 """Seeds with clients that clone."""
 
 
@@ -45,7 +46,7 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int
     (
         "clone forgets the last deletes",
         clone_forgets_the_last_deletes,
-        frozenset({"VIS2", "DEL1"}),
+        _SEEN,
         SEEDS,
         FIRST,
     ),
