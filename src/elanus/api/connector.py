@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from elanus.api.idempotency import repeatable
+from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportTask
@@ -97,6 +98,23 @@ class ConnectorApi(Protocol):
     @repeatable
     async def release(self, snapshot_id: int) -> None: ...
 
+    async def create_snapshot(
+        self, database: str, collection: str, name: str, description: str
+    ) -> SnapshotView:
+        """These six are as in `elanus.proxy.snapshot_port.SnapshotFront`."""
+        ...
+
+    @repeatable
+    async def drop_snapshot(self, database: str, collection: str, name: str) -> None: ...
+    @repeatable
+    async def snapshots(self, database: str, collection: str) -> tuple[SnapshotView, ...]: ...
+    async def restore_snapshot(
+        self, database: str, collection: str, name: str, target: str
+    ) -> RestoreJob: ...
+    async def clone_collection(
+        self, database: str, collection: str, target: str, moment: Timestamp
+    ) -> RestoreJob: ...
+    async def undrop_collection(self, database: str, collection: str, target: str) -> RestoreJob: ...
     @repeatable
     async def import_directory(self) -> str:
         """The URL of the directory or store that files are imported from."""

@@ -65,6 +65,34 @@ class NamedSnapshot:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotView:
+    """``location``: the URL of the snapshot's object. ``moment``: what it shows; it was taken then.
+    ``bytes``: the size of the rows' files that it keeps."""
+
+    name: str
+    description: str
+    collection: str
+    partitions: tuple[str, ...]
+    moment: Timestamp
+    location: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreJob:
+    """A clone and how it came to be. ``snapshot``: "" for a clone as of a moment."""
+
+    job_id: int
+    snapshot: str
+    database: str
+    collection: str
+    moment: Timestamp
+    is_done: bool
+    began_ms: int
+    took_ms: int
+
+
 class SnapshotCalls(Protocol):
     """Snapshots by name, and the sources of clones."""
 

@@ -3,38 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
+from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotView:
-    """``location``: the URL of the snapshot's object. ``moment``: what it shows; it was taken then.
-    ``bytes``: the size of the rows' files that it keeps."""
-
-    name: str
-    description: str
-    collection: str
-    partitions: tuple[str, ...]
-    moment: Timestamp
-    location: str
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class RestoreJob:
-    """A clone and how it came to be. ``snapshot``: "" for a clone as of a moment."""
-
-    job_id: int
-    snapshot: str
-    database: str
-    collection: str
-    moment: Timestamp
-    is_done: bool
-    began_ms: int
-    took_ms: int
 
 
 class SnapshotFront(Protocol):
@@ -95,3 +67,6 @@ class SnapshotFront(Protocol):
         Raises `CollectionNotFound` if none was, or its files may be gone.
         """
         ...
+
+
+__all__ = ["RestoreJob", "SnapshotFront", "SnapshotView"]

@@ -43,7 +43,10 @@ SENT_ONCE = {
     "PipelineApi": {"cancel_job"},
     "JobLedgerApi": {"cancel_job"},
     "SnapshotApi": {"take_snapshot"},
-    "ConnectorApi": {"snapshot", "start_import"},
+    "ConnectorApi": {
+        "snapshot", "start_import",
+        "create_snapshot", "restore_snapshot", "clone_collection", "undrop_collection",
+    },
     "KeysApi": {"create_key", "drop_key"},
 }  # fmt: skip
 """All that a client must not send again by itself. A new method stands here until somebody marks it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -164,8 +165,8 @@ class Cloning(Verbs):
     async def _names(self, database: str, collection: str) -> list[str]:
         pins = await self._snapshots.named_snapshots()
         if collection:
-            collection_id = await self._id_of(database, collection, pins)
-            return [pin.name for pin in pins if pin.collection_id == collection_id]
+            ids = await self._ids_of(database, collection, pins)
+            return [pin.name for pin in pins if pin.collection_id in ids]
         known = await self._database(database)
         live = {c.collection_id for c in await self._roots.list_collections(database)}
         others = [s for pin in pins if pin.collection_id not in live and (s := await self._of_dropped(pin))]
@@ -174,25 +175,29 @@ class Cloning(Verbs):
 
     async def _pin(self, database: str, collection: str, name: str) -> Pin:
         """Raises `CollectionNotFound`, `SnapshotNotFound`."""
-        pins = await self._snapshots.named_snapshots()
-        collection_id = await self._id_of(database, collection, pins)
-        for pin in pins:
-            if (pin.collection_id, pin.name) == (collection_id, name):
-                return pin
+        pins = [pin for pin in await self._snapshots.named_snapshots() if pin.name == name]
+        for collection_id in await self._ids_of(database, collection, pins):
+            for pin in pins:
+                if pin.collection_id == collection_id:
+                    return pin
         raise SnapshotNotFound(f"snapshot not found[collection={collection}][snapshot={name}]")
 
-    async def _id_of(self, database: str, collection: str, pins: Sequence[Pin]) -> CollectionID:
-        """Return the id of a collection, or of the latest that was dropped under this name and has
-        snapshots."""
-        try:
-            return (await self._roots.describe_collection(database, collection)).collection_id
-        except CollectionNotFound:
-            known = await self._database(database)
-            for pin in reversed(pins):
+    async def _ids_of(self, database: str, collection: str, pins: Sequence[Pin]) -> list[CollectionID]:
+        """Return the ids of the collection with this name, and of those that were dropped under it and have
+        snapshots, the latest first. Raises `CollectionNotFound` if there are none."""
+        known = await self._database(database)
+        live: Collection | None = None
+        with contextlib.suppress(CollectionNotFound):
+            live = await self._roots.describe_collection(database, collection)
+        ids = [] if live is None else [live.collection_id]
+        for pin in reversed(pins):
+            if pin.collection_id not in ids:
                 found = await self._of_dropped(pin)
                 if found and (found.database_id, found.collection) == (known.database_id, collection):
-                    return pin.collection_id
-            raise
+                    ids.append(pin.collection_id)
+        if not ids:
+            raise CollectionNotFound(f"collection not found[database={database}][collection={collection}]")
+        return ids
 
     async def _of_dropped(self, pin: Pin) -> NamedSnapshot | None:
         """Return a snapshot of a dropped collection; None for one of a collection that exists, or that is
