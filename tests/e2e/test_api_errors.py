@@ -125,7 +125,7 @@ def test_bad_input_is_refused(name: str, books: MilvusClient) -> None:
 
 
 UNSUPPORTED: dict[str, Request] = {
-    "a snapshot": lambda c: c.create_snapshot("s1", NAME),
+    "a file resource": lambda c: c.add_file_resource("s1", "words"),
 }
 
 

@@ -22,6 +22,7 @@ from elanus.api.datacoord import (
 from elanus.api.gc import IndexReferences
 from elanus.api.imports import ImportRequest
 from elanus.api.rootcoord import TickReport
+from elanus.api.snapshots import CloneSource, DroppedCollection, HeldSource
 from elanus.core.catalog import Checkpoint, Collection, Database, Index, Partition
 from elanus.core.change import Changes
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -165,6 +166,8 @@ class FakeData:
         self.next_segment = 7000
         self.rows_granted_max = 2**31
         self.dropped: set[CollectionID] = set()
+        self.sources: dict[CollectionID, HeldSource] = {}
+        """What clones are made of."""
         self.before_answer: Callable[[], None] = lambda: None
         self.when_flushed: Callable[[], object] = lambda: None
 
@@ -194,8 +197,19 @@ class FakeData:
         self.calls.note("holds_channels", collection_id)
         return collection_id in self.recoveries
 
-    async def drop_collection(self, collection_id: CollectionID) -> None:
+    async def drop_collection(
+        self, collection_id: CollectionID, record: DroppedCollection | None = None
+    ) -> None:
         self.calls.note("drop_collection", collection_id)
+
+    async def hold_source(self, source: CloneSource) -> HeldSource:
+        self.calls.note("hold_source", source)
+        if source.collection_id not in self.sources:
+            raise CollectionNotFound(f"collection not found[collection={source.collection_id}]")
+        return self.sources[source.collection_id]
+
+    async def unpin_snapshot(self, pin_id: int) -> None:
+        self.calls.note("unpin_snapshot", pin_id)
 
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         self.calls.note("drop_partition", (collection_id, partition_id))

@@ -12,6 +12,8 @@ from typing import Protocol
 import msgspec
 
 from elanus.api.idempotency import repeatable
+from elanus.api.snapshots import RestoreJob, SnapshotView
+from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.schema import CollectionSchema
@@ -25,7 +27,8 @@ class CollectionSnapshot:
 
     Some files also contain later rows and later deletes; a reader leaves them out, and the rows whose
     timestamp is not later than ``expired_until`` as well (0: rows do not expire). ``delta_logs`` are all
-    deletes of each vchannel that any of the segments may need.
+    deletes of each vchannel that any of the segments may need. ``collection`` and ``indexes``: its definition
+    then, for a clone; not in snapshots of earlier releases.
     """
 
     collection_id: CollectionID
@@ -34,6 +37,8 @@ class CollectionSnapshot:
     segments: tuple[SegmentManifest, ...]
     delta_logs: Mapping[str, tuple[DeltaLog, ...]]
     expired_until: Timestamp = NO_TIMESTAMP
+    collection: Collection | None = None
+    indexes: tuple[Index, ...] = ()
 
     @property
     def files(self) -> frozenset[str]:
@@ -93,6 +98,23 @@ class ConnectorApi(Protocol):
     @repeatable
     async def release(self, snapshot_id: int) -> None: ...
 
+    async def create_snapshot(
+        self, database: str, collection: str, name: str, description: str
+    ) -> SnapshotView:
+        """These six are as in `elanus.proxy.snapshot_port.SnapshotFront`."""
+        ...
+
+    @repeatable
+    async def drop_snapshot(self, database: str, collection: str, name: str) -> None: ...
+    @repeatable
+    async def snapshots(self, database: str, collection: str) -> tuple[SnapshotView, ...]: ...
+    async def restore_snapshot(
+        self, database: str, collection: str, name: str, target: str
+    ) -> RestoreJob: ...
+    async def clone_collection(
+        self, database: str, collection: str, target: str, moment: Timestamp
+    ) -> RestoreJob: ...
+    async def undrop_collection(self, database: str, collection: str, target: str) -> RestoreJob: ...
     @repeatable
     async def import_directory(self) -> str:
         """The URL of the directory or store that files are imported from."""

@@ -9,6 +9,7 @@ from typing import Protocol
 from elanus.api.gc import GcStatus
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
+from elanus.api.snapshots import DroppedCollection, SnapshotCalls
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.compaction import CompactionPlan
@@ -238,8 +239,13 @@ class ChannelCalls(Protocol):
         ...
 
     @repeatable
-    async def drop_collection(self, collection_id: CollectionID) -> None:
-        """Refuse allocations and flushes for it from now on; the data node reports its channels dropped."""
+    async def drop_collection(
+        self, collection_id: CollectionID, record: DroppedCollection | None = None
+    ) -> None:
+        """Refuse allocations and flushes for it from now on; the data node reports its channels dropped.
+
+        ``record``: the definition, by which the collection can be restored while its files exist.
+        """
         ...
 
     @repeatable
@@ -476,6 +482,7 @@ class DataCoordApi(
     GcCalls,
     MemoryCalls,
     CheckpointCalls,
+    SnapshotCalls,
     Protocol,
 ):
-    """All calls of datacoord except those of the job ledger and of snapshots."""
+    """All calls of datacoord except those of the job ledger and of the connector's snapshots."""

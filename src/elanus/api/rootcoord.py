@@ -8,6 +8,7 @@ from typing import Protocol
 
 from elanus.api.access import AccessApi
 from elanus.api.idempotency import repeatable
+from elanus.api.snapshots import CloneSource
 from elanus.core.catalog import Collection, Database
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.functions import Function
@@ -40,6 +41,16 @@ class NewCollection:
     consistency_level: ConsistencyLevel
     properties: Mapping[str, str]
     key_partitions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CloneRequest:
+    """A collection ``name`` with the rows of ``source``; ``job_id``: see `elanus.core.catalog.Origin`."""
+
+    database: str
+    name: str
+    source: CloneSource
+    job_id: int
 
 
 class RootCoordApi(AccessApi, Protocol):
@@ -86,6 +97,14 @@ class RootCoordApi(AccessApi, Protocol):
     async def list_databases(self) -> tuple[Database, ...]: ...
 
     async def create_collection(self, request: NewCollection) -> Collection: ...
+    async def clone_collection(self, request: CloneRequest) -> Collection:
+        """Make a new collection with the definition, the indexes and the rows of another one. No file is
+        copied.
+
+        Raises `CollectionAlreadyExists`, `DatabaseNotFound`, and as `SnapshotCalls.hold_source`.
+        """
+        ...
+
     async def drop_collection(
         self, database: str, name: str, collection_id: CollectionID | None = None
     ) -> None:

@@ -33,6 +33,7 @@ from elanus.cli.options import (
     observe_url,
     server_named,
 )
+from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
 app = typer.Typer(
     name="elanus",
@@ -45,6 +46,9 @@ jobs_app = typer.Typer(invoke_without_command=True)
 app.add_typer(jobs_app, name="jobs")
 tls_app = typer.Typer(no_args_is_help=True)
 app.add_typer(keys_app, name="keys", help="API keys, by which programs sign in as a user.")
+app.add_typer(snapshot_app, name="snapshot", help="Snapshots of collections, by name.")
+app.command()(clone)
+app.command()(undrop)
 app.add_typer(tls_app, name="tls", help="Certificates for development.")
 
 

@@ -45,6 +45,41 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Index:
+    """An index definition. ``params`` is what the client sent; `elanus.index.resolve_index` reads it."""
+
+    index_id: IndexID
+    collection_id: CollectionID
+    field_id: FieldID
+    name: str
+    params: Mapping[str, str]
+    created: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the first rows of a clone come from.
+
+    ``job_id``: the restore's number. ``snapshot``: the name of the named snapshot, "" for a clone as of a
+    moment. ``collection``, ``collection_id``: the source's. ``path``: the snapshot object; ``pin_id``: the
+    pin that keeps its files while ``is_done`` is false. ``moment``: what the clone shows of the source.
+    ``indexes``: the source's. ``began_ms``, ``took_ms``: when the clone was requested, and how long it took.
+    """
+
+    job_id: int
+    snapshot: str
+    collection: str
+    collection_id: CollectionID
+    path: str
+    pin_id: int
+    moment: Timestamp
+    indexes: tuple[Index, ...]
+    began_ms: int
+    took_ms: int = 0
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Collection:
     """``vchannels`` are index-aligned with the shards; their pchannels follow from their names.
 
@@ -53,6 +88,7 @@ class Collection:
     partitions whose drop is decided but not yet announced to every role. ``schema_ts``: when the schema last
     changed (0: never). ``truncated``: rows up to this moment have expired (0: none have). ``becoming``: the
     schema that the collection is about to have: readers may have it already, and a restart completes this.
+    ``origin``: of a clone.
     """
 
     collection_id: CollectionID
@@ -71,20 +107,9 @@ class Collection:
     schema_ts: Timestamp = NO_TIMESTAMP
     truncated: Timestamp = NO_TIMESTAMP
     becoming: CollectionSchema | None = None
+    origin: Origin | None = None
 
     @property
     def readers_schema(self) -> CollectionSchema:
         """The schema that segments are read, written and indexed with."""
         return self.becoming or self.schema
-
-
-@dataclass(frozen=True, slots=True)
-class Index:
-    """An index definition. ``params`` is what the client sent; `elanus.index.resolve_index` reads it."""
-
-    index_id: IndexID
-    collection_id: CollectionID
-    field_id: FieldID
-    name: str
-    params: Mapping[str, str]
-    created: Timestamp

@@ -58,6 +58,7 @@
     ├── AliasConflict                1601   1   a collection has that name
     ├── AliasAlreadyExists           1602   1   another collection has that alias
     ├── FieldNotFound                1700   1
+    ├── SnapshotNotFound             1100   1   no snapshot of the collection has that name
     ├── TimestampTooOld              1100   1   a pinned read is older than the retention time
     ├── JobNotFound                  1100   1   the ledger has no such job, or no longer has it
     ├── NotCancellable               1100   1   the job has ended, or its kind cannot be cancelled
@@ -332,6 +333,10 @@ class AliasAlreadyExists(ElanusError):
 
 class FieldNotFound(ElanusError):
     code = 1700
+
+
+class SnapshotNotFound(ElanusError):
+    code = 1100
 
 
 class TimestampTooOld(ElanusError):

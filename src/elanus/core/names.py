@@ -71,6 +71,15 @@ def check_resource_group_name(name: str) -> str:
     return name
 
 
+def check_snapshot_name(name: str) -> str:
+    """Raises `InvalidParameter`."""
+    if not name.strip():
+        raise InvalidParameter("snapshot name should not be empty")
+    if problem := _problem(name, "snapshot"):
+        raise InvalidParameter(f"Invalid snapshot name: {name}. {problem}")
+    return name
+
+
 def check_field_name(name: str) -> str:
     """Check a field name. Words of the filter language are illegal too: filters could not name the field.
 

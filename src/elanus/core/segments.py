@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.ids import NO_SEGMENT, BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
@@ -50,7 +50,8 @@ class BinlogFile:
     """One Parquet file of a segment (insert log) or of a vchannel's range (delta log).
 
     ``ts_min`` and ``ts_max`` bound the timestamps of its rows. ``is_sorted``: its rows are in the order of
-    their primary keys (not set in files written by earlier releases).
+    their primary keys (not set in files written by earlier releases). ``until``: rows with a larger timestamp
+    are in the file, but no part of the collection that names it: a clone as of that moment (0: all are).
     """
 
     path: str
@@ -59,6 +60,7 @@ class BinlogFile:
     ts_min: Timestamp
     ts_max: Timestamp
     is_sorted: bool = False
+    until: Timestamp = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,8 @@ class SegmentInfo:
     commit). ``last_expire``: the latest expiry of any allocation handed out; ``sealed_at``: no row with a
     larger timestamp belongs to the segment (0 while it grows); ``created`` and ``dropped``: the timestamps of
     those events. ``compacted_from``: the segments that compaction made it from. ``is_sorted``: see
-    `SegmentManifest.is_sorted`; False before the first commit.
+    `SegmentManifest.is_sorted`; False before the first commit. ``lender``: the segment that its
+    files were written for, if that is another one, of a collection that was cloned (0: it is not).
     """
 
     segment_id: SegmentID
@@ -159,3 +162,4 @@ class SegmentInfo:
     manifest: str = ""
     compacted_from: tuple[SegmentID, ...] = ()
     is_sorted: bool = False
+    lender: SegmentID = NO_SEGMENT

@@ -15,7 +15,8 @@ LOGICAL_BITS = 18
 LOGICAL_MASK = (1 << LOGICAL_BITS) - 1
 NO_TIMESTAMP = Timestamp(0)
 MAX_TIMESTAMP = Timestamp((1 << 63) - 1)
-"""Above every timestamp the oracle will hand out; still fits a signed 64-bit column."""
+"""Above every timestamp the oracle will hand out; still fits a signed 64-bit column. A row with this
+timestamp is visible to no read."""
 
 
 def compose(physical_ms: int, logical: int = 0) -> Timestamp:

@@ -167,9 +167,12 @@ class Collector:
         self._stage = GcState.LOOKING
         await self._settled()
         policy = self._schedule.policy
+        # Before the metadata: what a pin keeps for a clone that is made meanwhile is named by one or the
+        # other.
+        pinned = await self._pinned_files()
         moment = await self._moment()
         # Read after the metadata: a segment that was dropped by then can no longer be loaded or pinned.
-        pinned = await self._pinned_files()
+        pinned |= await self._pinned_files()
         held = frozenset(await self._ports.query.held_segments())
         index = await self._ports.index.index_references()
         rules = await self._references.rules(moment, index, policy, held, pinned)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.lease import Lease
+from elanus.core.moments_held import MomentsHeld
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.segment_allocator import SegmentAllocator
@@ -21,7 +22,7 @@ from elanus.datacoord.state import DataState
 class DataContext:
     """``lease``: this coordinator's own, which makes it the active one. ``lock``: held while the state is
     read and changed in several steps. ``changes`` wakes the roles that follow this one. ``spawn`` runs a
-    coroutine until the role stops."""
+    coroutine until the role stops. ``moments``: those that snapshots are being taken of."""
 
     lease: Lease
     state: DataState
@@ -33,3 +34,4 @@ class DataContext:
     lock: asyncio.Lock
     changes: Changes
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    moments: MomentsHeld = field(default_factory=MomentsHeld)

@@ -35,6 +35,7 @@ from elanus.api.datanode import DataNodePorts
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import RootCoordApi
+from elanus.api.snapshots import SnapshotCalls
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.imports import ImportTask
@@ -49,6 +50,7 @@ from elanus.datacoord.compactor import CompactionPolicy, Compactor
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.dead_rows import DeadRows
+from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.flush_calls import RequestedFlushes
 from elanus.datacoord.flushing import Flushing, FlushPolicy
 from elanus.datacoord.import_queue import ImportPolicy, Imports
@@ -56,6 +58,7 @@ from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
+from elanus.datacoord.named_snapshots import NamedSnapshots
 from elanus.datacoord.node_reports import NodeReports
 from elanus.datacoord.recovery_info import Recovery
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
@@ -146,12 +149,22 @@ class DataCoord:
             context, self._datanodes, self._snapshots.pinned_files, needs.gc, policy.gc
         )
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
+        self._dropped = DroppedCollections(needs.meta, policy.gc.policy)
+        named = NamedSnapshots(
+            context,
+            self._snapshots,
+            needs.gc.index,
+            self._dropped,
+            policy.gc.policy,
+            policy.compaction.plan.retention_s,
+        )
         self._seals_for_memory = policy.memory.growing_soft_bytes > 0
         self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
         self._background: set[asyncio.Task[None]] = set()
         self.parts = Parts()
         self.parts.add(AllocationCalls, allocator)
-        self.parts.add(ChannelCalls, Vchannels(context, self._datanodes, self._compactor))
+        vchannels = Vchannels(context, self._datanodes, self._compactor, self._dropped)
+        self.parts.add(ChannelCalls, vchannels)
         self.parts.add(FlushCalls, RequestedFlushes(context, flushing))
         self.parts.add(SegmentCalls, Recovery(context, self._log_holds))
         self.parts.add(ChangeCalls, context.changes)
@@ -166,6 +179,7 @@ class DataCoord:
         self.parts.add(MemoryCalls, self._memory)
         self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
         self.parts.add(SnapshotApi, self._snapshots)
+        self.parts.add(SnapshotCalls, named)
         self.parts.add(JobLedgerApi, self._ledger)
 
     async def start(self) -> None:

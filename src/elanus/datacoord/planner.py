@@ -65,6 +65,7 @@ class Planner:
     ) -> None:
         self._delta_merges = delta_merges
         self._state = context.state
+        self._moments = context.moments
         self._manifests = context.manifests
         self._allocator = context.allocator
         self._attempts = context.attempts
@@ -145,6 +146,7 @@ class Planner:
         target_bytes: int | None,
     ) -> None:
         bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
+        bound = min(bound, self._moments.earliest())
         change = self._state.last_change(vchannel.vchannel)
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s, collection.truncated)

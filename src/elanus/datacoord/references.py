@@ -11,7 +11,7 @@ import structlog
 from elanus.api.gc import IndexReferences, PinnedSegment
 from elanus.core.faults import StorageFault
 from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
-from elanus.core.ids import SegmentID
+from elanus.core.ids import NO_SEGMENT, SegmentID
 from elanus.core.offload import Offload
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
@@ -91,7 +91,7 @@ class References:
         gone |= {v.vchannel for v in moment.ended_vchannels(policy)}
         owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
         owners |= {v.vchannel for v in moment.dropped_vchannels}
-        named, unreadable = await self._named(moment)
+        named, unreadable = await self._named(moment, gone)
         named |= {INDEX_FILES: list(index.files), SNAPSHOTS: [], PROGRESS: []}
         for path in pinned:
             named.setdefault(path.partition("/")[0], []).append(path)
@@ -111,27 +111,29 @@ class References:
             if prefix in PREFIXES
         }
 
-    async def _named(self, moment: Moment) -> tuple[dict[str, list[str]], set[str]]:
-        """Return the paths in use per prefix, and the segments and vchannels whose lists cannot be read."""
+    async def _named(self, moment: Moment, gone: set[str]) -> tuple[dict[str, list[str]], set[str]]:
+        """Return the paths in use per prefix, and the segments and vchannels whose lists cannot be read, with
+        those from which clones have their files. ``gone``: those whose files may be deleted."""
         named: dict[str, list[str]] = {INSERT_LOG: [], STATS_LOG: [], DELTA_LOG: [], MANIFESTS: []}
         unreadable: set[str] = set()
-        live = [s for s in moment.segments if s.manifest and s.state is not SegmentState.DROPPED]
+        live = [s for s in moment.segments if _names_files(s) and str(s.segment_id) not in gone]
         for first in range(0, len(live), _READS_AT_ONCE):
             some = live[first : first + _READS_AT_ONCE]
             for info, manifest in zip(some, await asyncio.gather(*map(self._read, some)), strict=True):
                 named[MANIFESTS].append(info.manifest)
                 if manifest is None:
-                    unreadable.add(str(info.segment_id))
+                    unreadable |= {str(info.segment_id), str(info.lender)}
                 else:
                     named[MANIFESTS] += self._manifests.befores(info.manifest)
                     named[INSERT_LOG] += (file.path for file in manifest.insert_logs)
                     named[STATS_LOG] += manifest.stats_logs
-        for vchannel in moment.vchannels:
+        ended = [v for v in moment.dropped_vchannels if v.lenders and v.vchannel not in gone]
+        for vchannel in (*moment.vchannels, *ended):
             if vchannel.deltas:
                 named[MANIFESTS].append(vchannel.deltas)
                 logs = await self._read_deltas(vchannel)
                 if logs is None:
-                    unreadable.add(vchannel.vchannel)
+                    unreadable |= {vchannel.vchannel, *vchannel.lenders}
                 else:
                     named[MANIFESTS] += self._manifests.befores(vchannel.deltas)
                     named[DELTA_LOG] += (log.file.path for log in logs)
@@ -152,3 +154,12 @@ class References:
             _log.error("delta list not readable; its delta logs are kept", path=vchannel.deltas)
             _log.debug("delta list not readable: details", error=str(error))
             return None
+
+
+def _names_files(info: SegmentInfo) -> bool:
+    """Whether what the segment's manifest names is in use.
+
+    The files of a dropped segment have its id in their paths, and stay until their time has come. Those that
+    a clone borrows do not, so its manifest speaks for them as long as it may be read.
+    """
+    return bool(info.manifest) and (info.state is not SegmentState.DROPPED or info.lender != NO_SEGMENT)

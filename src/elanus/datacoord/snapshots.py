@@ -19,7 +19,15 @@ import structlog
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.core.attempts import stamped
-from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
+from elanus.core.catalog import Collection
+from elanus.core.clones import as_of, folded_until
+from elanus.core.errors import (
+    CollectionNotFound,
+    InvalidParameter,
+    SnapshotNotFound,
+    TimestampTooOld,
+    Unavailable,
+)
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.pins import PIN_MS_MAX, Pin, expired
 from elanus.core.segments import SegmentState
@@ -51,6 +59,7 @@ class Snapshots:
         self._clock = context.clock
         self._lock = context.lock
         self._spawn = context.spawn
+        self._moments = context.moments
         self._datanodes = datanodes
         self._is_expiring = False
         self._files: dict[int, frozenset[str]] = {}
@@ -69,22 +78,49 @@ class Snapshots:
         if not 0 < lease_ms <= PIN_MS_MAX:
             raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
         collection = await self._rootcoord.collection_by_id(collection_id)
+        now = await self._rootcoord.alloc_timestamp(1)
+        snapshot = await self.shown(collection, now, partition_ids)
+        expires_ms = self._clock.wall_ms() + lease_ms
+        pin = await self.pin(snapshot, Pin(0, collection_id, "", expires_ms, read_ts=snapshot.read_ts))
+        return SnapshotLease(pin.pin_id, self._manifests.store_url, pin.path, pin.read_ts, pin.expires_ms)
+
+    async def shown(
+        self, collection: Collection, moment: Timestamp, partition_ids: tuple[PartitionID, ...] = ()
+    ) -> CollectionSnapshot:
+        """Return what the collection shows at ``moment``, or at the moment up to which deletes were folded
+        into files that were imported meanwhile.
+
+        Lasts until the caller next waits. ``moment``: not before what compactions may have folded in.
+        """
         ttl_s = time_to_live_s(collection.properties)
-        read_ts = await self._rootcoord.alloc_timestamp(1)
         while True:
-            await self._synced(collection_id, read_ts)
-            snapshot = await self._collect(collection_id, partition_ids, read_ts)
+            with self._moments.hold(moment):
+                await self._synced(collection.collection_id, moment)
+                snapshot = await self._collect(collection.collection_id, partition_ids, moment)
             folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
-            if folded <= read_ts:
-                expiring = replace(
-                    snapshot, expired_until=expired_until(ttl_s, read_ts, collection.truncated)
-                )
-                return await self._pin(expiring, lease_ms)
+            if folded <= moment:
+                expired = expired_until(ttl_s, moment, collection.truncated)
+                return replace(snapshot, expired_until=expired)
             # Files written meanwhile have deletes up to ``folded`` applied: they are right only from then on.
-            read_ts = folded
+            moment = folded
+
+    async def shown_before(self, collection: Collection, moment: Timestamp) -> CollectionSnapshot:
+        """As `shown`, at exactly this moment. Raises `TimestampTooOld` when later deletes are folded in."""
+        with self._moments.hold(moment):
+            await self._synced(collection.collection_id, moment)
+            snapshot = await self._collect(collection.collection_id, (), moment)
+        folded = folded_until(as_of(snapshot.segments, moment))
+        if folded > moment:
+            raise TimestampTooOld(
+                f"deletes up to {folded} are folded into the files of {collection.name}, after the moment "
+                f"{moment}: name a later one, or raise datacoord.retention_s"
+            )
+        return snapshot
 
     async def release_snapshot(self, snapshot_id: int) -> None:
-        await self._end([pin for pin in self._state.pins() if pin.pin_id == snapshot_id])
+        pin = self._state.pin(snapshot_id)
+        if pin is not None:
+            await self._end([pin])
 
     async def pinned_files(self) -> frozenset[str]:
         """Return all paths that must be kept: the snapshots, and the files that they name. Expired pins keep
@@ -103,8 +139,8 @@ class Snapshots:
         return snapshot.files | {pin.path}
 
     def _live(self) -> list[Pin]:
-        over = set(expired(self._state.pins(), self._clock.wall_ms()))
-        return [pin for pin in self._state.pins() if pin not in over]
+        over = {pin.pin_id for pin in expired(self._state.pins(), self._clock.wall_ms()) if not pin.clones}
+        return [pin for pin in self._state.pins() if pin.pin_id not in over]
 
     def _vchannels(self, collection_id: CollectionID) -> list[Vchannel]:
         vchannels = self._state.vchannels_of(collection_id)
@@ -153,8 +189,8 @@ class Snapshots:
         ]
         return Chosen(infos, self._vchannels(collection_id))
 
-    async def _pin(self, snapshot: CollectionSnapshot, lease_ms: int) -> SnapshotLease:
-        """Write the snapshot and persist its pin.
+    async def pin(self, snapshot: CollectionSnapshot, wanted: Pin) -> Pin:
+        """Write the snapshot and persist its pin: ``wanted``, with the id and the path that it gets.
 
         Until then its files are kept by this object: a garbage collection whose moment is later than the
         snapshot's finds them in one place or the other. The snapshot itself is an open attempt meanwhile, so
@@ -167,31 +203,66 @@ class Snapshots:
             try:
                 name = stamped(pin_id, f"{snapshot.read_ts}")
                 path = await self._manifests.put_snapshot(snapshot, name)
-                pin = Pin(pin_id, snapshot.collection_id, path, self._clock.wall_ms() + lease_ms)
+                pin = replace(wanted, pin_id=pin_id, path=path)
                 async with self._lock:
+                    self._check_name(pin)
                     await self._state.put(pins=[pin])
             finally:
                 self._attempts.close(pin_id)
         finally:
             self._taking.remove(taking)
         self.start()
-        return SnapshotLease(pin_id, self._manifests.store_url, path, snapshot.read_ts, pin.expires_ms)
+        return pin
+
+    async def pin_again(self, pin: Pin, wanted: Pin) -> Pin:
+        """Persist a further pin on the snapshot of another one, which exists."""
+        async with self._lock:
+            pin_id = await self._rootcoord.alloc_ids(1)
+            if self._state.pin(pin.pin_id) is None:
+                raise SnapshotNotFound(
+                    f"snapshot not found[snapshot={pin.name or pin.pin_id}]: it was dropped"
+                )
+            another = replace(wanted, pin_id=pin_id, path=pin.path, read_ts=pin.read_ts)
+            await self._state.put(pins=[another])
+        self.start()
+        return another
+
+    def _check_name(self, pin: Pin) -> None:
+        for known in self._state.pins():
+            if pin.name and (known.name, known.collection_id) == (pin.name, pin.collection_id):
+                raise InvalidParameter(f"snapshot {pin.name} already exists: drop it, or use another name")
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_LOOK_S)
             try:
-                await self._end(expired(self._state.pins(), self._clock.wall_ms()))
+                over = expired(self._state.pins(), self._clock.wall_ms())
+                await self._end([pin for pin in over if not await self._is_needed(pin)])
             except Exception as error:  # noqa: BLE001 - the next look may succeed; until then files stay
                 _log.info(
                     "expired snapshots not released; trying again", error=f"{type(error).__name__}: {error}"
                 )
 
-    async def _end(self, pins: tuple[Pin, ...] | list[Pin]) -> None:
-        """Delete objects, then records: a record whose object is gone keeps nothing, and is found again."""
-        for pin in pins:
-            await self._manifests.forget_snapshot(pin.path)
+    async def _is_needed(self, pin: Pin) -> bool:
+        """Whether a clone is still to be made of what the pin keeps: a crash interrupted it."""
+        if not pin.clones:
+            return False
+        collections = await self._rootcoord.list_collections("")
+        origins = (collection.origin for collection in collections)
+        return any(o is not None and not o.is_done and o.pin_id == pin.pin_id for o in origins)
+
+    async def _end(self, pins: list[Pin]) -> None:
+        """Delete objects, then records: a record whose object is gone keeps nothing, and is found again.
+
+        The object stays while another pin is on it. The lock is held: no such pin is made meanwhile.
+        """
+        if not pins:
+            return
         async with self._lock:
+            ending = {pin.pin_id for pin in pins}
+            shared = {pin.path for pin in self._state.pins() if pin.pin_id not in ending}
+            for path in {pin.path for pin in pins} - shared:
+                await self._manifests.forget_snapshot(path)
             await self._state.forget_pins(pins)
         for pin in pins:
             self._files.pop(pin.pin_id, None)

@@ -44,7 +44,8 @@ class Vchannel:
     then on it is not recovered, and the record is kept only until its files are reclaimed. ``owner``: the
     data node that follows it, `NO_NODE` for none yet. ``epoch`` grows with every change of owner, and is part
     of the owner's commits. ``quarantined``: how many entries of its log, up to the checkpoint, flushes left
-    out because they do not fit the schema.
+    out because they do not fit the schema. ``lenders``: the vchannels whose delta logs its first list names,
+    in a clone.
     """
 
     vchannel: str
@@ -57,6 +58,7 @@ class Vchannel:
     owner: NodeID = NO_NODE
     epoch: int = 0
     quarantined: int = 0
+    lenders: tuple[str, ...] = ()
 
 
 class DataState:
@@ -184,6 +186,9 @@ class DataState:
 
     def pins(self) -> Sequence[Pin]:
         return tuple(self._pins.values())
+
+    def pin(self, pin_id: int) -> Pin | None:
+        return self._pins.get(pin_id)
 
     def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
         """Return the segment that now holds the rows of a compacted one; None when none does."""

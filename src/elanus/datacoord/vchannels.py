@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elanus.api.fencing import while_active
+from elanus.api.snapshots import DroppedCollection
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, NodeID, PartitionID
 from elanus.core.schema import CollectionSchema
+from elanus.datacoord.clones import Clones, FirstRows
 from elanus.datacoord.compactor import Compactor
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
+from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.dropping import drop_segments
 from elanus.datacoord.state import Vchannel
 
@@ -19,7 +22,13 @@ from elanus.datacoord.state import Vchannel
 class Vchannels:
     """Implements `elanus.api.datacoord.ChannelCalls`."""
 
-    def __init__(self, context: DataContext, datanodes: DataNodes, compactor: Compactor) -> None:
+    def __init__(
+        self,
+        context: DataContext,
+        datanodes: DataNodes,
+        compactor: Compactor,
+        dropped: DroppedCollections,
+    ) -> None:
         self._lease = context.lease
         self._state = context.state
         self._allocator = context.allocator
@@ -29,19 +38,35 @@ class Vchannels:
         self._context = context
         self._datanodes = datanodes
         self._compactor = compactor
+        self._clones = Clones(context)
+        self._dropped = dropped
 
     async def watch_channels(self, collection: Collection) -> None:
+        new = self._new_vchannels(collection)
+        if not new:
+            return
+        if collection.origin is None:
+            await self._add(collection, FirstRows((), new))
+            return
+        named = {vchannel.vchannel: vchannel for vchannel in new}
+        async with self._clones.first_rows(collection, collection.origin, named) as rows:
+            await self._add(collection, rows)
+
+    def _new_vchannels(self, collection: Collection) -> tuple[Vchannel, ...]:
+        return tuple(
+            Vchannel(name, collection.collection_id, collection.schema, start)
+            for name, start in collection.starts.items()
+            if self._state.vchannel(name) is None
+        )
+
+    async def _add(self, collection: Collection, rows: FirstRows) -> None:
+        """Add a collection with what it has at first, in one change, if nobody else has meanwhile."""
         async with self._lock:
-            new = [
-                Vchannel(name, collection.collection_id, collection.schema, start)
-                for name, start in collection.starts.items()
-                if self._state.vchannel(name) is None
-            ]
-            if not new or not await self._is_live(collection.collection_id):
+            if not self._new_vchannels(collection) or not await self._is_live(collection.collection_id):
                 return
-            await self._state.put(vchannels=self._datanodes.placed(new))
+            await self._state.put(rows.segments, self._datanodes.placed(rows.vchannels))
         self._changes.happened(collection.collection_id)
-        self._datanodes.notify(v.vchannel for v in new)
+        self._datanodes.notify(v.vchannel for v in rows.vchannels)
 
     async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
         """Persist the schema with a new epoch: the owners begin again from the checkpoints, and commits of
@@ -78,7 +103,11 @@ class Vchannels:
     async def quarantined(self) -> dict[str, int]:
         return {v.vchannel: v.quarantined for v in self._state.vchannels() if v.quarantined and not v.dropped}
 
-    async def drop_collection(self, collection_id: CollectionID) -> None:
+    async def drop_collection(
+        self, collection_id: CollectionID, record: DroppedCollection | None = None
+    ) -> None:
+        if record is not None:
+            await self._dropped.remember(record)
         async with self._lock:
             await self._compactor.cancel(collection_id, None)
             dropping = [

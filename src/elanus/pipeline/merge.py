@@ -19,7 +19,7 @@ from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.time_to_live import moment_us, moments_of_expiry
-from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP
 from elanus.pipeline.merge_deltas import merge_deltas
 from elanus.pipeline.ordering import Rows, in_batches, in_order, scalar_columns
 from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
@@ -83,6 +83,7 @@ def _living(order: CompactionOrder, table: pa.Table, store: ObjectStore) -> Rows
     row_ts = table.column(TIMESTAMP_FIELD).to_numpy()
     deletes = [read_delta_log(store, file) for file in order.delta_logs]
     dead = dead_rows(keys, row_ts, deletes, order.partition_id, order.fold_until)
+    dead |= row_ts == MAX_TIMESTAMP  # rows of the file that a clone leaves out
     if order.expire_until > NO_TIMESTAMP:
         dead |= row_ts <= order.expire_until
     if order.schema.ttl_field:

@@ -38,13 +38,14 @@ from elanus.proxy.api import (
     StartedCompaction,
 )
 from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.snapshot_port import SnapshotFront
 from elanus.proxy.update_api import Update
 
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
 
 
-class Front(AccessFront, Protocol):
+class Front(AccessFront, SnapshotFront, Protocol):
     """All verbs take databases and collections by name; aliases work wherever the reference allows them."""
 
     # databases

@@ -82,7 +82,7 @@ class Visibility:
         self.deleted_rows = 0
         self._entering = threading.Lock()
         self.first_ts = int(row_ts.min(initial=MAX_TIMESTAMP))
-        self.last_ts = as_of = int(row_ts.max(initial=0))
+        self.last_ts = as_of = int(row_ts.max(initial=0, where=row_ts != MAX_TIMESTAMP))
         if deleted_ts is not None:
             deletes = deleted_ts[deleted_ts != NEVER_DELETED]
             self.deleted_rows = len(deletes)

@@ -32,6 +32,7 @@ from elanus.meta.port import MetaStore, Put
 from elanus.rootcoord.access import AccessControl
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog
+from elanus.rootcoord.clones import Clones
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.lifecycle import OtherCoordinators
 from elanus.rootcoord.names import DEFAULT_DATABASE, Names
@@ -44,7 +45,7 @@ _TIDY_INTERVAL_S = 1.0
 _log = structlog.get_logger("rootcoord")
 
 
-class RootCoord(Names, SchemaChanges, AccessControl):
+class RootCoord(Names, SchemaChanges, Clones, AccessControl):
     """Implements `elanus.api.rootcoord.RootCoordApi`.
 
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.

@@ -19,6 +19,7 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import NewCollection
+from elanus.api.snapshots import DroppedCollection
 from elanus.core.catalog import Collection, Database, Partition
 from elanus.core.errors import (
     CollectionAlreadyExists,
@@ -92,6 +93,11 @@ class Lifecycle(Definitions):
                 await self._peers.data.watch_channels(collection)
             return collection
 
+    async def _complete_clone(self, collection: Collection) -> Collection:
+        """Complete a clone whose first rows are there; returns the collection then. Does nothing for any
+        other."""
+        return collection
+
     async def _create(self, request: NewCollection) -> Collection:
         names = partition_names(request.key_partitions) or (_DEFAULT_PARTITION,)
         collection_id = CollectionID(await self._ids.allocate(1 + len(names)))
@@ -143,14 +149,16 @@ class Lifecycle(Definitions):
                     await self._announcer.announce(
                         MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
                     )
-                await self._let_go(collection.collection_id)
+                await self._let_go(replace(collection, dropped=ts))
             await self._invalidations.confirmed(notifications)
 
-    async def _let_go(self, collection_id: CollectionID) -> None:
+    async def _let_go(self, collection: Collection) -> None:
         """Release the memory first, then the definitions, then the data."""
+        collection_id = collection.collection_id
+        record = DroppedCollection(collection, await self._peers.index.indexes(collection_id))
         await self._peers.query.release(collection_id, ())
         await self._peers.index.drop_collection(collection_id)
-        await self._peers.data.drop_collection(collection_id)
+        await self._peers.data.drop_collection(collection_id, record)
 
     # partitions
 
@@ -261,10 +269,11 @@ class Lifecycle(Definitions):
                 await self._announcer.announce(
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
                 )
-            await self._let_go(collection_id)
+            await self._let_go(collection)
             await self._invalidations.all_confirmed()
             return
         await self._peers.data.watch_channels(collection)
+        await self._complete_clone(collection)
         segments = await self._peers.data.segments(collection_id)
         held = {s.partition_id for s in segments if s.state is not SegmentState.DROPPED}
         leftover = held - {p.partition_id for p in collection.partitions}

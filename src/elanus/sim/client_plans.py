@@ -39,13 +39,32 @@ OF_PARTITIONS: Mapping[str, float] = {
     "query_again": 4,
 }
 """The operations of clients of the collection with many partitions, weighted by frequency."""
+CLONED = "epsilon"
+"""A collection that is cloned."""
+CLONED_SHARDS = 2
+OF_CLONES: Mapping[str, float] = {
+    "insert": 14,
+    "upsert": 6,
+    "delete": 8,
+    "flush": 2,
+    "compact": 2,
+    "query": 3,
+    "clone": 6,
+    "take_snapshot": 2,
+    "restore": 2,
+    "use_clone": 24,
+    "drop_clone": 5,
+    "undrop": 3,
+}
+"""The operations of clients that clone, weighted by frequency."""
 ADDED_OPERATIONS = ("import", "delete_imported", "insert_everywhere")
 """Those that no other client has."""
-RELOADING = ("reload", "renew_collection")
+RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
 """Operations after which a read waits for a load."""
 
 _IMPORTS = 0.3
 _MANY_PARTITIONS = 0.15
+_CLONES = 0.12
 _ONLY_LAGS = 0.06
 _LAGS = 8.0
 """How many, where nothing else strikes."""
@@ -57,6 +76,10 @@ def has_imports(seed: int) -> bool:
 
 def has_many_partitions(seed: int) -> bool:
     return random.Random(f"{seed}/many partitions").random() < _MANY_PARTITIONS
+
+
+def has_clones(seed: int) -> bool:
+    return random.Random(f"{seed}/clones").random() < _CLONES
 
 
 def only_lags(seed: int) -> bool:

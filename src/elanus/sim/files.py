@@ -13,7 +13,7 @@ from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
 from elanus.sim.records import Records
 from elanus.sim.truth import KEY, Contents, Deletion, Row, Truth
@@ -60,14 +60,15 @@ def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: Objec
             if info.state is SegmentState.DROPPED:
                 continue
             table = read_columns(store, read_manifest(store, info.manifest), [TIMESTAMP_FIELD, KEY])
-            there.update(
-                zip(table.column(KEY).to_pylist(), table.column(TIMESTAMP_FIELD).to_pylist(), strict=True)
-            )
+            stamps = table.column(TIMESTAMP_FIELD).to_pylist()
+            found = zip(table.column(KEY).to_pylist(), stamps, strict=True)
+            there.update((key, ts) for key, ts in found if ts != MAX_TIMESTAMP)  # a clone leaves those out
     kept = _kept_rows(vchannel, records, contents, store)
     expired_until = records.expired_until(vchannel.vchannel)
     expired, needed = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
     for row in kept:
         (needed if row.born > expired_until else expired)[row.key, row.born] += 1
+    expired.update((row.key, row.born) for row in _maybe_folded(vchannel, records, contents, store))
     _compare("rows", vchannel, there, needed + (there & expired))
 
 
@@ -90,14 +91,32 @@ def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: 
         return folded[segment_id]
 
     gone = _dropped_partitions(contents)
+    maybe = {id(row) for row in _maybe_folded(vchannel, records, contents, store)}
     return [
         row
         for row in contents.rows
         if row.vchannel == vchannel.vchannel
+        and id(row) not in maybe
         and (row.is_imported or row.born <= vchannel.checkpoint.ts)
         and row.partition_id not in gone
-        and row.died > folded_until(row.segment_id)
+        and (row.is_cloned or row.died > folded_until(row.segment_id))
     ]
+
+
+def _maybe_folded(vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore) -> list[Row]:
+    """Rows from the source of a clone whose deletes may be folded into the segment that they were in.
+
+    It is not known which one that was. No row that a read may return is among them.
+    """
+    rows = [r for r in contents.rows if r.is_cloned and r.vchannel == vchannel.vchannel]
+    if not rows:
+        return []
+    infos = [s for s in records.segments.values() if s.vchannel == vchannel.vchannel and s.manifest]
+    live = [s for s in infos if s.state is not SegmentState.DROPPED]
+    bounds = [read_manifest(store, info.manifest).deletes_from for info in live]
+    origin = max((row.born for row in rows), default=NO_TIMESTAMP)
+    bound = max(records.folded_until(vchannel.vchannel), *bounds, origin, NO_TIMESTAMP)
+    return [row for row in rows if row.died <= bound]
 
 
 def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:

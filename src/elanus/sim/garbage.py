@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from elanus.api.connector import SNAPSHOTS
 from elanus.core.errors import ElanusError
 from elanus.core.gc import GcPolicy, expires_ms, keeps_files
 from elanus.core.ids import SegmentID
 from elanus.core.invariants import InvariantBroken
+from elanus.core.pins import Pin
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.state import Vchannel
@@ -19,6 +21,7 @@ from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore
 from elanus.storage.manifests import read_delta_list, read_manifest
 from elanus.storage.paths import parse
+from elanus.storage.snapshots import read_snapshot
 
 
 class GarbageJudge:
@@ -39,6 +42,9 @@ class GarbageJudge:
         for user in self._in_force():
             if path in self._files_of(user):
                 raise InvariantBroken("GC1", f"{path} is deleted, {_manifest(user)} is in force")
+        for pin in self._records.pins.values():
+            if path in self._files_of_pin(pin):
+                raise InvariantBroken("GC1", f"{path} is deleted, and pin {pin.pin_id} is on it")
         name = parse(path)
         owner = None if name is None else self._dropped(name.owner)
         if owner is None or path not in self._files_of(owner):
@@ -72,6 +78,12 @@ class GarbageJudge:
     def garbage(self, now_ms: float) -> list[str]:
         """The objects that nothing refers to any more, except those modified later than ``now_ms``."""
         wanted = {path for user in self._in_force() for path in self._files_of(user)}
+        pins = self._records.pins.values()
+        wanted |= {path for pin in pins for path in (pin.path, *self._files_of_pin(pin))}
+        dropped = (s for s in self._records.segments.values() if s.lender and keeps_files(s))
+        wanted |= {path for borrower in dropped for path in self._files_of(borrower)}
+        ended = (v for v in self._records.vchannels.values() if v.lenders and v.dropped and v.deltas)
+        wanted |= {path for borrower in ended for path in self._files_of(borrower)}
         left = []
         for info in self._store.list(""):
             name = parse(info.path)
@@ -103,6 +115,15 @@ class GarbageJudge:
             read = self._of_deltas if isinstance(owner, Vchannel) else self._of_segment
             self._named[manifest] = read(manifest) | {manifest}
         return self._named[manifest]
+
+    def _files_of_pin(self, pin: Pin) -> frozenset[str]:
+        """What a pin keeps; nothing once its release has begun, which deletes the snapshot first."""
+        if pin.path not in self._named:
+            if pin.path not in self._store:
+                return frozenset()
+            snapshot = read_snapshot(_Peeking(self._store), pin.path, SNAPSHOTS)  # type: ignore[arg-type]
+            self._named[pin.path] = snapshot.files
+        return self._named[pin.path] if pin.path in self._store else frozenset()
 
     def _of_segment(self, path: str) -> frozenset[str]:
         manifest = read_manifest(_Peeking(self._store), path)  # type: ignore[arg-type]

@@ -14,10 +14,13 @@ from dataclasses import dataclass, field, replace
 from elanus.core.channels import pchannel_name
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_plans import (
+    CLONED,
+    OF_CLONES,
     OF_IMPORTS,
     OF_PARTITIONS,
     PARTITIONED,
     RELOADING,
+    has_clones,
     has_imports,
     has_many_partitions,
     lags,
@@ -185,7 +188,8 @@ class Profile:
     ``pause_s``: the mean time between two operations of a client. ``alias_clients``: additional clients that
     use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
     keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
-    for the collection with many partitions. ``only_lags``: whether some seeds have lagging nodes only.
+    for the collection with many partitions; ``clone_clients``: for one that is cloned. ``only_lags``: whether
+    some seeds have lagging nodes only.
     """
 
     clients: int = 4
@@ -193,6 +197,7 @@ class Profile:
     auto_id_clients: int = 2
     import_clients: int = 2
     partition_clients: int = 1
+    clone_clients: int = 1
     only_lags: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
@@ -292,12 +297,16 @@ def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Opera
     if has_many_partitions(seed):
         for client in range(partitions, partitions + profile.partition_clients):
             yield from operations_of_client(seed, client, OF_PARTITIONS, (PARTITIONED,), pause_s, work_s)
+    clones = partitions + profile.partition_clients
+    if has_clones(seed):
+        for client in range(clones, clones + profile.clone_clients):
+            yield from operations_of_client(seed, client, OF_CLONES, (CLONED,), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
     """The collections that a scenario's run has."""
     used = {operation.collection for operation in scenario.operations}
-    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED) if name in used))
+    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED) if name in used))
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

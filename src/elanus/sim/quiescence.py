@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from elanus.core.compaction import CompactionState
 from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import ElanusError
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.sim.files import check_files
@@ -26,7 +27,7 @@ class Rest:
 
     def __init__(self, system: System, judge: Judge, client: Client, collections: Sequence[str]) -> None:
         self._system = system
-        self._collections = collections
+        self._collections = self._named = tuple(collections)
         self._judge = judge
         self._client = client
         self._unfinished: Sequence[SegmentInfo | str] = ()
@@ -37,6 +38,7 @@ class Rest:
         Raises `InvariantBroken`, with `LIVE1` if something does not complete.
         """
         await self._in_time("all roles are up", self._system.all_up())
+        await self._in_time("all clones are complete", self._until(self._are_cloned))
         for name in self._collections:
             await self._in_time(f"{name} is loaded", self._client.set_up(name))
         await self._read_all()
@@ -82,6 +84,17 @@ class Rest:
 
     async def _is_imported(self) -> bool:
         self._unfinished = self._system.imports.unfinished()
+        return not self._unfinished
+
+    async def _are_cloned(self) -> bool:
+        """Whether every clone in the catalog has its rows. They are read like the other collections."""
+        try:
+            found = await self._system.roles_of_clients.root.list_collections("")
+        except ElanusError:
+            return False
+        clones = [c for c in found if c.origin is not None]
+        self._collections = (*self._named, *(c.name for c in clones))
+        self._unfinished = [c.name for c in clones if c.origin is not None and not c.origin.is_done]
         return not self._unfinished
 
     async def _is_compacted(self) -> bool:

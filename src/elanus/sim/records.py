@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.invariants import InvariantBroken
+from elanus.core.pins import Pin
 from elanus.core.segments import SegmentInfo, SegmentState, may_become
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.state import Vchannel
@@ -26,13 +27,14 @@ _BUILDS = "indexcoord/build/"
 _COLLECTIONS = "rootcoord/collection/"
 _PLANS = "datacoord/compaction/"
 _IMPORTS = "datacoord/import/"
+_PINS = "datacoord/pin/"
 
 
 class Records:
     """The persisted records, reported by the metadata store.
 
     ``durable_end``: up to which position a pchannel is on stable storage. ``import_changed`` is called with
-    each record of an import.
+    each record of an import, ``cloned`` with each record of a clone: see `elanus.sim.truth.Truth.cloned`.
     """
 
     def __init__(
@@ -40,13 +42,16 @@ class Records:
         durable_end: Callable[[str], Position],
         trace: Trace,
         import_changed: Callable[[ImportTask], None],
+        cloned: Callable[[CollectionID, CollectionID, Mapping[str, str], Timestamp], None],
     ) -> None:
+        self._cloned = cloned
         self._import_changed = import_changed
         self._durable_end = durable_end
         self._trace = trace
         self.segments: dict[SegmentID, SegmentInfo] = {}
         self.vchannels: dict[str, Vchannel] = {}
         self.plans: dict[int, CompactionPlan] = {}
+        self.pins: dict[int, Pin] = {}
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
@@ -63,6 +68,8 @@ class Records:
         """Apply a change to the records and check it. Raises `InvariantBroken`."""
         if isinstance(operation, Delete):
             self.vchannels.pop(operation.key.removeprefix(_VCHANNELS), None)
+            if operation.key.startswith(_PINS):
+                self.pins.pop(int(operation.key.removeprefix(_PINS)), None)
             if operation.key.startswith(_SEGMENTS):
                 del self.segments[SegmentID(int(operation.key.removeprefix(_SEGMENTS)))]
         elif operation.key.startswith(_SEGMENTS):
@@ -71,6 +78,10 @@ class Records:
             collection = msgspec.json.decode(operation.value, type=Collection)
             self.columns[collection.collection_id] = [f.name for f in collection.schema.fields]
             self.vchannels_of[collection.collection_id] = collection.vchannels
+            self._clone(collection)
+        elif operation.key.startswith(_PINS):
+            pin = msgspec.json.decode(operation.value, type=Pin)
+            self.pins[pin.pin_id] = pin
         elif operation.key.startswith(_IMPORTS):
             self._import(msgspec.json.decode(operation.value, type=ImportTask))
         elif operation.key.startswith(_PLANS):
@@ -81,6 +92,18 @@ class Records:
             build = msgspec.json.decode(operation.value, type=Build)
             if build.file is not None:
                 self._trace.count("indexes built")
+
+    def _clone(self, collection: Collection) -> None:
+        origin = collection.origin
+        if origin is not None:
+            sources = self.vchannels_of[origin.collection_id]
+            vchannels = dict(zip(sources, collection.vchannels, strict=True))
+            self._cloned(collection.collection_id, origin.collection_id, vchannels, origin.moment)
+
+    def folded_until(self, vchannel: str) -> Timestamp:
+        """Return the timestamp up to which compactions may have folded in deletes of the vchannel."""
+        bounds = (plan.fold_until for plan in self.plans.values() if plan.vchannel == vchannel)
+        return max(bounds, default=NO_TIMESTAMP)
 
     def expired_until(self, vchannel: str) -> Timestamp:
         """Return the timestamp up to which compactions may have removed expired rows of the vchannel."""

@@ -24,7 +24,8 @@ import structlog
 from elanus.core.invariants import InvariantBroken
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
-from elanus.sim.client_plans import is_undisturbed
+from elanus.sim.client_plans import CLONED, is_undisturbed
+from elanus.sim.clone_client import CloneClient
 from elanus.sim.disasters import Disasters
 from elanus.sim.import_client import ImportClient
 from elanus.sim.judge import Judge
@@ -207,6 +208,8 @@ def _by_client(scenario: Scenario) -> Mapping[int, list[Operation]]:
 def _client_of(operations: Sequence[Operation]) -> type[Client]:
     if any(operation.collection == AUTO_IDS for operation in operations):
         return AutoIdClient
+    if any(operation.collection == CLONED for operation in operations):
+        return CloneClient
     return ImportClient if any(operation.kind == "import" for operation in operations) else Client
 
 

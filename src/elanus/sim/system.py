@@ -77,7 +77,9 @@ class System:
         self.network = Network(chance, trace)
         self.truth = Truth(trace.note, lambda collection_id: self.records.columns[collection_id])
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
-        self.records = Records(self.log.durable_end, trace, lambda task: self.imports.observe(task))
+        self.records = Records(
+            self.log.durable_end, trace, lambda task: self.imports.observe(task), self.truth.cloned
+        )
         self.imports = ImportTasks(self.truth, self.records.segments, self.records.vchannels_of, trace.note)
         self.meta = SimMeta(chance, self._guarded(self._observe_records))
         self.channels = SimChannels(chance)

@@ -41,6 +41,7 @@ class Row:
     born: Timestamp
     died: Timestamp = MAX_TIMESTAMP
     is_imported: bool = False
+    is_cloned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,7 @@ class Truth:
         self._contents: dict[CollectionID, Contents] = {}
         self._messages: dict[int, tuple[LogEntry, Message]] = {}
         self._imported: list[tuple[CollectionID, Sequence[Row]]] = []
+        self._cloned: dict[CollectionID, tuple[Sequence[Row], Sequence[Deletion]]] = {}
 
     def contents(self, collection_id: CollectionID) -> Contents:
         return self._contents.setdefault(collection_id, Contents())
@@ -158,6 +160,34 @@ class Truth:
         for row in rows:
             self.contents(collection_id).add(replace(row))
 
+    def cloned(
+        self,
+        clone: CollectionID,
+        source: CollectionID,
+        vchannels: Mapping[str, str],
+        moment: Timestamp,
+    ) -> None:
+        """Add what a clone has from its source, once. ``vchannels``: the clone's by the source's."""
+        if clone in self._cloned:
+            return
+        contents = self.contents(source)
+        rows = [
+            replace(row, vchannel=vchannels[row.vchannel], died=MAX_TIMESTAMP, is_cloned=True)
+            for row in contents.rows
+            if row.born <= moment
+            and contents.dropped.get((row.vchannel, row.partition_id), MAX_TIMESTAMP) > moment
+        ]
+        deletions = [replace(d, vchannel=vchannels[d.vchannel]) for d in contents.deletions if d.ts <= moment]
+        self._cloned[clone] = (rows, deletions)
+        self._add_cloned(clone)
+
+    def _add_cloned(self, clone: CollectionID) -> None:
+        rows, deletions = self._cloned[clone]
+        for deletion in deletions:
+            self.contents(clone).delete(deletion)
+        for row in rows:
+            self.contents(clone).add(replace(row))
+
     def cut(self, ends: Mapping[str, Position]) -> None:
         """Forget the tail that the log has lost, as if it had never existed."""
         kept = {
@@ -169,6 +199,8 @@ class Truth:
         for collection_id, rows in self._imported:
             for row in rows:
                 self.contents(collection_id).add(replace(row))
+        for clone in self._cloned:
+            self._add_cloned(clone)
         for pchannel, entries in kept.items():
             for entry in entries:
                 self._read(pchannel, entry, lambda text, keys: None)

@@ -37,7 +37,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
-from elanus.sim.client_plans import PARTITIONED, PARTITIONED_SHARDS, PARTITIONS
+from elanus.sim.client_plans import CLONED, CLONED_SHARDS, PARTITIONED, PARTITIONED_SHARDS, PARTITIONS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
 from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS, EXPIRING, PROXIES
@@ -48,7 +48,7 @@ from elanus.sim.truth import KEY, VALUE
 T = TypeVar("T")
 
 PARTITION = "p1"
-SHARDS = {**COLLECTIONS, AUTO_IDS: AUTO_IDS_SHARDS, PARTITIONED: PARTITIONED_SHARDS}
+SHARDS = {**COLLECTIONS, AUTO_IDS: AUTO_IDS_SHARDS, PARTITIONED: PARTITIONED_SHARDS, CLONED: CLONED_SHARDS}
 KEYS = 400
 _ROWS_MAX = 12
 _ATTEMPTS = 40
@@ -335,9 +335,9 @@ class Client:
     # definitions
 
     async def set_up(self, name: str) -> None:
-        """Create, index and load a collection, retrying failed steps."""
+        """Create, index and load a collection, retrying failed steps. A clone exists already."""
         for _ in range(_ATTEMPTS):
-            for step in ("create", "index", "load"):
+            for step in ("create", "index", "load")[name not in SHARDS :]:
                 if not await self.operate(step, name):
                     await asyncio.sleep(0.3)
                     break

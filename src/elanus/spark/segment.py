@@ -23,7 +23,7 @@ from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
-from elanus.storage.binlog import absent_fields, field_of, with_commit_ts
+from elanus.storage.binlog import absent_fields, field_of, hidden_after, with_commit_ts
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
@@ -62,18 +62,24 @@ def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBat
             for group in range(parquet.num_row_groups):
                 if not _may_match(parquet.metadata.row_group(group), chosen):
                     continue
-                batch = _row_group(read, parquet, group, chosen, deletes)
+                batch = _row_group(read, parquet, group, chosen, deletes, file.until)
                 if batch is not None:
                     yield batch
 
 
 def _row_group(
-    read: SegmentRead, parquet: pq.ParquetFile, group: int, chosen: BoundFilter, deletes: _Deletes
+    read: SegmentRead,
+    parquet: pq.ParquetFile,
+    group: int,
+    chosen: BoundFilter,
+    deletes: _Deletes,
+    until: Timestamp,
 ) -> pa.RecordBatch | None:
     key = read.schema.primary_field.name
     ttl_field = read.schema.ttl_field
     needed = {key, TIMESTAMP_FIELD, *([ttl_field] if ttl_field else [])} | chosen.field_names
-    first = with_commit_ts(_columns(read, parquet, group, sorted(needed)), read.manifest)
+    first = hidden_after(_columns(read, parquet, group, sorted(needed)), until)
+    first = with_commit_ts(first, read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
     if read.expired_until != NO_TIMESTAMP:

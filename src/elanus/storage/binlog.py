@@ -36,7 +36,7 @@ from elanus.core.schema import (
 )
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.sparse import SparseRows
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
 from elanus.core.vector_lists import VectorLists
 from elanus.storage.parquet import (
@@ -140,7 +140,8 @@ def read_columns(
     """The named columns of all rows, in the order of the manifest's files; system columns included.
 
     Only those columns are read. ``added``: fields that files may lack; their default or null is returned
-    then. If a manifest has a ``commit_ts``, that is every row's timestamp. Raises
+    then. If a manifest has a ``commit_ts``, that is every row's timestamp. Rows later than a file's ``until``
+    have `MAX_TIMESTAMP`: row numbers stay those of the file, and of an index over it. Raises
     `ValueError` when there are no files, `FieldNotFound` for a column they lack, and `ObjectMissing` and
     `CorruptObject` naming the file.
     """
@@ -153,7 +154,7 @@ def read_columns(
             table = parquet.read(columns=there, use_threads=worth_threads(parquet))
             for field in absent.values():
                 table = table.append_column(field_of(field), absent_column(field, file.rows))
-            tables.append(table.select(list(names)))
+            tables.append(hidden_after(table.select(list(names)), file.until))
     return with_commit_ts(pa.concat_tables(tables), source)
 
 
@@ -193,6 +194,16 @@ def with_commit_ts(table: pa.Table, source: Files) -> pa.Table:
         return table
     stamps = pa.array(np.full(table.num_rows, source.commit_ts, dtype=np.int64))
     return table.set_column(place, table.schema.field(place), stamps)
+
+
+def hidden_after(table: pa.Table, until: Timestamp) -> pa.Table:
+    """Rows read from a file, with `MAX_TIMESTAMP` for those that are later than ``until`` (0: none are)."""
+    place = table.schema.get_field_index(TIMESTAMP_FIELD)
+    if until == NO_TIMESTAMP or place < 0:
+        return table
+    stamps = table.column(place).to_numpy()
+    shown = pa.array(np.where(stamps <= until, stamps, MAX_TIMESTAMP), pa.int64())
+    return table.set_column(place, table.schema.field(place), shown)
 
 
 def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Any:

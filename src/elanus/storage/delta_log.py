@@ -61,11 +61,15 @@ def delta_log_writer(store: ObjectStore, path: str, file_schema: pa.Schema, scra
 def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
     """The deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
 
-    Raises `ObjectMissing` and `CorruptObject` naming the file.
+    Deletes later than the file's ``until`` are left out. Raises `ObjectMissing` and `CorruptObject` naming
+    the file.
     """
     with opened(store, file.path, DELTA_LOG) as parquet:
         columns = [PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN]
-        return parquet.read(columns=columns, use_threads=worth_threads(parquet))
+        table = parquet.read(columns=columns, use_threads=worth_threads(parquet))
+    if file.until == NO_TIMESTAMP:
+        return table
+    return table.filter(pc.less_equal(table.column(TIMESTAMP_FIELD), int(file.until)))
 
 
 def dead_rows(

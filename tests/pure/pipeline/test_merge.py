@@ -237,3 +237,13 @@ def test_rows_go_whose_own_moment_was_over_before_the_fold(store: ObjectStore, t
     by_key = replace(INTS, ttl_field="id")  # microseconds
     left = merged(order([rows], fold=2 << 18, schema=by_key), store, tmp_path)
     assert left.column("id").to_pylist() == [0, 2001]
+
+
+def test_rows_and_deletes_after_a_clones_moment_are_left_out(store: ObjectStore, tmp_path: Path) -> None:
+    rows = segment(store, tmp_path, 1, [(10, [1, 2, 3]), (30, [4])])
+    (file,) = rows.insert_logs
+    cloned = replace(rows, insert_logs=(replace(file, until=Timestamp(20)),))
+    delta = deletes(store, tmp_path, "d", (15, [1], 0), (25, [2], 0))
+    cut = replace(delta, until=Timestamp(20))
+    found = merged(order([cloned], cut), store, tmp_path)
+    assert found.column("id").to_pylist() == [2, 3]

@@ -25,11 +25,14 @@ SENT_ONCE = {
         "alter_field",
         "truncate_collection",
         "create_database", "drop_database", "alter_database",
-        "create_collection", "drop_collection", "rename_collection", "alter_collection",
+        "create_collection", "clone_collection", "drop_collection", "rename_collection", "alter_collection",
         "create_partition", "drop_partition",
         "create_alias", "drop_alias", "alter_alias",
     },
-    "DataCoordApi": {"compact", "commit_range", "commit_compaction", "start_import"},
+    "DataCoordApi": {
+        "compact", "commit_range", "commit_compaction", "start_import",
+        "create_snapshot", "pin_snapshot", "hold_source",
+    },
     "IndexCoordApi": {"create_index"},
     "QueryCoordApi": {
         "load_balance",
@@ -40,7 +43,10 @@ SENT_ONCE = {
     "PipelineApi": {"cancel_job"},
     "JobLedgerApi": {"cancel_job"},
     "SnapshotApi": {"take_snapshot"},
-    "ConnectorApi": {"snapshot", "start_import"},
+    "ConnectorApi": {
+        "snapshot", "start_import",
+        "create_snapshot", "restore_snapshot", "clone_collection", "undrop_collection",
+    },
     "KeysApi": {"create_key", "drop_key"},
 }  # fmt: skip
 """All that a client must not send again by itself. A new method stands here until somebody marks it."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import planted_clones as clones
 import planted_compaction as compaction
 import planted_deletes as deletes
 import planted_expiry as expiry
@@ -391,6 +392,7 @@ _PARTS = (
     imports,
     partitions,
     slowness,
+    clones,
 )
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),

@@ -12,19 +12,23 @@ _ADDED = frozenset({_K.PCHANNEL_FULL, _K.STORE_SLOW, _K.NODE_LAGS})
 OLDER = Profile(
     import_clients=0,
     partition_clients=0,
+    clone_clients=0,
     only_lags=False,
     faults={kind: mean for kind, mean in FAULTS.items() if kind not in _ADDED},
 )
 """Runs without imports, many partitions, slow objects, lagging nodes and full pchannels."""
 _PLAIN = replace(OLDER, auto_id_clients=0)
 _SLOW_CHANNELS = replace(_PLAIN, faults={_K.CHANNEL_SLOW: 300, _K.LOG_SLOW: 100, _K.RESTART: 3})
-_BRIEF = Profile(auto_id_clients=0, alias_clients=0, partition_clients=0, only_lags=False, work_s=25.0)
+_BRIEF = Profile(
+    auto_id_clients=0, alias_clients=0, partition_clients=0, clone_clients=0, only_lags=False, work_s=25.0
+)
 _IMPORTING = replace(_BRIEF, clients=2, faults={_K.META_SLOW: 30})
 _SLOW_IMPORTS = replace(_BRIEF, clients=1, work_s=54.0, faults={_K.STORE_SLOW: 60})
 _PARTITIONED = replace(_BRIEF, clients=1, import_clients=0, partition_clients=3, faults={_K.RESTART: 2})
 _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_SLOW: 25, _K.RESTART: 12})
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
 _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
+_CLONING = replace(_BRIEF, clients=1, import_clients=0, clone_clients=2, faults={}, work_s=54.0)
 _CALM = replace(_BRIEF, import_clients=0, faults={})
 PROFILES = {
     "late rule dropped": _PLAIN,
@@ -41,4 +45,7 @@ PROFILES = {
     "partly written acknowledged": _FULL,
     "refused write stays unfinished": _FULL,
     "sealed for memory at once": _CALM,
+    "references of clones ignored": _CLONING,
+    "clone forgets the last deletes": _CLONING,
+    "clone has later rows": _CLONING,
 }

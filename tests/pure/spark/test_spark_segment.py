@@ -234,3 +234,10 @@ def test_a_field_that_was_added_later_is_null_in_older_files(read: SegmentRead, 
     assert sorted(found.column("id").to_pylist()) == list(range(20))
     assert keys(replace(wider, filter="extra is null and id < 3"), store) == [0, 1, 2]
     assert keys(replace(wider, filter="extra > 1"), store) == []
+
+
+def test_rows_after_a_clones_moment_are_no_part_of_it(read: SegmentRead, store: LocalStore) -> None:
+    cut = tuple(replace(file, until=Timestamp(15)) for file in read.manifest.insert_logs)
+    cloned = replace(read, manifest=replace(read.manifest, insert_logs=cut))
+    found = [key for batch in read_segment(cloned, store) for key in batch.column("id").to_pylist()]
+    assert found == list(range(10))

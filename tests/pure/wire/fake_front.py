@@ -21,6 +21,7 @@ from fake_indexes import FakeIndexes
 from fake_resource_groups import FakeResourceGroups
 from fake_rows import altered, as_matrix, column, matches, nearest, outputs, with_keys
 from fake_schema_changes import FakeSchemaChanges
+from fake_snapshots import FakeSnapshots
 
 from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -80,6 +81,7 @@ class FakeFront(
     FakeSchemaChanges,
     FakeIndexes,
     FakeResourceGroups,
+    FakeSnapshots,
     FakeImports,
     FakeFlushing,
     FakeCompaction,

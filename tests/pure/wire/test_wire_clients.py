@@ -299,7 +299,7 @@ def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFro
 
 @pytest.mark.parametrize(
     ("verb", "text"),
-    [(lambda c: c.create_snapshot("s", "quick"), "CreateSnapshot")],
+    [(lambda c: c.add_file_resource("s", "quick"), "AddFileResource")],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_what_is_not_built_says_so(client: MilvusClient, verb: object, text: str) -> None:

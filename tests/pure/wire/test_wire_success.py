@@ -28,6 +28,7 @@ from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 BOOKS = {"collection_name": "books"}
 BOOKS_OF_OLD = {"collectionName": "books"}
 PART = {**BOOKS, "partition_name": "part"}
+SNAPSHOT = {**BOOKS, "name": "daily"}
 PARTS = {**BOOKS, "partition_names": ["part"]}
 ROWS = {
     **BOOKS,
@@ -131,6 +132,15 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "LoadBalance": {**BOOKS_OF_OLD, "src_nodeID": 3},
     "GetQuerySegmentInfo": BOOKS_OF_OLD,
     "GetPersistentSegmentInfo": BOOKS_OF_OLD,
+    "CreateSnapshot": SNAPSHOT,
+    "DescribeSnapshot": SNAPSHOT,
+    "ListSnapshots": BOOKS,
+    "RestoreSnapshot": {**SNAPSHOT, "target_collection_name": "copy"},
+    "GetRestoreSnapshotState": {"job_id": 1},
+    "ListRestoreSnapshotJobs": {},
+    "PinSnapshotData": SNAPSHOT,
+    "UnpinSnapshotData": {"pin_id": 1},
+    "DropSnapshot": SNAPSHOT,
     "Search": {},
     "HybridSearch": {**BOOKS, "rank_params": pairs({"limit": 3}), "requests": [search_request()]},
     "Query": {**BOOKS, "expr": "id in [1]"},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from elanus.proxy.verbs.access import Access
 from elanus.proxy.verbs.alterations import Alterations
+from elanus.proxy.verbs.clones import Cloning
 from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
 from elanus.proxy.verbs.hybrid import HybridSearching
@@ -33,6 +34,7 @@ class ProxyFront(
     Querying,
     BulkImports,
     Compacting,
+    Cloning,
     Introspection,
     Access,
 ):

@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from elanus.api.connector import SnapshotLease
+from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.limits import WRITE_ID_LENGTH_MAX
+from elanus.core.timestamps import Timestamp
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
 from elanus.proxy.port import Front
 
@@ -42,6 +44,38 @@ class Connector:
     @requires("PrivilegeUnpinSnapshotData")
     def release(self, caller: Caller, snapshot_id: int) -> None:
         self._snapshots.release(snapshot_id)
+
+    @requires("PrivilegeCreateSnapshot", on="collection")
+    def create_snapshot(
+        self, caller: Caller, database: str, collection: str, name: str, description: str
+    ) -> SnapshotView:
+        self._front.create_snapshot(database, collection, name, description)
+        return self._front.describe_snapshot(database, collection, name)
+
+    @requires("PrivilegeDropSnapshot", on="collection")
+    def drop_snapshot(self, caller: Caller, database: str, collection: str, name: str) -> None:
+        self._front.drop_snapshot(database, collection, name)
+
+    @requires("PrivilegeListSnapshots", on="collection")
+    def snapshots(self, caller: Caller, database: str, collection: str) -> tuple[SnapshotView, ...]:
+        names = self._front.list_snapshots(database, collection)
+        return tuple(self._front.describe_snapshot(database, collection, name) for name in names)
+
+    @requires("PrivilegeRestoreSnapshot", on="collection")
+    def restore_snapshot(
+        self, caller: Caller, database: str, collection: str, name: str, target: str
+    ) -> RestoreJob:
+        return self._front.restore_snapshot(database, collection, name, database, target)
+
+    @requires("PrivilegeRestoreSnapshot", on="collection")
+    def clone_collection(
+        self, caller: Caller, database: str, collection: str, target: str, moment: Timestamp
+    ) -> RestoreJob:
+        return self._front.clone_collection(database, collection, database, target, moment)
+
+    @requires("PrivilegeRestoreSnapshot", on="collection")
+    def undrop_collection(self, caller: Caller, database: str, collection: str, target: str) -> RestoreJob:
+        return self._front.undrop_collection(database, collection, target)
 
     @requires(NO_PRIVILEGE)
     def import_directory(self, caller: Caller) -> str:

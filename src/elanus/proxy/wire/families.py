@@ -17,6 +17,7 @@ from elanus.proxy.wire.partitions import Partitions
 from elanus.proxy.wire.reads import Reads
 from elanus.proxy.wire.resource_groups import ResourceGroups
 from elanus.proxy.wire.schema_changes import SchemaChanges
+from elanus.proxy.wire.snapshots import Snapshots
 from elanus.proxy.wire.writes import Writes
 
 _SEES_ALL = SeesAll()
@@ -41,5 +42,6 @@ def milvus_families(front: Front, deploy_mode: str, visible: Visibility = _SEES_
         Admin(front, deploy_mode),
         Analysis(front),
         ResourceGroups(front),
+        Snapshots(front),
         Access(front),
     )

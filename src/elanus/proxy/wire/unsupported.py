@@ -11,7 +11,7 @@ from elanus.core.errors import NotSupported
 _NO_ROW_RIGHTS = "grant privileges on collections, and put rows of different readers into different ones"
 _NO_TAGS = "give users roles instead"
 _FIXED_SCHEMA = "a collection's schema is fixed; create a new collection and copy the rows"
-_NO_SNAPSHOTS = "stop the server and copy its data directory"
+_NO_SNAPSHOTS = "stop the server and copy its data directory; RestoreSnapshot works within one server"
 _NO_NAMESPACES = "use partitions or databases"
 _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
 _WHOLE_COMPACTION = "leave it out: what is worth compacting is chosen by the server"
@@ -58,6 +58,7 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "function_chains": "send a ranker, or rank the hits in the client",
     "search_aggregation": "group the hits in the client",
     "struct_array_fields": "use JSON",
+    "rewrite_data": "leave it out: a restore copies no rows",
     "time_stamp": "leave it out: the answer is as of now",
     "timetravel": "set datacoord.retention_s",
     "segment_ids": _WHOLE_COMPACTION,

@@ -1,0 +1,87 @@
+"""`elanus snapshot`, `elanus clone` and `elanus undrop`, on a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from rich.console import Console
+from rich.text import Text
+
+from elanus.api.connector import ConnectorApi
+from elanus.api.snapshots import RestoreJob, SnapshotView
+from elanus.cli.columns import Column, show, table
+from elanus.cli.import_command import Server
+from elanus.cli.status import size
+from elanus.core.errors import ElanusError
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose, physical_ms
+from elanus.rpc.carrier import RpcChannel
+
+T = TypeVar("T")
+_CONNECT_S = 10.0
+_TIMEOUT_S = 120.0
+
+
+class SnapshotsFailed(Exception):
+    """The server could not be reached, or refused. The text is for the user."""
+
+
+def moment_of(text: str) -> Timestamp:
+    """Read a moment: "" for now, ISO 8601 (UTC unless it says otherwise), or a Milvus timestamp.
+
+    Raises `SnapshotsFailed`.
+    """
+    if not text:
+        return NO_TIMESTAMP
+    if text.isascii() and text.isdigit():
+        return Timestamp(int(text))
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise SnapshotsFailed(
+            f"{text} is no moment: write 2026-01-31T12:00:00, with +01:00 for another time zone than UTC"
+        ) from None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.UTC)
+    return compose(int(when.timestamp() * 1000))
+
+
+def said(job: RestoreJob) -> str:
+    """Return the line that reports a clone."""
+    return f"{job.collection} holds the rows as of {time_of(job.moment)}; load it to read them"
+
+
+def time_of(moment: Timestamp) -> str:
+    when = datetime.datetime.fromtimestamp(physical_ms(moment) / 1000, datetime.UTC)
+    return when.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00") + " UTC"
+
+
+def show_snapshots(found: Sequence[SnapshotView], console: Console | None = None) -> None:
+    show(console or Console(), snapshots_table(found))
+
+
+def snapshots_table(found: Sequence[SnapshotView]) -> Text:
+    names = ("snapshot", "collection", "as of", "keeps", "description")
+    rows = [(s.name, s.collection, time_of(s.moment), size(s.bytes), s.description) for s in found]
+    return table("Snapshots", tuple(map(Column, names)), rows)
+
+
+def asked(server: Server, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
+    """Call the server. Raises `SnapshotsFailed`."""
+
+    async def ask() -> T:
+        channel = RpcChannel(server.address, security=server.security, token=server.token)
+        try:
+            await channel.ready(_CONNECT_S)
+            return await call(channel.client(ConnectorApi, timeout_s=_TIMEOUT_S))
+        finally:
+            await channel.close()
+
+    try:
+        if server.security is not None:
+            server.security.check()
+        return asyncio.run(ask())
+    except ElanusError as error:
+        raise SnapshotsFailed(error.message) from None

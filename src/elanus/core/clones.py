@@ -1,0 +1,44 @@
+"""Clones: a new collection whose first rows are those of another one as of a moment, in the same files.
+
+A clone copies nothing. Its manifests name the files of the source, and say up to which moment each file
+counts (`elanus.core.segments.BinlogFile.until`): a file may also have rows and deletes that came later. Row
+ids, timestamps, field ids and partition ids stay what they were, so a delete up to the moment concerns the
+same rows in the clone as in the source. What is written into the clone goes into files of its own, and its
+compactions replace borrowed files by own ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+
+
+def as_of(manifests: Iterable[SegmentManifest], moment: Timestamp) -> tuple[SegmentManifest, ...]:
+    """Return what the segments held at ``moment``; segments without any rows then are left out."""
+    cut = (_segment_as_of(manifest, moment) for manifest in manifests)
+    return tuple(manifest for manifest in cut if manifest.insert_logs)
+
+
+def deletes_as_of(logs: Iterable[DeltaLog], moment: Timestamp) -> tuple[DeltaLog, ...]:
+    """Return the deletes up to ``moment``."""
+    return tuple(replace(log, file=_cut(log.file, moment)) for log in logs if log.file.ts_min <= moment)
+
+
+def folded_until(manifests: Iterable[SegmentManifest]) -> Timestamp:
+    """Return the earliest moment of which the files still have all rows: earlier deletes are folded in."""
+    return max((manifest.folded_until for manifest in manifests), default=NO_TIMESTAMP)
+
+
+def _segment_as_of(manifest: SegmentManifest, moment: Timestamp) -> SegmentManifest:
+    if manifest.commit_ts != NO_TIMESTAMP:  # all rows have this timestamp, whatever the files say
+        return manifest if manifest.commit_ts <= moment else replace(manifest, insert_logs=(), stats_logs=())
+    files = tuple(_cut(file, moment) for file in manifest.insert_logs if file.ts_min <= moment)
+    return replace(manifest, insert_logs=files)
+
+
+def _cut(file: BinlogFile, moment: Timestamp) -> BinlogFile:
+    """Return the file up to ``moment``. One that was cut before, for a clone, stays cut there."""
+    return file if file.ts_max <= moment else replace(file, until=moment, ts_max=moment)

@@ -1,0 +1,128 @@
+"""The first rows of a clone: segments of its own whose manifests name the files of the source.
+
+Everything becomes visible in one change of the metadata: the clone's vchannels and all of its segments, or
+nothing. The manifests are written before, under the number of an attempt, so those of an interrupted try are
+garbage. Row-sized work is not done: a segment costs one small object and one record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+
+from elanus.api.connector import CollectionSnapshot
+from elanus.core.attempts import stamped
+from elanus.core.catalog import Collection, Origin
+from elanus.core.clones import as_of, deletes_as_of
+from elanus.core.errors import Internal
+from elanus.core.ids import NO_SEGMENT, SegmentID
+from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.datacoord.attempts import OWN
+from elanus.datacoord.context import DataContext
+from elanus.datacoord.state import Vchannel
+from elanus.storage.paths import parse
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRows:
+    """Records to be added in one change."""
+
+    segments: tuple[SegmentInfo, ...]
+    vchannels: tuple[Vchannel, ...]
+
+
+class Clones:
+    def __init__(self, context: DataContext) -> None:
+        self._manifests = context.manifests
+        self._allocator = context.allocator
+        self._attempts = context.attempts
+        self._rootcoord = context.rootcoord
+
+    @asynccontextmanager
+    async def first_rows(
+        self, collection: Collection, origin: Origin, vchannels: Mapping[str, Vchannel]
+    ) -> AsyncIterator[FirstRows]:
+        """Write the manifests; the records that name them are to be persisted within the block.
+
+        ``vchannels``: the clone's, new. Raises `ObjectMissing` and `CorruptObject` for the snapshot.
+        """
+        snapshot = await self._manifests.snapshot(origin.path)
+        attempt = await self._attempts.open(1, OWN)
+        try:
+            yield await self._written(collection, snapshot, origin, vchannels, stamped(attempt, "clone"))
+        finally:
+            self._attempts.close(attempt)
+
+    async def _written(
+        self,
+        collection: Collection,
+        snapshot: CollectionSnapshot,
+        origin: Origin,
+        vchannels: Mapping[str, Vchannel],
+        name: str,
+    ) -> FirstRows:
+        source = snapshot.collection
+        if source is None or len(source.vchannels) != len(collection.vchannels):
+            raise Internal(f"the snapshot {origin.path} cannot be cloned: it lacks a definition that fits")
+        targets = dict(zip(source.vchannels, collection.vchannels, strict=True))
+        held = as_of(snapshot.segments, origin.moment)
+        first_id = await self._rootcoord.alloc_ids(len(held)) if held else 0
+        manifests = [
+            replace(
+                manifest,
+                segment_id=SegmentID(first_id + number),
+                collection_id=collection.collection_id,
+                vchannel=targets[manifest.vchannel],
+                parents=(),
+            )
+            for number, manifest in enumerate(held)
+        ]
+        paths = await self._manifests.put_all(manifests, name)
+        max_rows = self._allocator.max_rows(collection.schema)
+        segments = tuple(
+            _segment(manifest, path, max_rows, origin)
+            for manifest, path in zip(manifests, paths, strict=True)
+        )
+        with_deletes = [
+            await self._with_deletes(vchannels[target], snapshot, of, origin, name)
+            for of, target in targets.items()
+        ]
+        return FirstRows(segments, tuple(with_deletes))
+
+    async def _with_deletes(
+        self, vchannel: Vchannel, snapshot: CollectionSnapshot, source: str, origin: Origin, name: str
+    ) -> Vchannel:
+        """Return the clone's vchannel with the deletes that the source's had at the moment."""
+        logs = deletes_as_of(snapshot.delta_logs.get(source, ()), origin.moment)
+        if not logs:
+            return vchannel
+        own = tuple(replace(log, vchannel=vchannel.vchannel) for log in logs)
+        lenders = {_owner(log.file.path) for log in logs}
+        return replace(await self._manifests.with_deltas(vchannel, own, name), lenders=tuple(sorted(lenders)))
+
+
+def _segment(manifest: SegmentManifest, path: str, max_rows: int, origin: Origin) -> SegmentInfo:
+    """Return the record of a cloned segment. ``max_rows``: of a segment of the schema."""
+    return SegmentInfo(
+        manifest.segment_id,
+        manifest.collection_id,
+        manifest.partition_id,
+        manifest.vchannel,
+        SegmentState.FLUSHED,
+        max_rows=max_rows,
+        created=origin.moment,
+        last_expire=origin.moment,
+        sealed_at=origin.moment,
+        rows=manifest.rows,
+        size_bytes=manifest.size_bytes,
+        manifest=path,
+        is_sorted=manifest.is_sorted,
+        lender=SegmentID(int(_owner(manifest.insert_logs[0].path) or NO_SEGMENT)),
+    )
+
+
+def _owner(path: str) -> str:
+    """Return the segment or vchannel that a file was written for."""
+    name = parse(path)
+    return "" if name is None else name.owner

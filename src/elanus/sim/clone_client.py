@@ -1,0 +1,108 @@
+"""Clients that clone a collection, use the clones, drop them, and bring dropped ones back.
+
+A clone is judged like any collection: it has the rows of its source as of the moment, and what is written
+into it. `elanus.sim.truth` learns of it from the catalog, as everything else that reads the records does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from elanus.api.rootcoord import CloneRequest
+from elanus.api.snapshots import CloneSource, NewSnapshot
+from elanus.core.catalog import Collection
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import CollectionNotLoaded
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+from elanus.proxy.api import DEFAULT_DATABASE
+from elanus.sim.workload import Client
+
+_PAST_MS_MAX = 3000
+_LOOK_S = 0.3
+_USES = ("insert", "upsert", "delete", "flush", "compact", "query", "count", "search")
+
+
+class CloneClient(Client):
+    """``_clones``: the names of those that it has and that are loaded."""
+
+    _clones: tuple[str, ...] = ()
+    _snapshot: str = ""
+
+    async def _clone(self, name: str) -> str:
+        """Clone the collection as of now or of a moment in the past, and read the clone."""
+        cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(name))
+        moment = NO_TIMESTAMP
+        if self._random.random() < 0.5:
+            past = minus_ms(self._system.stamp(), self._random.randrange(1, _PAST_MS_MAX))
+            moment = Timestamp(max(past, cached.view.created))
+        return await self._made(f"{name}_{self._number}", CloneSource(cached.collection_id, moment=moment))
+
+    async def _take_snapshot(self, name: str) -> str:
+        """Take a snapshot, and drop the one before."""
+        data = self._system.roles_of_clients.data
+        before, self._snapshot = self._snapshot, f"s{self._number}"
+        request = partial(self._of_collection, "snapshot", name)
+        await request(lambda cid: data.create_snapshot(NewSnapshot(cid, self._snapshot)))
+        if before:
+            await request(lambda cid: data.drop_snapshot(cid, before))
+        return f"snapshot {self._snapshot}"
+
+    async def _restore(self, name: str) -> str:
+        """Make a collection of the latest snapshot."""
+        pins = await self._system.roles_of_clients.data.named_snapshots()
+        pin = next((pin for pin in pins if pin.name == self._snapshot), None)
+        if pin is None:
+            return "no snapshot"
+        return await self._made(f"{name}_{self._number}", CloneSource(pin.collection_id, pin.pin_id))
+
+    async def _use_clone(self, name: str) -> str:
+        """Write into a clone, or read it."""
+        if not self._clones:
+            return "no clone"
+        kind = self._random.choice(_USES)
+        target = self._random.choice(self._clones)
+        return f"{kind} of {target}: {await getattr(self, f'_{kind}')(target)}"
+
+    async def _drop_clone(self, name: str) -> str:
+        if not self._clones:
+            return "no clone"
+        target, *rest = self._clones
+        self._clones = tuple(rest)
+        cached = await self._system.ask(self._proxy(), "look", lambda verbs: verbs.collection(target))
+        root = self._system.roles_of_clients.root
+        drop = partial(root.drop_collection, DEFAULT_DATABASE, target, cached.collection_id)
+        await self._define("drop", drop)
+        self._judge.dropped(cached.collection_id)
+        return f"dropped {cached.collection_id}"
+
+    async def _undrop(self, name: str) -> str:
+        """Bring back the collection that was dropped last, under another name."""
+        dropped = await self._system.roles_of_clients.data.dropped_collections()
+        if not dropped:
+            return "nothing was dropped"
+        return await self._made(f"{name}_{self._number}", CloneSource(dropped[-1].collection_id))
+
+    async def _made(self, target: str, source: CloneSource) -> str:
+        root, query = self._system.roles_of_clients.root, self._system.roles_of_clients.query
+        request = CloneRequest(DEFAULT_DATABASE, target, source, self._number)
+        clone: Collection = await self._asked("clone", lambda: root.clone_collection(request))
+        assert clone.origin is not None, "a clone knows its origin"
+        await self._define("load", lambda: query.load(clone.collection_id, (), self._system.reading.replicas))
+        self._clones = (*self._clones, target)
+        self._system.trace.count("clones read")
+        while True:
+            try:
+                counted = await self._count(target, ConsistencyLevel.STRONG)
+                break
+            except CollectionNotLoaded:  # not yet
+                await asyncio.sleep(_LOOK_S)
+        await self._query(target, ConsistencyLevel.STRONG)
+        return f"clone {clone.collection_id} as of {clone.origin.moment}, {counted}"
+
+    async def _asked(self, what: str, work: Callable[[], Awaitable[Collection]]) -> Collection:
+        async def ask(_: object) -> Collection:
+            return await work()
+
+        return await self._system.ask(self._proxy(), what, ask)
