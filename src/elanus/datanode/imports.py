@@ -13,14 +13,14 @@ from typing import Any
 
 from elanus.api.imports import ImportOrder, ImportOutcome
 from elanus.api.rootcoord import RootCoordApi
-from elanus.core.errors import Cancelled, Internal
+from elanus.core.errors import Cancelled, Internal, Unavailable
 from elanus.core.faults import Fault
 from elanus.core.imports import waiting_for
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
 from elanus.pipeline.jobs import JobRunner
-from elanus.pipeline.port import JobCancelled
+from elanus.pipeline.port import JobCancelled, JobLost
 from elanus.pipeline.worker import scratch_directory
 from elanus.storage.objects import open_store
 
@@ -66,6 +66,8 @@ class SparkImports:
             outcomes = await self._runner.run(job, cause, waiting=(waiting_for(order.task_id),))
         except JobCancelled as error:
             raise Cancelled(f"the import was cancelled: {error}") from error
+        except JobLost as error:
+            raise Unavailable(f"the import has to be run again: {error}") from error
         except Fault as error:
             raise Internal(f"the import failed: {error}") from error
         return ImportOutcome(tuple(segment for segments in outcomes for segment in segments))
