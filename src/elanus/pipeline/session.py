@@ -338,7 +338,8 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
 
 
 def tries_of(conf: SparkConf) -> int:
-    """Return how often a session with these settings runs a task that fails: in one JVM, what its URL says."""
+    """Return how often a session with these settings runs a task that fails: in one JVM, what its URL
+    says."""
     master = conf.get("spark.master") or ""
     if local := _LOCAL_TRIES.fullmatch(master):
         return int(local[1] or 1)

@@ -21,8 +21,8 @@ Failures = tuple[tuple[str, TaskFailure], ...]
 class FailureReports:
     """The failures of the jobs that run.
 
-    ``end(group)`` ends the job's other tasks. It is called in a thread of its own, because Spark waits for the
-    report to be taken.
+    ``end(group)`` ends the job's other tasks. It is called in a thread of its own, because Spark waits for
+    the report to be taken.
     """
 
     def __init__(self, context: SparkContext, end: Callable[[str], None]) -> None:

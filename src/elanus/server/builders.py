@@ -260,7 +260,12 @@ class Builders:
 
     def _import_policy(self) -> ImportPolicy:
         settings = self._needs.settings.imports
-        return ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000))
+        return ImportPolicy(
+            settings.tasks_max,
+            round(settings.retention_s * 1000),
+            settings.at_once,
+            round(settings.timeout_s * 1000),
+        )
 
     def _job_ledger(self, meta: MetaStore, session: Session) -> JobLedger:
         needs, settings = self._needs, self._needs.settings.datacoord

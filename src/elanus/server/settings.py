@@ -346,6 +346,12 @@ class ImportsSettings(Section):
     task_mb: int = Field(default=512, ge=1, le=65_536)
     """Rows that one task of an import holds in memory, and so the largest segments it writes, all shards
     together. As many tasks run at once as Spark has slots."""
+    at_once: int = Field(default=4, ge=1, le=64)
+    """Imports that run at a time. They share Spark's slots fairly: a short one need not wait for a long
+    one."""
+    timeout_s: float = Field(default=86_400, gt=0)
+    """How long an import may take from its first try on, the wait for slots of Spark and restarts of any
+    process included."""
     tasks_max: int = Field(default=1000, ge=1, le=100_000)
     """Imports that may wait for their turn before further ones are refused."""
     retention_s: float = Field(default=86_400, gt=0)
