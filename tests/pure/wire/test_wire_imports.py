@@ -71,7 +71,7 @@ def test_a_failed_task_has_its_reason(call: Call, front: FakeFront) -> None:
 def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
     call: Call, front: FakeFront
 ) -> None:
-    options = pairs(idempotency_key="nightly 7", on_error="reject", max_rejects="5")
+    options = pairs({"idempotency_key": "nightly 7", "on_error": "reject", "max_rejects": "5"})
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"], options=options).tasks
     task = front.imports[task_id]
     assert (task.write_id, task.rejects_max) == ("nightly 7", 5)
@@ -79,7 +79,7 @@ def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
     infos = {pair.key: pair.value for pair in call("GetImportState", task=task_id).infos}
     assert (infos["rejected_rows"], infos["rejected_in"]) == ("2", f"rejects/{task_id}")
     (task_id,) = call(
-        "Import", collection_name="books", files=["a.parquet"], options=pairs(on_error="reject")
+        "Import", collection_name="books", files=["a.parquet"], options=pairs({"on_error": "reject"})
     ).tasks
     assert front.imports[task_id].rejects_max == 1000
 
@@ -95,7 +95,7 @@ def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
     ],
 )
 def test_options_that_are_none(call: Call, options: dict[str, str], message: str) -> None:
-    status = call("Import", collection_name="books", files=["a.parquet"], options=pairs(**options)).status
+    status = call("Import", collection_name="books", files=["a.parquet"], options=pairs(options)).status
     assert status.code == 1100
     assert message in status.reason
 
