@@ -50,6 +50,10 @@ SLOTS_MIN = 2
 """Tasks at a time on one machine, at least: one long task must leave room for a short one."""
 TRIES_MAX = 4
 """Runs of a task that fails for a reason that may pass."""
+_COPIES = 2
+"""A task's rows, and those of one shard once more while they are sorted."""
+_PYTHON_MB = 512
+"""The libraries of the workers of one executor, which share most of it, and the JVM's own overhead."""
 _LOCAL = re.compile(r"local\[(\d+|\*)\]")
 _LOCAL_TRIES = re.compile(r"local(?:\[[^,\]]+(?:, *(\d+))?\])?")
 _SPARK_FILES, _JVM_FILES, _TASK_FILES = "spark", "tmp", "tasks"
@@ -98,7 +102,8 @@ class SparkSettings:
 
     ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker), ``cores_max`` (of all
     workers together; 0: all there are) and ``executor_python`` (this one by default) are for clusters.
-    ``conf`` overrides any Spark setting, the ones made here too.
+    ``python_memory_mb``: what the rows of one task take in its Python worker; a cluster's manager that limits
+    the memory of executors has to know it. ``conf`` overrides any Spark setting, the ones made here too.
     """
 
     master: str = "local[*]"
@@ -111,6 +116,7 @@ class SparkSettings:
     executor_cores: int = 0
     cores_max: int = 0
     executor_python: str = AUTO
+    python_memory_mb: int = 512
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -323,6 +329,8 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         conf["spark.driver.extraJavaOptions"] += f" {_QUICK_JVM}"
     else:
         conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
+        overhead_mb = max(settings.executor_cores, 1) * settings.python_memory_mb * _COPIES + _PYTHON_MB
+        conf["spark.executor.memoryOverhead"] = f"{overhead_mb}m"
         if settings.executor_cores:
             conf["spark.executor.cores"] = str(settings.executor_cores)
         if settings.cores_max:

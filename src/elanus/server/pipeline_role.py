@@ -76,6 +76,8 @@ def _spark_settings(settings: Settings) -> SparkSettings:
         executor_cores=pipeline.executor_cores,
         cores_max=pipeline.cores_max,
         executor_python=pipeline.executor_python,
+        python_memory_mb=settings.imports.task_mb,
+        conf=pipeline.spark_conf,
     )
 
 

@@ -404,6 +404,9 @@ class PipelineSettings(Section):
     executor_python: str = Field(default="auto", min_length=1)
     """The Python of a cluster's executors, with Elanus installed; `auto` stands for the path of the server's
     own."""
+    spark_conf: dict[str, str] = Field(default_factory=dict)
+    """Any settings of Spark, by their full names: dynamic allocation, the event log, authentication,
+    speculation, Kubernetes. They override those that Elanus makes."""
     spark_ui: bool = False
     """Whether Spark's own web interface is opened, on a free port of loopback or `driver_host`. Job entries
     then link to it."""
@@ -426,6 +429,13 @@ class PipelineSettings(Section):
                 f"restart_backoff_ms ({self.restart_backoff_ms}) is above "
                 f"restart_backoff_max_ms ({self.restart_backoff_max_ms})"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_of_spark(self) -> Self:
+        for name in self.spark_conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"spark_conf has {name}: names of Spark's settings begin with spark.")
         return self
 
     @model_validator(mode="after")
