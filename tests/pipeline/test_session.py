@@ -176,6 +176,8 @@ def test_a_cluster_gets_the_address_of_the_driver_and_its_share_of_resources(tmp
     conf = spark_conf(settings, tmp_path, tmp_path / "log")
     assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "10.0.0.7"
     assert (conf["spark.executor.memory"], conf["spark.executor.cores"]) == ("700m", "3")
+    assert conf["spark.executor.memoryOverhead"] == f"{3 * 512 * 2 + 512}m", "of Python workers"
+    assert conf["spark.task.maxFailures"] == "4"
 
 
 PROGRAM = """

@@ -42,15 +42,15 @@ _WITH_OWN_SHARES = frozenset({JobKind.IMPORT})
 """Each job of these kinds has a pool of its own, and so a share of the slots as large as any other job's."""
 
 
-def default_limits(slots: int) -> dict[JobKind, int]:
-    """Flushes may fill all slots; index builds run one at a time, each with all processors.
+def default_limits(slots: int, builds: int = 1) -> dict[JobKind, int]:
+    """Flushes may fill all slots; index builds run ``builds`` at a time, and leave a slot to flushes.
 
     Imports fill all slots too, with tasks of a few seconds, between which a flush has its turn. Those that
     run at the same time have equal shares (`JobRunner`). A sweep for garbage is one task.
     """
     return {
         JobKind.FLUSH: slots,
-        JobKind.INDEX_BUILD: 1,
+        JobKind.INDEX_BUILD: max(1, min(builds, slots - 1)),
         JobKind.IMPORT: IMPORTS_MAX,
         JobKind.GC: 1,
         JobKind.COMPACTION: max(1, slots - 1),

@@ -102,8 +102,9 @@ class SparkSettings:
 
     ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker), ``cores_max`` (of all
     workers together; 0: all there are) and ``executor_python`` (this one by default) are for clusters.
-    ``python_memory_mb``: what the rows of one task take in its Python worker; a cluster's manager that limits
-    the memory of executors has to know it. ``conf`` overrides any Spark setting, the ones made here too.
+    ``python_memory_mb``, of use with ``executor_cores``: what the rows of one task take in its Python worker;
+    a cluster's manager that limits the memory of executors has to know it. ``conf`` overrides any Spark
+    setting, the ones made here too.
     """
 
     master: str = "local[*]"
@@ -329,10 +330,10 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         conf["spark.driver.extraJavaOptions"] += f" {_QUICK_JVM}"
     else:
         conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
-        overhead_mb = max(settings.executor_cores, 1) * settings.python_memory_mb * _COPIES + _PYTHON_MB
-        conf["spark.executor.memoryOverhead"] = f"{overhead_mb}m"
         if settings.executor_cores:
             conf["spark.executor.cores"] = str(settings.executor_cores)
+            overhead_mb = settings.executor_cores * settings.python_memory_mb * _COPIES + _PYTHON_MB
+            conf["spark.executor.memoryOverhead"] = f"{overhead_mb}m"
         if settings.cores_max:
             conf["spark.cores.max"] = str(settings.cores_max)
         if settings.driver_host != AUTO:

@@ -407,6 +407,13 @@ class PipelineSettings(Section):
     spark_conf: dict[str, str] = Field(default_factory=dict)
     """Any settings of Spark, by their full names: dynamic allocation, the event log, authentication,
     speculation, Kubernetes. They override those that Elanus makes."""
+    builds_at_once: int = Field(default=1, ge=1, le=4096)
+    """Index builds that a data node runs at a time, fewer if it has fewer slots: one is left to flushes. On
+    one machine a build uses all processors; on a Spark cluster give the number of slots divided by
+    `build_threads`."""
+    build_threads: int = Field(default=0, ge=0, le=1024)
+    """Threads of one index build. 0: all processors on one machine, and `executor_cores`, or one, on a Spark
+    cluster, whose machines need not be like the data node's."""
     spark_ui: bool = False
     """Whether Spark's own web interface is opened, on a free port of loopback or `driver_host`. Job entries
     then link to it."""
@@ -430,6 +437,12 @@ class PipelineSettings(Section):
                 f"restart_backoff_max_ms ({self.restart_backoff_max_ms})"
             )
         return self
+
+    def threads_of_build(self, processors: int) -> int:
+        """Return the threads of one index build; ``processors`` are those of this machine."""
+        if self.build_threads:
+            return self.build_threads
+        return processors if self.spark_master.startswith("local") else max(1, self.executor_cores)
 
     @model_validator(mode="after")
     def _settings_of_spark(self) -> Self:

@@ -398,3 +398,9 @@ def test_imports_at_the_same_time_have_equal_shares() -> None:
         runner.close()
 
     running(scenario())
+
+
+def test_builds_run_as_many_at_a_time_as_is_set_and_leave_a_slot_to_flushes() -> None:
+    assert [default_limits(slots, 50)[JobKind.INDEX_BUILD] for slots in (2, 8, 800)] == [1, 7, 50]
+    assert default_limits(800)[JobKind.INDEX_BUILD] == 1
+    JobRunner(HeldSession(2), default_limits(2, 50)).close()
