@@ -21,6 +21,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_task
 from elanus.pipeline.import_plan import ImportPlan
+from elanus.pipeline.import_sources import tables
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.objects import open_store
 
@@ -65,7 +66,7 @@ def _plan(directory: Path, schema: CollectionSchema) -> ImportPlan:
         partition_id=PartitionID(2),
         schema=schema,
         vchannels=tuple(f"by-dev-rootcoord-dml_{n}_1v{n}" for n in range(SHARDS)),
-        parts=tuple(survey(open_store(source), [FILE], schema, directory)),
+        parts=tuple(survey(open_store(source), tables([FILE]), schema)),
         first_id=1000,
         rows_max=2**31,
         bytes_max=2**40,

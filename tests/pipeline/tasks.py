@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, Unavailable
 from elanus.pipeline.progress import TaskProgress
 from elanus.storage.objects import open_store
 
@@ -34,6 +34,26 @@ def fail(plan: str) -> str:
 
 def die(_plan: int) -> int:
     os._exit(3)
+
+
+def answer_late(plan: tuple[str, int]) -> int:
+    """Fail as a store does that does not answer, until so many tries were made; returns their number."""
+    file, failures = Path(plan[0]), plan[1]
+    with file.open("a") as tries:
+        tries.write("x")
+    if len(file.read_text()) <= failures:
+        raise Unavailable(f"no answer at try {len(file.read_text())}")
+    return len(file.read_text())
+
+
+def fail_while_another_runs(plan: tuple[str, str]) -> None:
+    """The one that has no file of its own fails once the other has begun."""
+    mine, other = plan
+    if not mine:
+        wait_for(Path(other))
+        raise DiskFull("no room in the worker")
+    mark_and_sleep(mine)
+    Path(mine).with_suffix(".end").touch()
 
 
 def mark_and_sleep(plan: str) -> None:

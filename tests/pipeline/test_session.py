@@ -21,9 +21,9 @@ import tasks
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, Unavailable
 from elanus.pipeline.java import java_home
-from elanus.pipeline.port import JobCancelled, JobFailed
+from elanus.pipeline.port import JobCancelled, JobFailed, JobLost
 from elanus.pipeline.session import PipelineSession, SparkSettings, spark_conf
 
 pytestmark = pytest.mark.jvm
@@ -80,8 +80,28 @@ def test_any_other_error_says_which_job_and_why(session: PipelineSession) -> Non
 
 
 def test_a_worker_that_dies_fails_its_job_and_no_other(session: PipelineSession) -> None:
-    with pytest.raises(JobFailed, match="test of die"):
+    with pytest.raises(JobLost, match="test of die"):
         run(session, tasks.die, [1])
+    assert run(session, tasks.double, [4]) == [8]
+
+
+def test_a_task_whose_error_may_pass_is_tried_again(session: PipelineSession, tmp_path: Path) -> None:
+    assert run(session, tasks.answer_late, [(str(tmp_path / "tries"), 2)]) == [3]
+
+
+def test_a_task_is_tried_four_times_and_its_error_stays_what_it_was(
+    session: PipelineSession, tmp_path: Path
+) -> None:
+    with pytest.raises(Unavailable, match="no answer at try 4"):
+        run(session, tasks.answer_late, [(str(tmp_path / "tries"), 100)])
+
+
+def test_an_error_that_stays_ends_the_other_tasks_at_once(session: PipelineSession, tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    with pytest.raises(DiskFull, match="no room in the worker"):
+        run(session, tasks.fail_while_another_runs, [(str(mark), ""), ("", str(mark))])
+    assert mark.exists()
+    assert not mark.with_suffix(".end").exists(), "it did not sleep to its end"
     assert run(session, tasks.double, [4]) == [8]
 
 
@@ -121,8 +141,7 @@ def test_jobs_of_two_pools_run_side_by_side(session: PipelineSession, tmp_path: 
 
 def test_local_sessions_have_room_for_a_short_task_next_to_a_long_one(tmp_path: Path) -> None:
     conf = spark_conf(SparkSettings(), tmp_path, tmp_path / "log")
-    slots = int(conf["spark.master"].removeprefix("local[").removesuffix("]"))
-    assert slots == max(2, os.cpu_count() or 1)
+    assert conf["spark.master"] == f"local[{max(2, os.cpu_count() or 1)},4]"
     assert conf["spark.driver.host"] == "127.0.0.1"
 
 
@@ -157,6 +176,8 @@ def test_a_cluster_gets_the_address_of_the_driver_and_its_share_of_resources(tmp
     conf = spark_conf(settings, tmp_path, tmp_path / "log")
     assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "10.0.0.7"
     assert (conf["spark.executor.memory"], conf["spark.executor.cores"]) == ("700m", "3")
+    assert conf["spark.executor.memoryOverhead"] == f"{3 * 512 * 2 + 512}m", "of Python workers"
+    assert conf["spark.task.maxFailures"] == "4"
 
 
 PROGRAM = """

@@ -121,9 +121,17 @@ class ConnectorApi(Protocol):
         ...
 
     async def start_import(
-        self, database: str, collection: str, partition: str, files: tuple[str, ...]
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: tuple[str, ...],
+        options: dict[str, str],
     ) -> ImportTask:
-        """``partition`` "": the default one. Raises as `elanus.proxy.port.Front.start_import` does."""
+        """``partition`` "": the default one. ``options``: those of the client's Import.
+
+        Raises as `elanus.proxy.port.Front.start_import` does, and `InvalidParameter` for an option.
+        """
         ...
 
     @repeatable

@@ -16,7 +16,9 @@ from elanus.core.timestamps import Timestamp
 class ImportRequest:
     """The names accompany the ids for display to people. ``files``: paths below the import directory.
 
+    Patterns and directories among them are resolved when the import runs (`elanus.core.import_files`).
     ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated.
+    ``rejects_max``: how many rows may be left out because they do not fit.
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
@@ -26,6 +28,7 @@ class ImportRequest:
     partition: str
     files: tuple[str, ...]
     write_id: str = ""
+    rejects_max: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class ImportOrder:
     The names of all files that are written contain ``attempt``. ``stamp`` fills their timestamp column,
     which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
     ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
+    ``first_attempt``: that of the task's first try. What a task of any try since then has written is used, if
+    its part of the files is the same.
     """
 
     task_id: TaskID
@@ -47,6 +52,8 @@ class ImportOrder:
     segment_rows_max: int
     stamp: Timestamp
     key_partitions: tuple[PartitionID, ...] = ()
+    rejects_max: int = 0
+    first_attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,13 @@ class ImportedSegment:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import. None of it exists before datacoord has committed it."""
+    """The result of an import. None of it exists before datacoord has committed it.
+
+    ``rejected``: the number of rows that were left out because they do not fit.
+    """
 
     segments: tuple[ImportedSegment, ...]
+    rejected: int = 0
 
     @property
     def rows(self) -> int:
@@ -74,9 +85,9 @@ class ImportNodeApi(Protocol):
 
     @order_of("datacoord")
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
-        """Run the import as one Spark job; return when all files are on the object store.
+        """Run the import as Spark jobs; return when all files are on the object store.
 
         Raises `InvalidParameter` for files that cannot be read or do not fit the schema, `DiskFull`,
-        `Unavailable` when the job was cancelled, and `Internal`.
+        `Unavailable` when Spark or the object store was lost, `Cancelled`, and `Internal`.
         """
         ...

@@ -262,10 +262,16 @@ def cancel_job(
 
 @app.command("import")
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="Parquet files on this machine.")],
+    files: Annotated[list[Path], typer.Argument(help="Files on this machine, or directories of them.")],
     collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
     partition: Annotated[str, typer.Option(help="Default: the default partition.", show_default=False)] = "",
     database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    idempotency_key: Annotated[
+        str, typer.Option(help="A name for this import: it is made once, however often it is asked for.")
+    ] = "",
+    max_rejects: Annotated[
+        int, typer.Option(min=0, help="Rows that may be left out, and listed, because they do not fit.")
+    ] = 0,
     uri: Uri = "",
     tls_ca: TlsCa = "",
     tls_server_name: TlsServerName = "",
@@ -281,12 +287,13 @@ def import_(
     from elanus.cli.import_command import ImportFailed, Wanted, import_files
 
     server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
-    wanted = Wanted(files, database, collection, partition)
+    wanted = Wanted(files, database, collection, partition, idempotency_key, max_rejects)
     try:
         done = import_files(server, wanted, Console(stderr=True))
     except ImportFailed as error:
         fail(f"nothing was imported: {error}", EXIT_FAILED)
-    typer.echo(f"{done.rows} rows imported into {done.collection}")
+    left_out = f"; {done.rejected} rows did not fit: rejects/{done.task_id} in the import directory"
+    typer.echo(f"{done.rows} rows imported into {done.collection}{left_out if done.rejected else ''}")
 
 
 @app.command()

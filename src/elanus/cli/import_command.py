@@ -22,13 +22,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import TaskID
+from elanus.core.import_files import SUFFIXES
 from elanus.core.imports import ENDED, ImportState, ImportTask
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.security import ClientSecurity
 
 _LOOK_S = 0.2
 _CONNECT_S = 10.0
-_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
+_KEPT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
 _PREFIX = "elanus-import-"
 """The name prefix of a directory of links."""
 _LEFT_BEHIND_S = 7 * 24 * 3600.0
@@ -42,12 +43,26 @@ class ImportFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The files to import, and the collection. ``partition`` "": the default one."""
+    """The files to import, and the collection. ``partition`` "": the default one.
+
+    ``key``: one import is made for it, however often the command runs; "" for none. ``rejects_max``: how many
+    rows that do not fit are left out.
+    """
 
     files: Sequence[Path]
     database: str
     collection: str
     partition: str
+    key: str = ""
+    rejects_max: int = 0
+
+    @property
+    def options(self) -> dict[str, str]:
+        """As the server takes them."""
+        options = {"idempotency_key": self.key} if self.key else {}
+        if self.rejects_max:
+            options |= {"on_error": "reject", "max_rejects": str(self.rejects_max)}
+        return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +95,10 @@ async def _import(of: Server, wanted: Wanted, console: Console) -> ImportTask:
     try:
         await channel.ready(_CONNECT_S)
         server = channel.client(ConnectorApi)
-        with staged(wanted.files, await server.import_directory()) as names:
-            task = await server.start_import(wanted.database, wanted.collection, wanted.partition, names)
+        files = found_files(wanted.files)
+        with staged(files, await server.import_directory()) as names:
+            place = (wanted.database, wanted.collection, wanted.partition)
+            task = await server.start_import(*place, names, wanted.options)
             try:
                 task = await _followed(server, task, console)
             except asyncio.CancelledError:
@@ -89,7 +106,7 @@ async def _import(of: Server, wanted: Wanted, console: Console) -> ImportTask:
     finally:
         await channel.close()
     if task.state is ImportState.FAILED:
-        raise ImportFailed(_with_own_names(task.reason, names, wanted.files))
+        raise ImportFailed(_with_own_names(task.reason, names, files))
     return task
 
 
@@ -145,6 +162,20 @@ def _share(task: ImportTask) -> float:
             return task.percent / 100 * _WRITTEN_SHARE
 
 
+def found_files(named: Sequence[Path]) -> list[Path]:
+    """Return the files, with those of directories that can be imported. Raises `ImportFailed`."""
+    files: list[Path] = []
+    for path in named:
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+            if not inside:
+                raise ImportFailed(f"{path} has no file to import: they end with {', '.join(SUFFIXES)}")
+            files += inside
+        else:
+            files.append(path)
+    return files
+
+
 @contextlib.contextmanager
 def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...]]:
     """Link the files into the import directory; yields the links' names there. Removes them at the end.
@@ -156,8 +187,6 @@ def staged(files: Sequence[Path], directory_url: str) -> Iterator[tuple[str, ...
     if parts.scheme != "file" or not root.is_dir():
         raise ImportFailed(f"the server imports from {directory_url}, which is no directory of this machine")
     for file in files:
-        if file.is_dir():
-            raise ImportFailed(f"{file} is a directory: name the files in it, {file}/*.parquet for instance")
         if not file.is_file():
             raise ImportFailed(f"{file}: no such file")
     _clear(root)
@@ -195,5 +224,5 @@ def _name(number: int, file: Path, files: Sequence[Path]) -> str:
     if file.suffix == ".npy":
         first = next(n for n, other in enumerate(files) if other.parent == file.parent)
         return f"{first:04}/{file.name}"
-    suffix = file.suffix if file.suffix in _SUFFIXES else ".parquet"
+    suffix = file.suffix if file.suffix in _KEPT_SUFFIXES else ".parquet"
     return f"{number:04}-{file.stem.replace('.', '_')}{suffix}"

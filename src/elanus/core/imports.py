@@ -13,7 +13,7 @@ not know its number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
@@ -53,6 +53,9 @@ class ImportTask:
     ``attempt``: the number of the try that may commit; ``tries``: the number of tries so far. ``rows``,
     ``segments`` and ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: progress of
     its job; known while the job runs, and not stored. ``write_id``: what the caller called the write.
+    ``rejects_max``: how many rows may be left out because they do not fit, ``rejected``: how many were.
+    ``started_ms``: when the first try began; ``first_attempt``: its number. Files of all tries since then
+    stay until the task ends, because a later try may use what an earlier one has written.
     """
 
     task_id: TaskID
@@ -72,6 +75,10 @@ class ImportTask:
     reason: str = ""
     percent: float = 0.0
     write_id: str = ""
+    rejects_max: int = 0
+    rejected: int = 0
+    started_ms: int = 0
+    first_attempt: int = 0
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
@@ -89,10 +96,16 @@ def failed(task: ImportTask, reason: str, now_ms: int) -> ImportTask:
     return stepped(task, ImportState.FAILED, reason=reason, ended_ms=now_ms)
 
 
-def next_task(tasks: Iterable[ImportTask]) -> ImportTask | None:
-    """Return the oldest task that has not committed; one interrupted by a crash precedes waiting ones."""
-    waiting = [t for t in tasks if t.state in OPEN]
+def next_task(tasks: Iterable[ImportTask], running: Container[TaskID] = ()) -> ImportTask | None:
+    """Return the oldest task that has not committed and does not run; one interrupted by a crash precedes
+    waiting ones."""
+    waiting = [t for t in tasks if t.state in OPEN and t.task_id not in running]
     return min(waiting, key=lambda t: (t.state is not ImportState.STARTED, t.task_id), default=None)
+
+
+def oldest_attempt(tasks: Iterable[ImportTask], none: int) -> int:
+    """Return the lowest number of an attempt whose files a task may still commit, at most ``none``."""
+    return min((none, *(t.first_attempt or t.attempt for t in tasks if t.state is ImportState.STARTED)))
 
 
 def same_write(tasks: Iterable[ImportTask], collection_id: CollectionID, write_id: str) -> ImportTask | None:

@@ -36,7 +36,11 @@ LOG_ENTRY_TARGET_BYTES = 5 * 1024 * 1024
 """An insert larger than this is split into several log entries."""
 WRITE_ID_LENGTH_MAX = 256
 IMPORT_FILES_MAX = 1024
-"""Files of one import."""
+"""Names of files, patterns and directories in one import."""
+IMPORT_FILES_FOUND_MAX = 65_536
+"""Files of one pattern or directory in an import."""
+IMPORT_REJECTS_MAX = 1_000_000
+"""Rows that one import may be told to leave out."""
 FILTER_LENGTH_MAX_CHARS = 64_000_000
 FILTER_UNLISTED_MAX_CHARS = 500_000
 """The part of a filter outside of lists of plain literals: it is parsed token by token."""

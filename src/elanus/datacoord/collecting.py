@@ -23,6 +23,7 @@ from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
 from elanus.core.ids import SegmentID
+from elanus.core.imports import oldest_attempt
 from elanus.core.offload import Offload
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
@@ -204,7 +205,7 @@ class Collector:
             return Moment(
                 now,
                 self._clock.wall_ms(),
-                self._attempts.closed_below(fresh),
+                oldest_attempt(self._state.imports(), none=self._attempts.closed_below(fresh)),
                 tuple(self._state.segments()),
                 tuple(self._state.vchannels()),
                 tuple(self._state.dropped_vchannels()),

@@ -1,7 +1,7 @@
 """Import tasks, from the queue to the commit: all rows of all files at once, or none.
 
-One task runs at a time. Its attempt is persisted first; then a data node has a Spark job write segments under
-the attempt's number, and the commit makes them part of the collection. The commit is one change of the
+Some tasks run at a time. A task's attempt is persisted first; then a data node has Spark jobs write segments
+under the attempt's number, and the commit makes them part of the collection. The commit is one change of the
 metadata that contains the segments, the task's own record, and the vchannels as they were read. It is refused
 when any of these records has changed: a job that was given up, ran twice, or finished late changes nothing,
 and neither does one whose collection or partition was dropped meanwhile.
@@ -9,8 +9,10 @@ and neither does one whose collection or partition was dropped meanwhile.
 The rows' timestamp is that of the commit. So a delete issued before the commit does not affect them, one
 issued after it does, and no read at an earlier timestamp sees any of them.
 
-A task that was interrupted by a crash or a restart starts over. A committed task is *Completed* when its
-segments have their indexes and, if the collection is loaded, are served.
+A task that was interrupted by a crash or a restart begins another try, which continues with what finished
+Spark tasks of earlier tries have written: garbage collection spares it while the task's record says so. The
+record also says when the task began, so that its deadline holds across restarts. A committed task is
+*Completed* when its segments have their indexes and, if the collection is loaded, are served.
 """
 
 from __future__ import annotations
@@ -62,17 +64,21 @@ _log = structlog.get_logger("datacoord")
 
 @dataclass(frozen=True, slots=True)
 class ImportPolicy:
-    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept."""
+    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept.
+
+    ``at_once``: how many run at a time. ``timeout_ms``: how long one may take from its first try on.
+    """
 
     tasks_max: int
     retention_ms: int
+    at_once: int = 4
+    timeout_ms: int = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A task's job, on the data node registered under ``epoch``."""
+    """The jobs of a task, on the data node registered under ``epoch``."""
 
-    task_id: TaskID
     epoch: int
     call: asyncio.Future[ImportOutcome]
 
@@ -107,8 +113,10 @@ class Imports:
         self._policy = policy
         self._wake = asyncio.Event()
         self._is_working = False
-        self._running: _Run | None = None
-        self._interrupted = ""
+        self._running: dict[TaskID, _Run] = {}
+        self._at_work: dict[TaskID, LiveNode] = {}
+        """The tasks that are being tried, from before their attempt to after their commit."""
+        self._interrupted: dict[TaskID, str] = {}
         """The error that ended the latest try of a task that is to be retried."""
 
     # requests
@@ -127,6 +135,7 @@ class Imports:
             request.files,
             self._clock.wall_ms(),
             write_id=request.write_id,
+            rejects_max=request.rejects_max,
         )
         async with self._lock:
             await self._collection(task)
@@ -163,17 +172,18 @@ class Imports:
             if task.state is ImportState.FAILED:
                 return
             await self._state.put(imports=[failed(task, "cancelled", self._clock.wall_ms())])
-        if self._running is not None and self._running.task_id == task_id:
-            self._running.call.cancel()
+        if (running := self._running.get(task_id)) is not None:
+            running.call.cancel()
 
     def node_registered(self) -> None:
         """Note that a data node is available to run the next task."""
         self._wake.set()
 
     def node_ended(self, epoch: int) -> None:
-        """Interrupt the task that ran there: it starts over on another node, or under a new registration."""
-        if self._running is not None and self._running.epoch == epoch:
-            self._running.call.cancel()
+        """Interrupt the tasks that ran there: they go on on another node, or under a new registration."""
+        for running in self._running.values():
+            if running.epoch == epoch:
+                running.call.cancel()
 
     # lifecycle
 
@@ -186,21 +196,35 @@ class Imports:
             self._spawn(self._finish())
 
     async def _work(self) -> None:
-        """Run tasks one after another until cancelled."""
+        """Start tasks, the oldest first, until cancelled."""
         while True:
             self._wake.clear()
-            task = next_task(self._state.imports())
-            nodes = self._nodes.by_load()
-            if task is None or not nodes:
+            task = next_task(self._state.imports(), self._at_work)
+            node = self._least_importing()
+            if task is None or node is None or len(self._at_work) >= self._policy.at_once:
                 await self._wake.wait()
                 continue
-            try:
-                await self._run(task, nodes[0])
-            except Exception as error:  # noqa: BLE001 - without this loop no import would ever end
-                known = isinstance(error, ElanusError)
-                self._interrupted = str(error) if known else f"{type(error).__name__}: {error}"
-                _log.warning("import interrupted", task=task.task_id, error=self._interrupted)
-                await asyncio.sleep(_RETRY_PAUSE_S)
+            self._at_work[task.task_id] = node
+            self._spawn(self._try(task, node))
+
+    def _least_importing(self) -> LiveNode | None:
+        at_work = [node.epoch for node in self._at_work.values()]
+        return min(self._nodes.by_load(), key=lambda node: at_work.count(node.epoch), default=None)
+
+    async def _try(self, task: ImportTask, node: LiveNode) -> None:
+        try:
+            await self._run(task, node)
+        except Exception as error:  # noqa: BLE001 - the task would never be tried again
+            known = isinstance(error, ElanusError)
+            reason = str(error) if known else f"{type(error).__name__}: {error}"
+            self._interrupted[task.task_id] = reason
+            _log.warning("import interrupted", task=task.task_id, error=reason)
+            await asyncio.sleep(_RETRY_PAUSE_S)
+        else:
+            self._interrupted.pop(task.task_id, None)
+        finally:
+            del self._at_work[task.task_id]
+            self._wake.set()
 
     async def _finish(self) -> None:
         """Complete committed tasks once they are served, and remove old ones, until cancelled."""
@@ -227,18 +251,22 @@ class Imports:
         if begun is None:
             return
         started, order = begun
+        left_s = (started.started_ms + self._policy.timeout_ms - self._clock.wall_ms()) / 1000
         try:
-            outcome = await self._outcome(node, started, order)
-            if outcome is not None:
-                await self._commit(started, outcome)
-        finally:
-            self._attempts.close(started.attempt)
+            async with asyncio.timeout(left_s):
+                outcome = await self._outcome(node, started, order)
+        except TimeoutError:
+            limit_s = self._policy.timeout_ms // 1000
+            await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
+            return
+        if outcome is not None:
+            await self._commit(started, outcome)
 
     async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
         """Return the job's outcome; None if it failed or was cancelled. Raises `Unavailable` for a lost
         node."""
         call = asyncio.ensure_future(node.ports.imports.import_files(order))
-        self._running = _Run(task.task_id, node.epoch, call)
+        self._running[task.task_id] = _Run(node.epoch, call)
         try:
             return await call
         except asyncio.CancelledError:
@@ -247,30 +275,41 @@ class Imports:
                 raise
             return None  # the task was cancelled, or is to run on another node
         except (Unavailable, DeadlineExceeded):
-            raise  # the task starts over
+            raise  # the task is tried again
         except ElanusError as error:
             await self._fail(task, error.message)
             return None
         finally:
-            self._running = None
+            del self._running[task.task_id]
 
     async def _begin(self, task: ImportTask, node: LiveNode) -> tuple[ImportTask, ImportOrder] | None:
         """Persist the next attempt and return it; None when the task has failed instead."""
         if task.tries >= ATTEMPTS_MAX:
-            await self._fail(task, f"begun {task.tries} times in vain; the last time: {self._interrupted}")
+            last = self._interrupted.pop(task.task_id, "")
+            await self._fail(task, f"begun {task.tries} times in vain; the last time: {last}")
             return None
         attempt = await self._attempts.open(1, node.epoch)
-        stamp = await self._rootcoord.alloc_timestamp(1)
-        async with self._lock:
-            try:
-                collection = await self._collection(task)
-            except (CollectionNotFound, PartitionNotFound) as error:
-                await self._put_failed(task, error.message)
-                return None
-            if self._state.import_task(task.task_id) != task:
-                return None  # cancelled meanwhile
-            started = stepped(task, ImportState.STARTED, attempt=attempt, tries=task.tries + 1)
-            await self._state.put(imports=[started])
+        try:
+            stamp = await self._rootcoord.alloc_timestamp(1)
+            async with self._lock:
+                try:
+                    collection = await self._collection(task)
+                except (CollectionNotFound, PartitionNotFound) as error:
+                    await self._put_failed(task, error.message)
+                    return None
+                if self._state.import_task(task.task_id) != task:
+                    return None  # cancelled meanwhile
+                started = stepped(
+                    task,
+                    ImportState.STARTED,
+                    attempt=attempt,
+                    tries=task.tries + 1,
+                    started_ms=task.started_ms or self._clock.wall_ms(),
+                    first_attempt=task.first_attempt or attempt,
+                )
+                await self._state.put(imports=[started])
+        finally:
+            self._attempts.close(attempt)  # from here on the record keeps its files
         return started, ImportOrder(
             task.task_id,
             attempt,
@@ -282,6 +321,8 @@ class Imports:
             self._allocator.max_rows(collection.schema),
             stamp,
             _key_partitions(collection),
+            task.rejects_max,
+            started.first_attempt,
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
@@ -301,10 +342,9 @@ class Imports:
                     for manifest, path in zip(manifests, paths, strict=True)
                 ]
                 async with self._lock:
-                    self._attempts.check(task.attempt)
                     if self._state.import_task(task.task_id) != task:
                         raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
-                    await self._show(task, outcome.rows, segments, commit_ts)
+                    await self._show(task, outcome, segments, commit_ts)
         except (CollectionNotFound, PartitionNotFound) as error:
             await self._fail(task, error.message)
         finally:
@@ -312,14 +352,15 @@ class Imports:
             self._changes.happened(task.collection_id)
 
     async def _show(
-        self, task: ImportTask, rows: int, segments: list[SegmentInfo], commit_ts: Timestamp
+        self, task: ImportTask, outcome: ImportOutcome, segments: list[SegmentInfo], commit_ts: Timestamp
     ) -> None:
         """Persist the segments. Called under the lock: the collection and partition exist throughout."""
         await self._collection(task)
         persisted = stepped(
             task,
             ImportState.PERSISTED,
-            rows=rows,
+            rows=outcome.rows,
+            rejected=outcome.rejected,
             segments=tuple(s.segment_id for s in segments),
             commit_ts=commit_ts,
         )

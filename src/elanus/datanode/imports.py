@@ -1,28 +1,34 @@
 """Imports as Spark jobs: an order becomes plans, and the plans' outcomes become the answer.
 
-It keeps no state. If this process dies, the coordinator sees the call end and orders the import again.
+One job surveys the files, a second one imports them. It keeps no state: if this process dies, the coordinator
+sees the call end and orders the import again, and what finished tasks have written is found in the object
+store.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from elanus.api.imports import ImportOrder, ImportOutcome
 from elanus.api.rootcoord import RootCoordApi
-from elanus.core.errors import Cancelled, Internal
+from elanus.core.errors import Cancelled, Internal, Unavailable
 from elanus.core.faults import Fault
 from elanus.core.imports import waiting_for
-from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_job
+from elanus.pipeline.import_outcomes import kept_outcomes
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
+from elanus.pipeline.import_rejects import check_count
+from elanus.pipeline.import_sources import tables
+from elanus.pipeline.import_survey import named_files, survey_job
 from elanus.pipeline.jobs import JobRunner
-from elanus.pipeline.port import JobCancelled
-from elanus.pipeline.worker import scratch_directory
+from elanus.pipeline.port import Job, JobCancelled, JobLost
 from elanus.storage.objects import open_store
+
+Plan = TypeVar("Plan")
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +61,65 @@ class SparkImports:
         self._offload = offload
 
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
-        files: list[FileRows] = await self._offload(self._survey, order)
-        rows = sum(file.rows for file in files)
-        if not rows:
-            return ImportOutcome(())
-        plans = self._plans(order, files, await self._rootcoord.alloc_ids(2 * rows))
-        job = import_job(order.task_id, order.files, plans)
+        settings = self._settings
+        found: list[FileRows] = await self._offload(_tables, settings.source_url, order.files)
+        survey = survey_job(order.task_id, found, order.schema, settings.source_url, settings.slots)
+        files = [file for part in await self._run(survey, order) for file in part]
+        left, outcomes = await self._offload(self._left, order, files)
+        if left:
+            left = await self._numbered(left)
+            outcomes += await self._run(import_job(order.task_id, order.files, left), order)
+        rejected = sum(outcome.rejected for outcome in outcomes)
+        check_count(rejected, order.rejects_max)
+        return ImportOutcome(tuple(s for outcome in outcomes for s in outcome.segments), rejected)
+
+    async def _run(self, job: Job[Plan, Outcome], order: ImportOrder) -> list[Outcome]:
         cause = f"import {order.task_id} into {order.schema.name}"
         try:
-            outcomes = await self._runner.run(job, cause, waiting=(waiting_for(order.task_id),))
+            return await self._runner.run(job, cause, waiting=(waiting_for(order.task_id),))
         except JobCancelled as error:
             raise Cancelled(f"the import was cancelled: {error}") from error
+        except JobLost as error:
+            raise Unavailable(f"the import has to be run again: {error}") from error
         except Fault as error:
             raise Internal(f"the import failed: {error}") from error
-        return ImportOutcome(tuple(segment for segments in outcomes for segment in segments))
 
-    def _survey(self, order: ImportOrder) -> list[FileRows]:
-        with scratch_directory(self._settings.scratch_dir) as scratch:
-            return survey(open_store(self._settings.source_url), order.files, order.schema, Path(scratch))
+    def _left(
+        self, order: ImportOrder, files: list[FileRows]
+    ) -> tuple[list[ImportPlan], list[ImportOutcome]]:
+        """Return the tasks that are left to do, without their ids, and what earlier tries have done."""
+        plans = self._plans(order, files)
+        if order.attempt == order.first_attempt:
+            return plans, []
+        store = open_store(self._settings.store_url)
+        kept = kept_outcomes(store, order.task_id, order.first_attempt)
+        by_key = {plan.key: plan for plan in plans}
+        left = [plan for key, plan in by_key.items() if key not in kept]
+        return left, [kept[key] for key in by_key if key in kept]
 
-    def _plans(self, order: ImportOrder, files: list[FileRows], first_id: int) -> list[ImportPlan]:
+    async def _numbered(self, plans: Sequence[ImportPlan]) -> list[ImportPlan]:
+        """Return plans with ids of their own: two for each row."""
+        first_id = await self._rootcoord.alloc_ids(2 * sum(plan.rows for plan in plans))
+        numbered = []
+        for plan in plans:
+            numbered.append(replace(plan, first_id=first_id))
+            first_id += 2 * plan.rows
+        return numbered
+
+    def _plans(self, order: ImportOrder, files: list[FileRows]) -> list[ImportPlan]:
         settings, schema = self._settings, order.schema
         rows_max = max(1, min(order.segment_rows_max, settings.task_bytes_max // schema.row_bytes_estimate))
         rows = sum(file.rows for file in files)
-        plans = []
-        for parts in cut(files, rows_of_task(rows, schema.row_bytes_estimate, rows_max, settings.slots)):
-            plan = ImportPlan(
+        task_rows = rows_of_task(rows, schema.row_bytes_estimate, rows_max, settings.slots)
+        return [
+            ImportPlan(
                 attempt=order.attempt,
                 collection_id=order.collection_id,
                 partition_id=order.partition_id,
                 schema=schema,
                 vchannels=order.vchannels,
                 parts=parts,
-                first_id=first_id,
+                first_id=0,
                 rows_max=rows_max,
                 bytes_max=settings.task_bytes_max,
                 stamp=order.stamp,
@@ -95,7 +127,12 @@ class SparkImports:
                 store_url=settings.store_url,
                 scratch_dir=settings.scratch_dir,
                 key_partitions=order.key_partitions,
+                rejects_max=order.rejects_max,
+                task_id=order.task_id,
             )
-            plans.append(plan)
-            first_id += 2 * plan.rows
-        return plans
+            for parts in cut(files, task_rows)
+        ]
+
+
+def _tables(source_url: str, names: Sequence[str]) -> list[FileRows]:
+    return list(tables(named_files(open_store(source_url), names)))

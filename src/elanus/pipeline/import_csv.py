@@ -6,7 +6,6 @@ An empty value without quotes is a null; for a text that may not be null, it is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +13,9 @@ import pyarrow.csv
 
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.types import Family
+from elanus.pipeline.import_bounds import csv_rows_max
 from elanus.pipeline.import_columns import Place
+from elanus.pipeline.import_input import InputFile
 from elanus.pipeline.import_plan import RowGroup
 from elanus.pipeline.import_texts import JSON_NULL, column_of
 
@@ -27,43 +28,45 @@ class CsvSource:
     Implements `elanus.pipeline.import_sources.Source`.
     """
 
-    def __init__(self, name: str, path: Path, schema: CollectionSchema) -> None:
-        self._name = name
-        self._path = path
+    def __init__(self, file: InputFile, schema: CollectionSchema) -> None:
+        self._name = file.name
+        self._file = file
         self._schema = schema
 
     def schemas(self) -> Iterator[pa.Schema]:
         return iter(())
 
     def groups(self) -> Iterator[RowGroup]:
-        yield RowGroup(0, 0, sum(batch.num_rows for batch in self._texts()))
+        size_bytes = self._file.size_bytes
+        yield RowGroup(0, 0, csv_rows_max(self._schema, size_bytes) if size_bytes else 0, is_counted=False)
 
     def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        first = 0
         for texts in self._texts():
             for start in range(0, texts.num_rows, batch_rows):
-                part = texts.slice(start, batch_rows)
-                yield self._columns(part, Place(self._name, 0, first))
-                first += part.num_rows
+                yield texts.slice(start, batch_rows)
+
+    def place(self, group: RowGroup) -> Place:
+        return Place(self._name, group.number, 0)
 
     def _texts(self) -> Iterator[pa.RecordBatch]:
-        if not self._path.stat().st_size:
+        if not self._file.size_bytes:
             return
         reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
         parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        with pyarrow.csv.open_csv(self._path, reading, parsing, _as_texts(self._header())) as reader:
+        texts = _as_texts(self._header())
+        with self._file.native() as file, pyarrow.csv.open_csv(file, reading, parsing, texts) as reader:
             yield from reader
 
     def _header(self) -> list[str]:
         first_rows = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
         parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        with pyarrow.csv.open_csv(self._path, first_rows, parsing) as reader:
+        with self._file.native() as file, pyarrow.csv.open_csv(file, first_rows, parsing) as reader:
             return list(reader.schema.names)
 
-    def _columns(self, texts: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+    def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
         columns = {
-            name: self._column(self._schema.by_name.get(name), texts.column(name), place)
-            for name in texts.schema.names
+            name: self._column(self._schema.by_name.get(name), rows.column(name), place)
+            for name in rows.schema.names
         }
         return pa.RecordBatch.from_pydict(columns)
 

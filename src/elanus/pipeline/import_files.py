@@ -8,9 +8,10 @@ Memory: the rows held, and one shard's once more while they are sorted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,9 @@ from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.partition_keys import rows_of_partitions
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_columns import Place, check_columns, convert
-from elanus.pipeline.import_plan import FileRows, ImportPlan
-from elanus.pipeline.import_sources import opened, tables
+from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup
+from elanus.pipeline.import_rejects import Rejects
+from elanus.pipeline.import_sources import Source, opened, versions
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.parquet import rows_per_group
 from elanus.storage.paths import insert_log_path, stats_log_path
@@ -33,42 +35,80 @@ from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 from elanus.text import with_computed_columns
 
 
-def survey(
-    source: ObjectStore, files: Sequence[str], schema: CollectionSchema, scratch: Path
-) -> list[FileRows]:
-    """The tables that the files are, each with its row groups.
+def survey(source: ObjectStore, found: Iterable[FileRows], schema: CollectionSchema) -> list[FileRows]:
+    """Return tables (`elanus.pipeline.import_sources.tables`) with their row groups and the files' versions.
 
-    Raises `InvalidParameter` for one that does not fit, as far as its head shows.
+    Only heads and ends of files are read. Raises `InvalidParameter` for one that does not fit, as far as
+    those show.
     """
-    found = []
-    for table in tables(files):
-        with opened(source, table, schema, scratch) as rows:
+    surveyed = []
+    for table in found:
+        pinned = replace(table, versions=versions(source, table))
+        with opened(source, pinned, schema) as rows:
             for columns in rows.schemas():
                 check_columns(schema, columns, table.file)
-            found.append(replace(table, groups=tuple(rows.groups())))
-    return found
+            surveyed.append(replace(pinned, groups=tuple(rows.groups())))
+    return surveyed
 
 
-def import_rows(plan: ImportPlan, source: ObjectStore, scratch: Path) -> Iterator[pa.RecordBatch]:
-    """The plan's rows in the form of ``schema.arrow_schema``, checked, in batches of a row group at most."""
-    schema = plan.schema
-    batch_rows = rows_per_group(schema.row_bytes_estimate)
+def import_rows(
+    plan: ImportPlan, source: ObjectStore, rejects: Rejects | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The plan's rows in the form of ``schema.arrow_schema``, checked, in batches of a row group at most.
+
+    Raises `InvalidParameter` for the first row that does not fit, unless ``rejects`` takes it.
+    """
+    batch_rows = rows_per_group(plan.schema.row_bytes_estimate)
     next_id = plan.first_id
     for part in plan.parts:
-        with opened(source, part, schema, scratch) as table:
+        with opened(source, part, plan.schema) as table:
             for group in part.groups:
-                first_row = group.first_row
-                for batch in table.batches(group, batch_rows):
-                    check_columns(schema, batch.schema, part.file)
-                    keys = _auto_keys(schema, next_id, batch.num_rows)
-                    rows = convert(schema, batch, keys, Place(part.file, group.number, first_row))
-                    yield with_computed_columns(schema, rows)
-                    first_row += batch.num_rows
-                    next_id += batch.num_rows
-                if first_row - group.first_row != group.rows:
-                    raise InvalidParameter(
-                        f"{part.file}: row group {group.number} changed while the import ran; run it again"
-                    )
+                place, read = table.place(group), 0
+                for given in table.batches(group, batch_rows):
+                    for rows in _fitting(plan.schema, table, given, place.moved(read), next_id, rejects):
+                        next_id += rows.num_rows
+                        if next_id > plan.first_segment_id:
+                            raise _changed(part, group)
+                        yield rows
+                    read += len(given)
+                if group.is_counted and read != group.rows:
+                    raise _changed(part, group)
+
+
+def _fitting(
+    schema: CollectionSchema, table: Source, given: Any, place: Place, first_id: int, rejects: Rejects | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows that fit, converted. Where one does not, the halves are looked at: its neighbors are found in
+    as many steps as the batch can be halved."""
+    try:
+        batch = table.columns(given, place)
+        check_columns(schema, batch.schema, place.file)
+        rows = convert(schema, batch, _auto_keys(schema, first_id, batch.num_rows), place)
+    except InvalidParameter as error:
+        if rejects is None:
+            raise
+        if len(given) == 1:
+            rejects.add(place, error)
+            return
+        half = len(given) // 2
+        for start, end in ((0, half), (half, len(given))):
+            for rows in _fitting(
+                schema, table, _part(given, start, end), place.moved(start), first_id, rejects
+            ):
+                first_id += rows.num_rows
+                yield rows
+        return
+    yield with_computed_columns(schema, rows)
+
+
+def _part(given: Any, start: int, end: int) -> Any:
+    return given.slice(start, end - start) if isinstance(given, pa.RecordBatch) else given[start:end]
+
+
+def _changed(part: FileRows, group: RowGroup) -> InvalidParameter:
+    return InvalidParameter(
+        f"{part.file}: row group {group.number} changed while the import ran; run it again"
+    )
 
 
 def _auto_keys(schema: CollectionSchema, first: int, rows: int) -> pa.Array | None:

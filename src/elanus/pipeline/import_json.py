@@ -1,28 +1,30 @@
 """JSON files of an import: a list of rows, or an object with the key ``rows``; and JSON lines, a row a line.
 
 A JSON list is decoded as a whole, so its size is limited; JSON lines are cut into groups at ends of lines.
-A key that is no field of the collection goes to the dynamic field. Where a row has ``$meta`` itself, an
-object or a string that contains one, its keys are added.
+Neither is read to be cut: how many rows there are is bounded by their bytes
+(`elanus.pipeline.import_bounds`). A key that is no field of the collection goes to the dynamic field. Where a
+row has ``$meta`` itself, an object or a string that contains one, its keys are added.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
+from elanus.pipeline.import_bounds import json_rows_max
 from elanus.pipeline.import_columns import Place
+from elanus.pipeline.import_input import InputFile
 from elanus.pipeline.import_plan import RowGroup
 from elanus.pipeline.import_texts import JSON_NULL, column_of
 
 JSON_BYTES_MAX = 1 << 30
 """A JSON list larger than this is refused: it would have to be in memory as a whole."""
 _GROUP_BYTES = 32 * 1024 * 1024
-_READ_BYTES = 8 * 1024 * 1024
 
 Row = dict[str, msgspec.Raw]
 
@@ -39,31 +41,37 @@ _row = msgspec.json.Decoder(Row)
 class JsonSource:
     """A file with a list of rows. Implements `elanus.pipeline.import_sources.Source`."""
 
-    def __init__(self, name: str, path: Path, schema: CollectionSchema) -> None:
-        self._name = name
-        self._path = path
+    def __init__(self, file: InputFile, schema: CollectionSchema) -> None:
+        """Raises `InvalidParameter` for a file that is too large."""
+        if file.size_bytes > JSON_BYTES_MAX:
+            raise InvalidParameter(
+                f"{file.name} has {file.size_bytes} bytes; a JSON list may have {JSON_BYTES_MAX}: write the "
+                "rows as JSON lines (.jsonl), or as Parquet"
+            )
+        self._name = file.name
+        self._file = file
         self._schema = schema
 
     def schemas(self) -> Iterator[pa.Schema]:
         return iter(())
 
     def groups(self) -> Iterator[RowGroup]:
-        yield RowGroup(0, 0, len(self._rows()))
+        yield RowGroup(0, 0, json_rows_max(self._schema, self._file.size_bytes), is_counted=False)
 
-    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Sequence[Row]]:
         rows = self._rows()
         for first in range(0, len(rows), batch_rows):
-            yield batch_of(rows[first : first + batch_rows], self._schema, Place(self._name, 0, first))
+            yield rows[first : first + batch_rows]
+
+    def columns(self, rows: Sequence[Row], place: Place) -> pa.RecordBatch:
+        return batch_of(rows, self._schema, place)
+
+    def place(self, group: RowGroup) -> Place:
+        return Place(self._name, group.number, 0)
 
     def _rows(self) -> list[Row]:
-        """Raises `InvalidParameter` for a file that is too large, or no list of objects."""
-        size_bytes = self._path.stat().st_size
-        if size_bytes > JSON_BYTES_MAX:
-            raise InvalidParameter(
-                f"{self._name} has {size_bytes} bytes; a JSON list may have {JSON_BYTES_MAX}: write the rows "
-                "as JSON lines (.jsonl), or as Parquet"
-            )
-        content = self._path.read_bytes()
+        """Raises `InvalidParameter` for a file that is no list of objects."""
+        content = self._file.content()
         try:
             if content.lstrip()[:1] == b"{":
                 return _wrapped.decode(content).rows
@@ -80,29 +88,39 @@ class JsonLinesSource:
     A group is the lines that begin within a range of bytes, so that tasks find theirs without the others.
     """
 
-    def __init__(
-        self, name: str, path: Path, schema: CollectionSchema, group_bytes: int = _GROUP_BYTES
-    ) -> None:
-        self._name = name
-        self._path = path
+    def __init__(self, file: InputFile, schema: CollectionSchema, group_bytes: int = _GROUP_BYTES) -> None:
+        self._name = file.name
+        self._file = file
         self._schema = schema
         self._group_bytes = group_bytes
+        self._before: dict[int, int] = {}
 
     def schemas(self) -> Iterator[pa.Schema]:
         return iter(())
 
     def groups(self) -> Iterator[RowGroup]:
-        first_row = 0
-        for number in range(-(-self._path.stat().st_size // self._group_bytes)):
-            rows = len(self._lines(number))
-            yield RowGroup(number, first_row, rows)
-            first_row += rows
+        left = self._file.size_bytes
+        for number in range(-(-left // self._group_bytes)):
+            # All lines but the last one end within the range: the last one is the row that the bound adds.
+            bound = json_rows_max(self._schema, min(left, self._group_bytes))
+            yield RowGroup(number, 0, bound, is_counted=False)
+            left -= self._group_bytes
 
-    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Sequence[bytes]]:
         lines = self._lines(group.number)
         for first in range(0, len(lines), batch_rows):
-            place = Place(self._name, group.number, group.first_row + first)
-            yield batch_of(self._decoded(lines[first : first + batch_rows], place), self._schema, place)
+            yield lines[first : first + batch_rows]
+
+    def columns(self, rows: Sequence[bytes], place: Place) -> pa.RecordBatch:
+        return batch_of(self._decoded(rows, place), self._schema, place)
+
+    def place(self, group: RowGroup) -> Place:
+        return Place(self._name, group.number, 0, partial(self._rows_before, group.number))
+
+    def _rows_before(self, group: int) -> int:
+        if group not in self._before:
+            self._before[group] = sum(len(self._lines(number)) for number in range(group))
+        return self._before[group]
 
     def _decoded(self, lines: Sequence[bytes], place: Place) -> list[Row]:
         try:
@@ -113,14 +131,14 @@ class JsonLinesSource:
             try:
                 _row.decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                row = place.first_row + at
+                row = place.row(at)
                 raise InvalidParameter(f"{self._name}, row {row} is no JSON object: {error}") from error
         raise AssertionError("every line decodes by itself")
 
     def _lines(self, number: int) -> list[bytes]:
         """The lines that begin in a range, without empty ones."""
         begin, end = number * self._group_bytes, (number + 1) * self._group_bytes
-        with self._path.open("rb", buffering=_READ_BYTES) as file:
+        with self._file.open() as file:
             if begin:
                 file.seek(begin - 1)
                 file.readline()  # it began before

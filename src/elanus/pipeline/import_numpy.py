@@ -8,8 +8,8 @@ may also be float16, or uint16 for bfloat16; signed bytes as int8. Pickled objec
 from __future__ import annotations
 
 import tokenize
-from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Sequence
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.pipeline.import_input import InputFile
+from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import RowGroup
 
 _GROUP_BYTES = 32 * 1024 * 1024
@@ -31,10 +33,10 @@ _BITS16 = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
 class _Column:
     """A file: its header, and rows read from it. Raises `InvalidParameter` for one that is no plain array."""
 
-    def __init__(self, name: str, path: Path) -> None:
-        self.name = name
-        self._path = path
-        with path.open("rb") as file:
+    def __init__(self, of: InputFile) -> None:
+        self.name = name = of.name
+        self._file = of
+        with of.open() as file:
             try:
                 version = np.lib.format.read_magic(file)
                 read = {
@@ -50,12 +52,11 @@ class _Column:
         if len(self.shape) not in (1, 2) or (is_fortran and len(self.shape) == 2):
             raise InvalidParameter(f"{name} has shape {self.shape}: give (rows,) or (rows, n), row by row")
         self.row_bytes = self.dtype.itemsize * (self.shape[1] if len(self.shape) == 2 else 1)
-        size_bytes = path.stat().st_size
-        if size_bytes < self._begin + self.shape[0] * self.row_bytes:
+        if of.size_bytes < self._begin + self.shape[0] * self.row_bytes:
             raise InvalidParameter(f"{name} ends before its {self.shape[0]} rows")
 
     def read(self, first: int, rows: int) -> npt.NDArray[Any]:
-        with self._path.open("rb") as file:
+        with self._file.native() as file:
             file.seek(self._begin + first * self.row_bytes)
             content = file.read(rows * self.row_bytes)
         return np.frombuffer(content, self.dtype).reshape(-1, *self.shape[1:])
@@ -64,9 +65,10 @@ class _Column:
 class NumpySource:
     """The columns of a directory. Implements `elanus.pipeline.import_sources.Source`."""
 
-    def __init__(self, paths: Mapping[str, Path], schema: CollectionSchema) -> None:
+    def __init__(self, files: Sequence[InputFile], schema: CollectionSchema) -> None:
         self._schema = schema
-        self._columns = {PurePosixPath(name).stem: _Column(name, path) for name, path in paths.items()}
+        self._name = files[0].name
+        self._columns = {PurePosixPath(file.name).stem: _Column(file) for file in files}
         by_rows = {column.shape[0]: column.name for column in self._columns.values()}
         if len(by_rows) > 1:
             (few, one), (many, other), *_ = sorted(by_rows.items())
@@ -86,6 +88,12 @@ class NumpySource:
         end = group.first_row + group.rows
         for first in range(group.first_row, end, batch_rows):
             yield from self._read(first, min(batch_rows, end - first))
+
+    def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+        return rows
+
+    def place(self, group: RowGroup) -> Place:
+        return Place(self._name, group.number, group.first_row)
 
     def _read(self, first: int, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
@@ -17,11 +18,24 @@ _SHOWN_CHARS = 60
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows stand: ``first_row`` is the number of the first one within the file, from 0."""
+    """Where rows stand: ``first_row`` is the number of the first one within the file, from 0.
+
+    ``rows_before`` counts the rows before the group where ``first_row`` is only counted from there: that
+    means reading them, so it is called for an error only.
+    """
 
     file: str
     row_group: int
     first_row: int
+    rows_before: Callable[[], int] | None = None
+
+    def moved(self, rows: int) -> Place:
+        """Return the place so many rows further on."""
+        return replace(self, first_row=self.first_row + rows)
+
+    def row(self, number: int) -> int:
+        """Return the number within the file of a row of this batch."""
+        return self.first_row + number + (self.rows_before() if self.rows_before is not None else 0)
 
     def refuse(self, field: str, row: int, why: str) -> NoReturn:
         """Raises `InvalidParameter` about one row of this batch."""
@@ -57,7 +71,7 @@ class Place:
 
     def _error(self, field: str, row: int, why: str) -> InvalidParameter:
         return InvalidParameter(
-            f"{self.file}, row group {self.row_group}, row {self.first_row + row}: field {field} {why}"
+            f"{self.file}, row group {self.row_group}, row {self.row(row)}: field {field} {why}"
         )
 
 

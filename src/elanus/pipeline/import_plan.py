@@ -12,32 +12,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.schema import CollectionSchema
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
+NO_TASK = TaskID(0)
 PART_BYTES_MIN = 32 * 1024 * 1024
 """A task is not made smaller than this only to give every processor one."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """``first_row``: its place within the file."""
+    """``first_row``: its place within the file.
+
+    Where only reading the rows would tell, ``rows`` is a bound of their number (``is_counted`` false), and
+    ``first_row`` is 0.
+    """
 
     number: int
     first_row: int
     rows: int
+    is_counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
     """A table, or some row groups of it: a file, or the NumPy files that are its ``columns``, of which
-    ``file`` is the first."""
+    ``file`` is the first.
+
+    ``versions`` are those of the files when they were surveyed (`elanus.storage.port.ObjectInfo`), in the
+    order of `names`.
+    """
 
     file: str
     groups: tuple[RowGroup, ...]
     columns: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -56,7 +68,8 @@ class ImportPlan:
     ``vchannels`` are index-aligned with the shards. At most ``rows_max`` rows, and ``bytes_max`` of them,
     are held before segments are written. Ids from ``first_id`` on, two for each row, are the task's.
     ``stamp`` fills the timestamp column. ``source_url`` is the store that the files are in;
-    ``scratch_dir`` a directory on the machine that runs the task. ``key_partitions``: see `ImportOrder`.
+    ``scratch_dir`` a directory on the machine that runs the task. ``key_partitions``, ``rejects_max``: see
+    `ImportOrder`. ``task_id``: of the import; 0 where no outcome is to be kept.
     """
 
     attempt: int
@@ -73,6 +86,17 @@ class ImportPlan:
     store_url: str
     scratch_dir: str
     key_partitions: tuple[PartitionID, ...] = ()
+    rejects_max: int = 0
+    task_id: TaskID = NO_TASK
+
+    @property
+    def key(self) -> str:
+        """A name for what the task does: the same files, in the same versions, cut and written alike.
+
+        It does not depend on the attempt, its ids, or where it runs.
+        """
+        same = replace(self, attempt=0, first_id=0, stamp=NO_TIMESTAMP, scratch_dir="")
+        return blake2b(repr(same).encode(), digest_size=16).hexdigest()
 
     @property
     def rows(self) -> int:

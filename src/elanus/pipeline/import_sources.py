@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path, PurePosixPath
-from typing import Protocol
+from pathlib import PurePosixPath
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from elanus.core.errors import InvalidParameter
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_csv import CsvSource
+from elanus.pipeline.import_input import READ_BYTES, InputFile, check_version, input_file
 from elanus.pipeline.import_json import JsonLinesSource, JsonSource
 from elanus.pipeline.import_numpy import NumpySource
+from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import FileRows, RowGroup
-from elanus.storage.port import ObjectMissing, ObjectStore
+from elanus.storage.port import ObjectStore
 
-_READ_BYTES = 4 * 1024 * 1024
-"""Read at a time, and not mapped: who overwrites a file while it is mapped ends the process that reads it."""
 _FORMATS = {".json": "JSON", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".csv": "CSV"}
 _NUMPY = ".npy"
 
@@ -40,15 +40,25 @@ class Source(Protocol):
         """Return the columns, if the head of the table has them: none if only its rows do."""
         ...
 
-    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        """Return a group's rows, at most ``batch_rows`` at a time."""
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Any]:
+        """Return a group's rows, at most ``batch_rows`` at a time, as what `columns` takes: a record batch,
+        or a list."""
+        ...
+
+    def columns(self, rows: Any, place: Place) -> pa.RecordBatch:
+        """Return rows of `batches`, or some of them, as columns. Raises `InvalidParameter`."""
+        ...
+
+    def place(self, group: RowGroup) -> Place:
+        """Return where a group's rows begin, in the words of its format."""
         ...
 
 
 class ParquetSource:
     """Implements `Source`."""
 
-    def __init__(self, file: pq.ParquetFile) -> None:
+    def __init__(self, name: str, file: pq.ParquetFile) -> None:
+        self._name = name
         self._file = file
 
     def schemas(self) -> Iterator[pa.Schema]:
@@ -63,6 +73,12 @@ class ParquetSource:
 
     def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
         yield from self._file.iter_batches(batch_rows, row_groups=[group.number], use_threads=False)
+
+    def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
+        return rows
+
+    def place(self, group: RowGroup) -> Place:
+        return Place(self._name, group.number, group.first_row)
 
 
 def tables(files: Sequence[str]) -> Iterator[FileRows]:
@@ -79,38 +95,47 @@ def tables(files: Sequence[str]) -> Iterator[FileRows]:
 
 
 @contextlib.contextmanager
-def opened(store: ObjectStore, table: FileRows, schema: CollectionSchema, scratch: Path) -> Iterator[Source]:
-    """A user's table. Raises `InvalidParameter` if a name or the content is wrong."""
-    with contextlib.ExitStack() as copies:
-        paths = {name: copies.enter_context(_local(store, name, scratch)) for name in table.names}
-        path, suffix = paths[table.file], PurePosixPath(table.file).suffix
-        try:
-            if suffix == _NUMPY:
-                yield NumpySource(paths, schema)
-            elif suffix == ".json":
-                yield JsonSource(table.file, path, schema)
-            elif suffix == ".csv":
-                yield CsvSource(table.file, path, schema)
-            elif suffix in _FORMATS:
-                yield JsonLinesSource(table.file, path, schema)
-            else:
-                with pq.ParquetFile(path, buffer_size=_READ_BYTES) as parquet:
-                    yield ParquetSource(parquet)
-        except (pa.ArrowException, OSError) as error:
-            name = _FORMATS.get(suffix, "NumPy" if suffix == _NUMPY else "Parquet")
-            raise InvalidParameter(f"{table.file} cannot be read as {name}: {error}") from error
+def opened(store: ObjectStore, table: FileRows, schema: CollectionSchema) -> Iterator[Source]:
+    """A user's table. Raises `InvalidParameter` if a name or the content is wrong.
+
+    Its files are the ones that were surveyed, from the first byte that is read to the last, if ``table`` has
+    their versions.
+    """
+    files = [input_file(store, name) for name in table.names]
+    _check_versions(table, files)
+    suffix = PurePosixPath(table.file).suffix
+    try:
+        with contextlib.ExitStack() as opening:
+            yield _source(files, suffix, schema, opening)
+    except (pa.ArrowException, OSError) as error:
+        _check_versions(table, [input_file(store, name) for name in table.names])
+        name = _FORMATS.get(suffix, "NumPy" if suffix == _NUMPY else "Parquet")
+        raise InvalidParameter(f"{table.file} cannot be read as {name}: {error}") from error
+    _check_versions(table, [input_file(store, name) for name in table.names] if table.versions else ())
 
 
-@contextlib.contextmanager
-def _local(store: ObjectStore, name: str, scratch: Path) -> Iterator[Path]:
-    try:
-        path = store.local_path(name, scratch)
-    except ObjectMissing:
-        raise InvalidParameter(f"{name}: no such file in the import directory {store.url}") from None
-    except ValueError as error:
-        raise InvalidParameter(f"{name} is no path below the import directory: {error}") from None
-    try:
-        yield path
-    finally:
-        if path.parent == scratch:  # a copy
-            path.unlink(missing_ok=True)
+def versions(store: ObjectStore, table: FileRows) -> tuple[str, ...]:
+    """Return the versions of a table's files as they are now."""
+    return tuple(input_file(store, name).info.version for name in table.names)
+
+
+def _check_versions(table: FileRows, files: Sequence[InputFile]) -> None:
+    if table.versions:
+        for file, version in zip(files, table.versions, strict=True):
+            check_version(file, version)
+
+
+def _source(
+    files: Sequence[InputFile], suffix: str, schema: CollectionSchema, opening: contextlib.ExitStack
+) -> Source:
+    file = files[0]
+    if suffix == _NUMPY:
+        return NumpySource(files, schema)
+    if suffix == ".json":
+        return JsonSource(file, schema)
+    if suffix == ".csv":
+        return CsvSource(file, schema)
+    if suffix in _FORMATS:
+        return JsonLinesSource(file, schema)
+    parquet = opening.enter_context(pq.ParquetFile(file.native(), buffer_size=READ_BYTES))
+    return ParquetSource(file.name, parquet)

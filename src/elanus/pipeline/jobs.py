@@ -13,9 +13,9 @@ Left out: trying again. The caller that ordered a job knows whether that still m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Any, TypeVar
 
@@ -36,16 +36,22 @@ _LOOKS_PER_REPORT = round(REPORT_INTERVAL_S / _LOOK_INTERVAL_S)
 _log = structlog.get_logger("pipeline")
 
 
-def default_limits(slots: int) -> dict[JobKind, int]:
-    """Flushes may fill all slots; index builds run one at a time, each with all processors.
+IMPORTS_MAX = 16
+"""Jobs of imports at a time. How many imports run is datacoord's to say (``imports.at_once``)."""
+_WITH_OWN_SHARES = frozenset({JobKind.IMPORT})
+"""Each job of these kinds has a pool of its own, and so a share of the slots as large as any other job's."""
 
-    One import at a time fills all slots too, with tasks of a few seconds, between which a flush has its turn.
-    A sweep for garbage is one task.
+
+def default_limits(slots: int, builds: int = 1) -> dict[JobKind, int]:
+    """Flushes may fill all slots; index builds run ``builds`` at a time, and leave a slot to flushes.
+
+    Imports fill all slots too, with tasks of a few seconds, between which a flush has its turn. Those that
+    run at the same time have equal shares (`JobRunner`). A sweep for garbage is one task.
     """
     return {
         JobKind.FLUSH: slots,
-        JobKind.INDEX_BUILD: 1,
-        JobKind.IMPORT: 1,
+        JobKind.INDEX_BUILD: max(1, min(builds, slots - 1)),
+        JobKind.IMPORT: IMPORTS_MAX,
         JobKind.GC: 1,
         JobKind.COMPACTION: max(1, slots - 1),
     }
@@ -76,6 +82,8 @@ class JobRunner:
         self._slots = {kind: asyncio.Semaphore(limit) for kind, limit in limits.items()}
         self._long = asyncio.Semaphore(session.slots - 1)
         self._threads = ThreadPoolExecutor(sum(limits.values()), thread_name_prefix="spark-job")
+        self._lanes = {kind: list(range(limits[kind]))[::-1] for kind in _WITH_OWN_SHARES if kind in limits}
+        """The pools that no job of a kind uses now, by number: Spark keeps every pool that it has seen."""
         self._works: dict[str, asyncio.Future[Any]] = {}
         """The jobs that run or wait."""
 
@@ -137,11 +145,27 @@ class JobRunner:
         return self._long if kind in (JobKind.INDEX_BUILD, JobKind.COMPACTION) else nullcontext()
 
     async def _run_in_thread(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
+        with self._pool(job.kind) as pool:
+            return await self._run_in_pool(job_id, job, pool)
+
+    @contextmanager
+    def _pool(self, kind: JobKind) -> Iterator[str]:
+        """A pool of Spark's scheduler. Jobs in one pool have their turns in their order, pools have fair
+        shares."""
+        lanes = self._lanes.get(kind)
+        if lanes is None:
+            yield kind.name
+            return
+        lane = lanes.pop()
+        try:
+            yield f"{kind.name}-{lane}"
+        finally:
+            lanes.append(lane)
+
+    async def _run_in_pool(self, job_id: str, job: Job[Plan, Outcome], pool: str) -> list[Outcome]:
         def work() -> list[Outcome]:
             description = f"{job.kind.value}: {', '.join(job.inputs)}"
-            return self._session.run(
-                job.task, job.plans, group=job_id, description=description, pool=job.kind.name
-            )
+            return self._session.run(job.task, job.plans, group=job_id, description=description, pool=pool)
 
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(_seen)

@@ -63,9 +63,7 @@ def in_batches(
 
     ``table``: the files' `scalar_columns`. Raises what `read_field_vectors` raises.
     """
-    vectors = {
-        f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields
-    }
+    vectors = {f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields}
     file_schema = insert_log_schema(schema, key)
     vector_bytes = sum(matrix.nbytes for matrix in vectors.values()) // max(1, table.num_rows)
     group_rows = rows_per_group(max(schema.row_bytes_estimate, vector_bytes))  # sparse ones may be long

@@ -73,8 +73,9 @@ class JobSession(Protocol):
         """Run one task per plan; their outcomes in the order of the plans.
 
         Jobs of different pools share the slots fairly. Raises what a task raised where that is an error
-        of our own, `JobFailed` for anything else, and `JobCancelled`. When one task fails, the others
-        run to their end first.
+        of our own, `JobFailed` for anything else, `JobLost` for an end of Spark itself, and `JobCancelled`.
+        A task that fails for a reason that may pass is tried again; any other failure ends the job's other
+        tasks at once.
         """
         ...
 
@@ -89,6 +90,10 @@ class JobSession(Protocol):
 
 class JobFailed(JobFault):
     """A task failed, or Spark did. The text says which job and why."""
+
+
+class JobLost(JobFailed):
+    """Spark ended the job: its JVM or its workers died. The same job may succeed when it is run again."""
 
 
 class JobCancelled(JobFault):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shutil
 import sys
 import threading
@@ -34,7 +35,8 @@ from pyspark.sql import SparkSession
 from elanus.core.faults import JobFault
 from elanus.core.jobs import JobProgress
 from elanus.pipeline.java import JavaPreference, java_home
-from elanus.pipeline.port import JobCancelled, JobFailed, JobLook
+from elanus.pipeline.port import JobCancelled, JobLook, JobLost
+from elanus.pipeline.task_failures import FailureReports
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
 
 Plan = TypeVar("Plan")
@@ -46,6 +48,14 @@ AUTO = "auto"
 """The value of a setting that Spark, or this process, determines by itself."""
 SLOTS_MIN = 2
 """Tasks at a time on one machine, at least: one long task must leave room for a short one."""
+TRIES_MAX = 4
+"""Runs of a task that fails for a reason that may pass."""
+_COPIES = 2
+"""A task's rows, and those of one shard once more while they are sorted."""
+_PYTHON_MB = 512
+"""The libraries of the workers of one executor, which share most of it, and the JVM's own overhead."""
+_LOCAL = re.compile(r"local\[(\d+|\*)\]")
+_LOCAL_TRIES = re.compile(r"local(?:\[[^,\]]+(?:, *(\d+))?\])?")
 _SPARK_FILES, _JVM_FILES, _TASK_FILES = "spark", "tmp", "tasks"
 _TEMPORARY = (_SPARK_FILES, _JVM_FILES, _TASK_FILES)
 """The directories below ``scratch`` that are emptied at the start: Spark's blocks and shuffles, the JVM's
@@ -92,7 +102,9 @@ class SparkSettings:
 
     ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker), ``cores_max`` (of all
     workers together; 0: all there are) and ``executor_python`` (this one by default) are for clusters.
-    ``conf`` overrides any Spark setting, the ones made here too.
+    ``python_memory_mb``, of use with ``executor_cores``: what the rows of one task take in its Python worker;
+    a cluster's manager that limits the memory of executors has to know it. ``conf`` overrides any Spark
+    setting, the ones made here too.
     """
 
     master: str = "local[*]"
@@ -105,6 +117,7 @@ class SparkSettings:
     executor_cores: int = 0
     cores_max: int = 0
     executor_python: str = AUTO
+    python_memory_mb: int = 512
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -125,6 +138,7 @@ class PipelineSession:
         self._context: SparkContext = spark.sparkContext
         self._running: dict[str, bool] = {}
         """The groups of the jobs in `run`, and whether each has been cancelled."""
+        self._failures: FailureReports | None = None
         self._lock = threading.Lock()
 
     @classmethod
@@ -177,15 +191,20 @@ class PipelineSession:
         """Run one Spark task per plan (`elanus.pipeline.port.JobSession.run`)."""
         with self._lock:
             self._running[group] = False
+            reports = self._failures = self._failures or FailureReports(self._context, self._end)
         try:
             self._context.setJobGroup(group, description, interruptOnCancel=True)
             self._context.setLocalProperty("spark.scheduler.pool", pool)
-            results = self._context.parallelize(plans, len(plans)).map(Guarded(task)).collect()
+            guarded = Guarded(task, tries_of(self._context.getConf()), group, reports.channel)
+            results = self._context.parallelize(plans, len(plans)).map(guarded).collect()
         except Exception as error:
             if self._running[group]:
                 raise JobCancelled(description) from None
-            raise JobFailed(f"{description}: {_first_line(error)}") from error
+            if (failure := reports.first(group)) is not None:
+                raise failure.as_error(description) from None
+            raise JobLost(f"{description}: {_first_line(error)}") from error
         finally:
+            reports.forget(group)
             with self._lock:
                 del self._running[group]
         outcomes: list[Outcome] = []
@@ -218,6 +237,9 @@ class PipelineSession:
             if group not in self._running:
                 return
             self._running[group] = True
+        self._end(group)
+
+    def _end(self, group: str) -> None:
         with contextlib.suppress(_JvmGone), _jvm_errors():  # without a JVM `run` ends by itself
             self._context.cancelJobGroup(group)
 
@@ -310,13 +332,27 @@ def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> di
         conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
         if settings.executor_cores:
             conf["spark.executor.cores"] = str(settings.executor_cores)
+            overhead_mb = settings.executor_cores * settings.python_memory_mb * _COPIES + _PYTHON_MB
+            conf["spark.executor.memoryOverhead"] = f"{overhead_mb}m"
         if settings.cores_max:
             conf["spark.cores.max"] = str(settings.cores_max)
         if settings.driver_host != AUTO:
             conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = settings.driver_host
-    if settings.master == "local[*]":
-        conf["spark.master"] = f"local[{max(SLOTS_MIN, os.cpu_count() or 1)}]"
+    if local := _LOCAL.fullmatch(settings.master):
+        slots = max(SLOTS_MIN, os.cpu_count() or 1) if local[1] == "*" else int(local[1])
+        conf["spark.master"] = f"local[{slots},{TRIES_MAX}]"
+    else:
+        conf["spark.task.maxFailures"] = str(TRIES_MAX)
     return conf | dict(settings.conf)
+
+
+def tries_of(conf: SparkConf) -> int:
+    """Return how often a session with these settings runs a task that fails: in one JVM, what its URL
+    says."""
+    master = conf.get("spark.master") or ""
+    if local := _LOCAL_TRIES.fullmatch(master):
+        return int(local[1] or 1)
+    return int(conf.get("spark.task.maxFailures") or TRIES_MAX)
 
 
 def _quoted(path: Path) -> str:

@@ -2,10 +2,13 @@
 
 An error in a task would reach the driver as a Java exception with a Python traceback in its text. So
 tasks return errors as values: `Guarded` wraps a task, `TaskFailure` carries the error, and the driver
-raises it again as what it was. Spark therefore does not retry such a task, and is right not to: ours
-fail for reasons that stay (a damaged file, a full disk), and the role that ordered the job decides. On
-a cluster Spark does retry the tasks of lost workers, and names that hold `attempt_name` keep those tries
-apart.
+raises it again as what it was. Spark does not retry such a task: a damaged file or a full disk stays what it
+is, and the role that ordered the job decides. The driver hears of such an error when its task ends, not with
+the job's last one, through ``report``, and ends the job.
+
+An error that may pass (an object store that does not answer, an input error, lack of memory) is raised, so
+that Spark tries the task again, elsewhere if it can; the last try returns it as a value. Spark also retries
+the tasks of lost workers. Names that hold `attempt_name` keep all these tries apart.
 """
 
 from __future__ import annotations
@@ -18,9 +21,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from elanus.core.errors import ElanusError
+from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.faults import Fault
 from elanus.pipeline.port import JobFailed
 
@@ -31,6 +34,7 @@ _LIBRARIES = (
     "elanus.pipeline.flush",
     "elanus.pipeline.index_build",
     "elanus.pipeline.import_job",
+    "elanus.pipeline.import_survey",
     "elanus.pipeline.sweep",
     "elanus.pipeline.compact",
 )
@@ -52,18 +56,49 @@ class TaskFailure:
         return error
 
 
+def may_pass(error: Exception) -> bool:
+    """Whether the same task may succeed when it is tried again."""
+    return isinstance(error, Unavailable | OSError | MemoryError)
+
+
+class Report(Protocol):
+    """Sends failures to the driver when their task ends."""
+
+    def add(self, term: tuple[tuple[str, TaskFailure], ...]) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Guarded(Generic[Plan, Outcome]):
-    """A task whose errors are values."""
+    """A task whose errors are values.
+
+    ``tries_max``: how often Spark runs a task that raises. ``report`` receives a failure under the name of
+    the job's ``group``.
+    """
 
     task: Callable[[Plan], Outcome]
+    tries_max: int = 1
+    group: str = ""
+    report: Report | None = None
 
     def __call__(self, plan: Plan) -> Outcome | TaskFailure:
         try:
             return self.task(plan)
-        except Exception as error:  # noqa: BLE001 - the boundary between worker and driver
+        except Exception as error:
+            if may_pass(error) and tries_before() + 1 < self.tries_max:
+                raise
             known = error if isinstance(error, ElanusError | Fault) else None
-            return TaskFailure(known, f"{type(error).__name__}: {error}", traceback.format_exc())
+            failure = TaskFailure(known, f"{type(error).__name__}: {error}", traceback.format_exc())
+            if self.report is not None:
+                self.report.add(((self.group, failure),))
+            return failure
+
+
+def tries_before() -> int:
+    """How often Spark has tried the task that runs here before; 0 outside of a Spark task."""
+    from pyspark import TaskContext  # only here: what is tested without Spark must not import it
+
+    context = TaskContext.get()
+    return 0 if context is None else context.attemptNumber()
 
 
 def attempt_name(attempt: str) -> str:

@@ -238,9 +238,18 @@ class Front(AccessFront, SnapshotFront, Protocol):
 
     # imports
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: Sequence[str],
+        write_id: str = "",
+        rejects_max: int = 0,
     ) -> ImportTask:
-        """Start an import. A ``write_id`` names the write: one that did not fail is not repeated."""
+        """Start an import. A ``write_id`` names the write: one that did not fail is not repeated.
+
+        ``rejects_max``: how many rows that do not fit are left out before the import fails.
+        """
         ...
 
     def import_task(self, task_id: int) -> ImportTask:

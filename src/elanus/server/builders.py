@@ -261,7 +261,12 @@ class Builders:
 
     def _import_policy(self) -> ImportPolicy:
         settings = self._needs.settings.imports
-        return ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000))
+        return ImportPolicy(
+            settings.tasks_max,
+            round(settings.retention_s * 1000),
+            settings.at_once,
+            round(settings.timeout_s * 1000),
+        )
 
     def _job_ledger(self, meta: MetaStore, session: Session) -> JobLedger:
         needs, settings = self._needs, self._needs.settings.datacoord
@@ -285,7 +290,10 @@ class Builders:
             needs.coordinators.data,
             needs.proxies,
             self._orders_to(IndexNodeApi, session, timeout_s=None),
-            IndexPolicy(rows_min=needs.settings.indexcoord.index_rows_min, builds_max=1),
+            IndexPolicy(
+                rows_min=needs.settings.indexcoord.index_rows_min,
+                builds_max=needs.settings.pipeline.builds_at_once,
+            ),
         )
 
     def querycoord(self, session: Session) -> QueryCoord:

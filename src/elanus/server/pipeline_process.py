@@ -20,7 +20,7 @@ from elanus.api.ledger import JobLedgerApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
 from elanus.log.port import LogFollower
-from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.jobs import JobRunner, default_limits
 from elanus.pipeline.session import PipelineSession
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.server.backends import log_url, open_follower, store_url
@@ -94,7 +94,7 @@ async def _serve(
     needs = PipelineDependencies(
         settings=settings,
         session=session,
-        runner=JobRunner(session),
+        runner=JobRunner(session, default_limits(session.slots, settings.pipeline.builds_at_once)),
         log=log,
         log_url=log_url(settings, paths),
         store_url=store_url(settings, paths),

@@ -76,6 +76,8 @@ def _spark_settings(settings: Settings) -> SparkSettings:
         executor_cores=pipeline.executor_cores,
         cores_max=pipeline.cores_max,
         executor_python=pipeline.executor_python,
+        python_memory_mb=settings.imports.task_mb,
+        conf=pipeline.spark_conf,
     )
 
 
@@ -131,7 +133,8 @@ class PipelineRole:
             SparkCompactions(needs.runner, needs.store_url, scratch),
             _datanode_policy(needs.settings),
         )
-        self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads=os.cpu_count() or 1)
+        threads = needs.settings.pipeline.threads_of_build(os.cpu_count() or 1)
+        self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads)
         self._imports = SparkImports(needs.runner, needs.root, self._import_settings())
         self._sweeps = SparkSweeps(needs.runner, needs.store_url)
         self._work: list[asyncio.Task[None]] = []

@@ -346,6 +346,12 @@ class ImportsSettings(Section):
     task_mb: int = Field(default=512, ge=1, le=65_536)
     """Rows that one task of an import holds in memory, and so the largest segments it writes, all shards
     together. As many tasks run at once as Spark has slots."""
+    at_once: int = Field(default=4, ge=1, le=64)
+    """Imports that run at a time. They share Spark's slots fairly: a short one need not wait for a long
+    one."""
+    timeout_s: float = Field(default=86_400, gt=0)
+    """How long an import may take from its first try on, the wait for slots of Spark and restarts of any
+    process included."""
     tasks_max: int = Field(default=1000, ge=1, le=100_000)
     """Imports that may wait for their turn before further ones are refused."""
     retention_s: float = Field(default=86_400, gt=0)
@@ -401,6 +407,16 @@ class PipelineSettings(Section):
     executor_python: str = Field(default="auto", min_length=1)
     """The Python of a cluster's executors, with Elanus installed; `auto` stands for the path of the server's
     own."""
+    spark_conf: dict[str, str] = Field(default_factory=dict)
+    """Any settings of Spark, by their full names: dynamic allocation, the event log, authentication,
+    speculation, Kubernetes. They override those that Elanus makes."""
+    builds_at_once: int = Field(default=1, ge=1, le=4096)
+    """Index builds that a data node runs at a time, fewer if it has fewer slots: one is left to flushes. On
+    one machine a build uses all processors; on a Spark cluster give the number of slots divided by
+    `build_threads`."""
+    build_threads: int = Field(default=0, ge=0, le=1024)
+    """Threads of one index build. 0: all processors on one machine, and `executor_cores`, or one, on a Spark
+    cluster, whose machines need not be like the data node's."""
     spark_ui: bool = False
     """Whether Spark's own web interface is opened, on a free port of loopback or `driver_host`. Job entries
     then link to it."""
@@ -423,6 +439,19 @@ class PipelineSettings(Section):
                 f"restart_backoff_ms ({self.restart_backoff_ms}) is above "
                 f"restart_backoff_max_ms ({self.restart_backoff_max_ms})"
             )
+        return self
+
+    def threads_of_build(self, processors: int) -> int:
+        """Return the threads of one index build; ``processors`` are those of this machine."""
+        if self.build_threads:
+            return self.build_threads
+        return processors if self.spark_master.startswith("local") else max(1, self.executor_cores)
+
+    @model_validator(mode="after")
+    def _settings_of_spark(self) -> Self:
+        for name in self.spark_conf:
+            if not name.startswith("spark."):
+                raise ValueError(f"spark_conf has {name}: names of Spark's settings begin with spark.")
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import Internal
 from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan, cut
+from elanus.pipeline.import_sources import tables
 from elanus.pipeline.port import JobFailed
 from elanus.sim.pipeline import Jobs
 from elanus.sim.stores import MemoryStore
@@ -34,7 +35,7 @@ class SimImports:
 
         Raises `Internal`, and what reading the files and the tasks raise.
         """
-        files = survey(self._source, order.files, order.schema, self._scratch)
+        files = survey(self._source, tables(order.files), order.schema)
         rows = sum(file.rows for file in files)
         first_id = await self._root.alloc_ids(2 * rows)
         plans = []
@@ -67,7 +68,7 @@ class SimImports:
         written: list[ImportedSegment] = []
         for plan in plans:
             writer = SegmentsWriter(plan, self._store, self._scratch, name)
-            for rows in import_rows(plan, self._source, self._scratch):
+            for rows in import_rows(plan, self._source):
                 writer.add(rows)
             writer.write_out()
             written += writer.written

@@ -164,6 +164,9 @@ class MemoryStore:
     def open(self, path: str) -> pa.NativeFile:
         return pa.BufferReader(self.get(path))
 
+    def open_unmapped(self, path: str) -> pa.NativeFile:
+        return self.open(path)
+
     def local_path(self, path: str, scratch: Path) -> Path:
         file = scratch / path.replace("/", "-")
         file.write_bytes(self.get(path))

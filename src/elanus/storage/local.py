@@ -117,6 +117,13 @@ class LocalStore:
     def open(self, path: str) -> pa.NativeFile:
         return pa.BufferReader(self.get(path))
 
+    def open_unmapped(self, path: str) -> pa.NativeFile:
+        with _errors(path):
+            try:
+                return pa.OSFile(str(self._file(path)))
+            except FileNotFoundError:
+                raise ObjectMissing(path) from None
+
     def local_path(self, path: str, scratch: Path) -> Path:
         """The object's own file; ``scratch`` is not used."""
         self.head(path)
@@ -169,7 +176,8 @@ class LocalStore:
     def _info(self, file: Path) -> ObjectInfo:
         status = file.stat()
         name = PurePosixPath(file.relative_to(self._root)).as_posix()
-        return ObjectInfo(name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC))
+        version = f"{status.st_ino}-{status.st_mtime_ns}-{status.st_size}"
+        return ObjectInfo(name, status.st_size, datetime.fromtimestamp(status.st_mtime, UTC), version)
 
     @contextlib.contextmanager
     def _staged(self) -> Iterator[Path]:

@@ -9,6 +9,7 @@
     manifests/<collection>/<segment>/<name>.json
     snapshots/<collection>/<name>.json
     progress/<job>/<what a task reported>
+    import_outcomes/<import>/<name>.msgpack
 
 The manifest of a vchannel's delta logs has the vchannel's name in place of the segment. Names of files
 that an attempt wrote begin with its number (`elanus.core.attempts.stamped`).
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 
 from elanus.core.attempts import number_in
 from elanus.core.gc import ObjectName
-from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
+from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID, TaskID
 
 FORMAT_VERSION = 1
 """The format version of everything this package writes; it is recorded in every file."""
@@ -34,7 +35,8 @@ INDEX_FILES = "index_files"
 MANIFESTS = "manifests"
 SNAPSHOTS = "snapshots"
 PROGRESS = "progress"
-PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, SNAPSHOTS, PROGRESS)
+IMPORT_OUTCOMES = "import_outcomes"
+PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, SNAPSHOTS, PROGRESS, IMPORT_OUTCOMES)
 """All prefixes that objects are written to. Garbage collection sweeps each of them."""
 
 
@@ -86,6 +88,15 @@ def progress_path(job: str, name: str) -> str:
     return f"{PROGRESS}/{job}/{name}"
 
 
+def import_outcomes_prefix(task: TaskID) -> str:
+    return f"{IMPORT_OUTCOMES}/{task}"
+
+
+def import_outcome_path(task: TaskID, name: str) -> str:
+    """The path of what a task of an import has written, see `elanus.pipeline.import_outcomes`."""
+    return f"{IMPORT_OUTCOMES}/{task}/{name}.msgpack"
+
+
 def parse(path: str) -> ObjectName | None:
     """The parts of a path; None for a path that none of the functions above makes."""
     prefix, *parts = path.split("/")
@@ -99,7 +110,7 @@ def parse(path: str) -> ObjectName | None:
     if prefix == INDEX_FILES and len(ids) == 4 and _are_ids(ids):
         segment, _, version, build = ids
         return ObjectName(segment, build_id=int(build), version=int(version))
-    if prefix == SNAPSHOTS and len(ids) == 1 and _are_ids(ids):
+    if prefix in (SNAPSHOTS, IMPORT_OUTCOMES) and len(ids) == 1 and _are_ids(ids):
         return ObjectName(ids[0], number_in(name))
     if prefix == PROGRESS and len(ids) == 1:
         return ObjectName(ids[0])

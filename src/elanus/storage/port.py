@@ -24,6 +24,8 @@ class ObjectInfo:
     path: str
     size_bytes: int
     modified: datetime
+    version: str = ""
+    """Differs after the object was written again, which only files of users are: S3's etag, for example."""
 
 
 class ObjectStore(Protocol):
@@ -67,6 +69,13 @@ class ObjectStore(Protocol):
 
         Ranges are read over the network. Errors while reading are raised as the errors of the methods here.
         Raises `ObjectMissing`.
+        """
+        ...
+
+    def open_unmapped(self, path: str) -> pa.NativeFile:
+        """As `open`, for a file of a user: read by ranges, never mapped.
+
+        A mapped file that its owner truncates would end this process. Raises `ObjectMissing`.
         """
         ...
 

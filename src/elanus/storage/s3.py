@@ -115,6 +115,9 @@ class S3Store:
         size_bytes = self.head(path).size_bytes
         return pa.PythonFile(_RangeFile(self, path, size_bytes), mode="r")
 
+    def open_unmapped(self, path: str) -> pa.NativeFile:
+        return self.open(path)
+
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """Bytes of an object; the range must be inside it."""
         with self._errors(path):
@@ -225,7 +228,7 @@ class _RangeFile:
 
 
 def _info(found: Mapping[str, Any]) -> ObjectInfo:
-    return ObjectInfo(found["path"], found["size"], found["last_modified"])
+    return ObjectInfo(found["path"], found["size"], found["last_modified"], found["e_tag"] or "")
 
 
 def _open(source: S3Source) -> RemoteStore:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from elanus.api.connector import ConnectorApi
 from elanus.cli.app import app
-from elanus.cli.import_command import ImportFailed, Server, Wanted, import_files, staged
+from elanus.cli.import_command import ImportFailed, Server, Wanted, found_files, import_files, staged
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask
@@ -48,8 +48,15 @@ class FakeConnector:
         """Which of the files is what the import fails over."""
 
     def start_import(
-        self, database: str, collection: str, partition: str, files: tuple[str, ...]
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: tuple[str, ...],
+        write_id: str,
+        rejects_max: int,
     ) -> ImportTask:
+        self.options = (write_id, rejects_max)
         if collection == "nothing":
             raise CollectionNotFound("collection not found[collection=nothing]")
         self.asked.append((database, collection, partition, files))
@@ -182,11 +189,9 @@ def test_files_and_directories_that_are_not_here(tmp_path: Path, file: Path) -> 
         staged([file], "s3://bucket/import"),
     ):
         pass
-    with (
-        pytest.raises(ImportFailed, match="is a directory: name the files in it"),
-        staged([tmp_path], "file:/"),
-    ):
-        pass
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ImportFailed, match="has no file to import"):
+        found_files([tmp_path / "empty"])
     absent = [tmp_path / "absent.parquet"]
     with (
         pytest.raises(ImportFailed, match=r"absent.parquet: no such file"),
@@ -252,3 +257,16 @@ def test_the_command_over_tls(connector: FakeConnector, file: Path, tmp_path: Pa
         plain = CliRunner().invoke(app, command)
     assert plain.exit_code == 1
     assert "it speaks TLS, and this process does not" in plain.stderr
+
+
+def test_a_directory_stands_for_its_files_and_options_reach_the_server(
+    address: str, connector: FakeConnector, tmp_path: Path
+) -> None:
+    rows = tmp_path / "rows" / "deep"
+    rows.mkdir(parents=True)
+    for name in ("b.parquet", "a.jsonl", "notes.txt"):
+        (rows / name).write_text(name)
+    wanted = Wanted([tmp_path / "rows"], "default", "docs", "", key="nightly 7", rejects_max=5)
+    import_files(Server(address), wanted, QUIET)
+    assert connector.linked == [b"a.jsonl", b"b.parquet"]
+    assert connector.options == ("nightly 7", 5)

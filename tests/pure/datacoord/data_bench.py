@@ -74,6 +74,7 @@ COMPACTION = CompactionPolicy(
     orders_max=2,
 )
 COMMIT_DEADLINE_S = 600
+IMPORT_TIMEOUT_MS = 1_800_000
 LOG_HOLD_S = 100
 GC_INTERVAL_S, GC_SETTLE_S = 100, 5
 MEMORY_LOOK_S = 1.0
@@ -213,6 +214,7 @@ class Bench:
         self.index = FakeIndexCoord()
         self.query = FullMemory()
         self.sweeper = Sweeper(self.store)
+        self.imports = ImportPolicy(tasks_max=3, retention_ms=60_000, at_once=1, timeout_ms=IMPORT_TIMEOUT_MS)
         self.gc_policy = GcPolicy(3600, 7200, COMMIT_DEADLINE_S, 10_000)
         self.gc_enabled = False
         self.offload: Offload = inline
@@ -242,7 +244,7 @@ class Bench:
             trim_interval_s=10,
             log_hold_s=LOG_HOLD_S,
             gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
-            imports=ImportPolicy(tasks_max=3, retention_ms=60_000),
+            imports=self.imports,
             memory=MemoryPolicy(self.growing_soft_bytes, MEMORY_LOOK_S),
         )
         self.coord = Coord(DataCoord(needs, policy))

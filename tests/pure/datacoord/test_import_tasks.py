@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from data_bench import COMMIT_DEADLINE_S, Bench, FakeImporter
+from data_bench import IMPORT_TIMEOUT_MS, Bench, FakeImporter
 from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 
 from elanus.api.imports import ImportedSegment, ImportOutcome, ImportRequest
@@ -184,15 +184,53 @@ async def test_a_coordinator_that_was_replaced_commits_nothing(tmp_path: Path) -
 
 
 async def test_what_comes_after_the_deadline_is_not_committed(tmp_path: Path) -> None:
+    """It counts from the first try on: a coordinator that is restarted does not grant it again."""
     bench = Bench(tmp_path)
-    coord = await bench.watched()
-    task_id = await coord.start_import(REQUEST)
-    await asyncio.sleep(COMMIT_DEADLINE_S + 1)
-    await answer(bench.importers[0], outcome(bench, 51))
+    await bench.watched()
+    task_id = await bench.coord.start_import(REQUEST)
+    await asyncio.sleep(IMPORT_TIMEOUT_MS / 2000)
+    coord = await bench.restart()
+    await bench.register()
+    await asyncio.sleep(IMPORT_TIMEOUT_MS / 2000 - 10)
+    assert await state(bench, task_id) is S.STARTED
+    await asyncio.sleep(20)
+    task = await coord.import_task(task_id)
+    assert (task.state, task.tries) == (S.FAILED, 2)
+    assert task.reason == "it took longer than 1800 s: raise imports.timeout_s"
+    assert bench.importers[-1].cancelled == 1
+    await answer(bench.importers[-1], outcome(bench, 51))
     assert await coord.segments(CID) == ()
-    await answer(bench.importers[0], outcome(bench, 52))
-    assert [s.segment_id for s in await coord.segments(CID)] == [52]
-    assert (await coord.import_task(task_id)).tries == 2
+    await coord.stop()
+
+
+async def test_some_tasks_run_at_a_time_each_on_the_node_that_imports_least(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.imports = replace(bench.imports, at_once=2)
+    coord = await bench.watched()
+    await bench.register(12)
+    tasks = [await coord.start_import(REQUEST) for _ in range(3)]
+    await settle()
+    assert [await state(bench, t) for t in tasks] == [S.STARTED, S.STARTED, S.PENDING]
+    assert [len(importer.orders) for importer in bench.importers] == [1, 1]
+    second = next(i for i in bench.importers if i.orders[0].task_id == tasks[1])
+    await answer(second, outcome(bench, 51))
+    assert [await state(bench, t) for t in tasks] == [S.STARTED, S.COMPLETED, S.STARTED]
+    assert [order.task_id for order in second.orders] == [tasks[1], tasks[2]]
+    await coord.stop()
+
+
+async def test_a_task_that_fails_again_and_again_holds_up_no_other(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.imports = replace(bench.imports, at_once=2)
+    coord = await bench.watched()
+    first, second = await coord.start_import(REQUEST), await coord.start_import(REQUEST)
+    await settle()
+    (importer,) = bench.importers
+    importer.answers.put_nowait(Unavailable("no answer"))
+    await answer(importer, outcome(bench, 51))
+    assert [await state(bench, t) for t in (first, second)] == [S.STARTED, S.COMPLETED]
+    await answer(importer, outcome(bench, 52))
+    assert await state(bench, first) is S.COMPLETED
     await coord.stop()
 
 

@@ -15,12 +15,13 @@ from fakes import CID, DEFAULT, collection, inline
 from injected import Fault, FaultyStore, HeldStore, as_spark_does, from_afar
 from rows import batch
 
-from elanus.api.imports import ImportedSegment, ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
+from elanus.api.imports import ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
 from elanus.core.attempts import stamped
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.jobs import JobKind
 from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.pipeline.import_files import SegmentsWriter, import_rows
+from elanus.pipeline.import_job import import_task
 from elanus.pipeline.import_plan import ImportPlan
 from elanus.pipeline.port import Job
 from elanus.storage.objects import open_store
@@ -53,24 +54,24 @@ class _Runner:
         self._scratch = root.parent / "scratch"
         self._scratch.mkdir(exist_ok=True)
 
-    async def run(
-        self, job: Job[ImportPlan, Any], cause: str, waiting: tuple[str, ...]
-    ) -> list[tuple[ImportedSegment, ...]]:
+    async def run(self, job: Job[Any, Any], cause: str, waiting: tuple[str, ...]) -> list[Any]:
+        if job.task is not import_task:
+            return [job.task(plan) for plan in job.plans]
         return [await self._task(plan) for plan in job.plans]
 
-    async def _task(self, plan: ImportPlan) -> tuple[ImportedSegment, ...]:
-        async def task(number: int) -> tuple[ImportedSegment, ...]:
+    async def _task(self, plan: ImportPlan) -> ImportOutcome:
+        async def task(number: int) -> ImportOutcome:
             await self._fault.at("before read")
             held = HeldStore(self._root)
             name = f"{stamped(plan.attempt, 'import')}-{number}"
             writer = SegmentsWriter(plan, held, self._scratch, name)
-            for rows in import_rows(plan, open_store(self._source_url), self._scratch):
+            for rows in import_rows(plan, open_store(self._source_url)):
                 writer.add(rows)
             writer.write_out()
             await self._fault.at("before write")
             held.let_go(FaultyStore(self._root, self._fault))
             await self._fault.at("after write")
-            return tuple(writer.written)
+            return ImportOutcome(tuple(writer.written))
 
         return await as_spark_does(task)
 

@@ -22,6 +22,7 @@ from elanus.pipeline import range_files
 from elanus.pipeline.import_columns import Place, check_columns, convert
 from elanus.pipeline.import_files import import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan
+from elanus.pipeline.import_sources import tables
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan
 from elanus.storage.binlog import read_columns
@@ -93,7 +94,7 @@ def test_an_import_computes_them(tmp_path: Path) -> None:
         partition_id=PartitionID(8),
         schema=SCHEMA,
         vchannels=(VCHANNEL,),
-        parts=tuple(survey(source, ["a.parquet"], SCHEMA, tmp_path)),
+        parts=tuple(survey(source, tables(["a.parquet"]), SCHEMA)),
         first_id=1000,
         rows_max=10_000,
         bytes_max=2**30,
@@ -102,7 +103,7 @@ def test_an_import_computes_them(tmp_path: Path) -> None:
         store_url="file:///files",
         scratch_dir="/scratch",
     )
-    batches = list(import_rows(plan, source, tmp_path))
+    batches = list(import_rows(plan, source))
     assert [batch.num_rows for batch in batches] == [3, 1]
     assert [terms for batch in batches for terms in batch["terms"].to_pylist()] == terms_of(TEXTS)
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elanus.api.imports import ImportedSegment
+from elanus.api.imports import ImportedSegment, ImportOutcome
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
@@ -22,6 +22,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
 from elanus.pipeline.import_job import import_job, import_task
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup, cut, rows_of_task
+from elanus.pipeline.import_sources import tables
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.objects import open_store
 from elanus.storage.stats_log import read_stats_logs
@@ -71,7 +72,7 @@ def plan(
 
 
 def surveyed(tmp_path: Path, *names: str, schema: CollectionSchema = SCHEMA) -> list[FileRows]:
-    return survey(open_store((tmp_path / "import").as_uri()), names, schema, tmp_path)
+    return survey(open_store((tmp_path / "import").as_uri()), tables(names), schema)
 
 
 def keys_by_segment(tmp_path: Path, segments: tuple[ImportedSegment, ...]) -> dict[int, list[int]]:
@@ -88,10 +89,10 @@ def test_a_file_that_is_overwritten_meanwhile_is_detected(tmp_path: Path, keys: 
     """Mapped, it would end the process."""
     write(tmp_path, "a.parquet", keys, 500)
     source = open_store((tmp_path / "import").as_uri())
-    batches = import_rows(plan(tmp_path, surveyed(tmp_path, "a.parquet")), source, tmp_path)
+    batches = import_rows(plan(tmp_path, surveyed(tmp_path, "a.parquet")), source)
     next(batches)
     os.truncate(tmp_path / "import" / "a.parquet", 100)
-    with pytest.raises(InvalidParameter, match=r"a\.parquet cannot be read as Parquet: .*"):
+    with pytest.raises(InvalidParameter, match=r"a\.parquet changed while the import ran"):
         list(batches)
 
 
@@ -105,7 +106,7 @@ def test_rows_go_to_the_partitions_of_their_partition_key(tmp_path: Path, keys: 
     file = pa.table({"id": keys, "v": vectors, "tenant": tenants})
     pq.write_table(file, tmp_path / "import" / "a.parquet")
     task = replace(plan(tmp_path, surveyed(tmp_path, "a.parquet", schema=of), of), key_partitions=partitions)
-    segments = import_task(task)
+    segments = import_task(task).segments
     assert {(s.vchannel, s.partition_id) for s in segments} == {(v, p) for v in VCHANNELS for p in partitions}
     assert len({s.segment_id for s in segments}) == len(segments) == 6
     found = keys_by_segment(tmp_path, segments)
@@ -121,7 +122,7 @@ def test_rows_go_to_the_partitions_of_their_partition_key(tmp_path: Path, keys: 
 def test_a_task_writes_one_sorted_segment_per_shard(tmp_path: Path, keys: np.ndarray) -> None:
     write(tmp_path, "a.parquet", keys[:600], 100)
     write(tmp_path, "b.parquet", keys[600:], 100)
-    segments = import_task(plan(tmp_path, surveyed(tmp_path, "a.parquet", "b.parquet")))
+    segments = import_task(plan(tmp_path, surveyed(tmp_path, "a.parquet", "b.parquet"))).segments
     assert [(s.segment_id, s.vchannel) for s in segments] == [(2000, VCHANNELS[0]), (2001, VCHANNELS[1])]
     store = open_store((tmp_path / "files").as_uri())
     for shard, segment in enumerate(segments):
@@ -138,7 +139,7 @@ def test_a_task_writes_one_sorted_segment_per_shard(tmp_path: Path, keys: np.nda
     ]
     assert sorted(row_ids) == list(range(1000, 2000))
     job = import_job(TaskID(3), ["a.parquet"], [plan(tmp_path, [])])
-    assert job.output([segments]).rows == 1000
+    assert job.output([ImportOutcome(segments)]).rows == 1000
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
@@ -147,7 +148,9 @@ def test_no_segment_grows_beyond_what_a_task_may_hold(
     tmp_path: Path, keys: np.ndarray, limit: dict[str, int]
 ) -> None:
     write(tmp_path, "a.parquet", keys, 1000)
-    found = keys_by_segment(tmp_path, import_task(plan(tmp_path, surveyed(tmp_path, "a.parquet"), **limit)))
+    found = keys_by_segment(
+        tmp_path, import_task(plan(tmp_path, surveyed(tmp_path, "a.parquet"), **limit)).segments
+    )
     if "rows_max" in limit:
         assert max(map(len, found.values())) <= 150
         assert len(found) == 2 * 7
@@ -158,7 +161,7 @@ def test_no_segment_grows_beyond_what_a_task_may_hold(
 def test_two_tries_of_a_task_write_the_same_rows_under_other_names(tmp_path: Path, keys: np.ndarray) -> None:
     write(tmp_path, "a.parquet", keys, 300)
     first = plan(tmp_path, surveyed(tmp_path, "a.parquet"))
-    one, two = import_task(first), import_task(replace(first, attempt=6))
+    one, two = import_task(first).segments, import_task(replace(first, attempt=6)).segments
     assert keys_by_segment(tmp_path, one) == keys_by_segment(tmp_path, two)
     assert not {s.insert_log.path for s in one} & {s.insert_log.path for s in two}
 
@@ -167,7 +170,7 @@ def test_automatic_keys_are_the_tasks_own_and_decide_the_shard(tmp_path: Path) -
     file = tmp_path / "import" / "a.parquet"
     file.parent.mkdir()
     pq.write_table(pa.table({"v": pa.array(list(vectors_of_keys(np.arange(50))))}), file, row_group_size=7)
-    segments = import_task(plan(tmp_path, surveyed(tmp_path, "a.parquet", schema=AUTO), AUTO))
+    segments = import_task(plan(tmp_path, surveyed(tmp_path, "a.parquet", schema=AUTO), AUTO)).segments
     found = keys_by_segment(tmp_path, segments)
     assert sorted(key for of_segment in found.values() for key in of_segment) == list(range(1000, 1050))
     for shard, of_segment in enumerate(found.values()):
@@ -206,7 +209,7 @@ def test_a_file_that_was_replaced_after_the_plan_was_made_is_noticed(
     of = plan(tmp_path, surveyed(tmp_path, "a.parquet"))
     write(tmp_path, "a.parquet", keys[:90], 100)
     with pytest.raises(InvalidParameter, match="changed while the import ran"):
-        for _ in import_rows(of, open_store(of.source_url), tmp_path):
+        for _ in import_rows(of, open_store(of.source_url)):
             pass
 
 

@@ -20,8 +20,10 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.pipeline import import_json
 from elanus.pipeline.import_files import import_rows, survey
+from elanus.pipeline.import_input import input_file
 from elanus.pipeline.import_json import JsonLinesSource
 from elanus.pipeline.import_plan import ImportPlan, cut
+from elanus.pipeline.import_sources import tables
 from elanus.storage.objects import open_store
 
 
@@ -125,8 +127,8 @@ def put_numpy(tmp_path: Path, columns: Mapping[str, np.ndarray], directory: str 
 
 def imported(tmp_path: Path, files: Sequence[str], schema: CollectionSchema) -> pa.Table:
     source = open_store((tmp_path / "import").as_uri())
-    tables = survey(source, files, schema, tmp_path)
-    parts = [part for task in cut(tables, 4) for part in task]
+    surveyed = survey(source, tables(files), schema)
+    parts = [part for task in cut(surveyed, 4) for part in task]
     plan = ImportPlan(
         5,
         CollectionID(7),
@@ -142,7 +144,7 @@ def imported(tmp_path: Path, files: Sequence[str], schema: CollectionSchema) -> 
         "",
         "",
     )
-    return pa.Table.from_batches(import_rows(plan, source, tmp_path), schema.arrow_schema)
+    return pa.Table.from_batches(import_rows(plan, source), schema.arrow_schema)
 
 
 def expected(tmp_path: Path, schema: CollectionSchema) -> pa.Table:
@@ -210,15 +212,20 @@ def test_groups_of_lines_cover_each_line_once(tmp_path: Path) -> None:
     schema = CollectionSchema("docs", (PLAIN[0], PLAIN[4]))
     rows = [{"id": n, "name": "x" * (n * 7 % 40)} for n in range(200)]
     content = as_lines(rows)
-    file = tmp_path / "import" / put(tmp_path, "a.jsonl", content)
+    store = open_store((tmp_path / "import").as_uri())
+    file = input_file(store, put(tmp_path, "a.jsonl", content))
     for group_bytes in (1, 7, 31, 64, 100, 1000, len(content)):
-        source = JsonLinesSource("a.jsonl", file, schema, group_bytes)
+        source = JsonLinesSource(file, schema, group_bytes)
         groups = list(source.groups())
-        keys = [
-            key for group in groups for batch in source.batches(group, 3) for key in batch["id"].to_pylist()
-        ]
+        keys: list[int] = []
+        for group in groups:
+            place, before = source.place(group), len(keys)
+            if group_bytes >= 100:
+                assert place.row(0) == before
+            for lines in source.batches(group, 3):
+                keys += source.columns(lines, place)["id"].to_pylist()
+            assert len(keys) - before <= group.rows, "the bound is none"
         assert keys == list(range(200))
-        assert [g.first_row for g in groups] == np.cumsum([0, *(g.rows for g in groups)])[:-1].tolist()
 
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {

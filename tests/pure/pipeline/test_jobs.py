@@ -374,3 +374,33 @@ def test_builds_and_compactions_together_leave_a_slot_for_flushes() -> None:
         runner.close()
 
     running(scenario())
+
+
+def test_imports_at_the_same_time_have_equal_shares() -> None:
+    """Jobs of one pool have their turns one after another; pools of Spark's scheduler share the slots."""
+
+    async def scenario() -> None:
+        session = HeldSession()
+        runner = JobRunner(session)
+        for name in ("import: a", "import: b"):
+            session.hold(name)
+        first, second = (
+            asyncio.create_task(runner.run(job(JobKind.IMPORT, name), "files")) for name in ("a", "b")
+        )
+        await session.wait_begun("import: a", "import: b")
+        assert set(session.pools) == {"IMPORT-0", "IMPORT-1"}
+        session.release("import: a")
+        await first
+        await runner.run(job(JobKind.IMPORT, "c"), "files")
+        assert session.pools[2] == session.pools[session.begun.index("import: a")], "pools are used again"
+        session.release("import: b")
+        await second
+        runner.close()
+
+    running(scenario())
+
+
+def test_builds_run_as_many_at_a_time_as_is_set_and_leave_a_slot_to_flushes() -> None:
+    assert [default_limits(slots, 50)[JobKind.INDEX_BUILD] for slots in (2, 8, 800)] == [1, 7, 50]
+    assert default_limits(800)[JobKind.INDEX_BUILD] == 1
+    JobRunner(HeldSession(2), default_limits(2, 50)).close()

@@ -71,7 +71,7 @@ def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
     cancel, show = Imports.cancel_import, Imports._show
 
     async def cancel_only(self: Imports, task_id: Any) -> None:
-        running, self._running = self._running, None
+        running, self._running = self._running, {}
         await cancel(self, task_id)
         self._running = running
 
@@ -84,8 +84,7 @@ def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
         pairs = zip(manifests, paths, strict=True)
         segments = [import_queue.imported_segment(manifest, path, max_rows) for manifest, path in pairs]
         async with self._lock:
-            self._attempts.check(task.attempt)
-            await show(self, replace(task, state=ImportState.STARTED), outcome.rows, segments, commit_ts)
+            await show(self, replace(task, state=ImportState.STARTED), outcome, segments, commit_ts)
         self._changes.happened(task.collection_id)
 
     patch.setattr(Imports, "cancel_import", cancel_only)

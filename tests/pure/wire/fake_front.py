@@ -406,13 +406,21 @@ class FakeFront(
         return [replace(flushed, state=SegmentState.SEALED, node_ids=(NodeID(3),), memory_bytes=64)]
 
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: Sequence[str],
+        write_id: str = "",
+        rejects_max: int = 0,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
         place = (view.collection_id, collection, PartitionID(8), partition)
         created_ms = 1_700_000_000_500
-        task = ImportTask(task_id, *place, tuple(files), created_ms, write_id=write_id)
+        task = ImportTask(
+            task_id, *place, tuple(files), created_ms, write_id=write_id, rejects_max=rejects_max
+        )
         self.imports[task_id] = task
         return task
 

@@ -72,7 +72,7 @@ def test_a_snapshot_goes_to_its_verb_with_the_time_that_is_left(own: Port) -> No
 def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
     assert own.ask(lambda server: server.import_directory()) == "file:///import"
     with pytest.raises(CollectionNotFound):
-        own.ask(lambda server: server.start_import("default", "books", "", ("a.parquet",)))
+        own.ask(lambda server: server.start_import("default", "books", "", ("a.parquet",), {}))
     with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.write_files("default", "books", "", ("a.parquet",), "w1"))
     for wrong in ("", "w" * 257):
@@ -93,7 +93,7 @@ def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
 def test_the_guard_is_asked_about_each_call(own: Port) -> None:
     calls: list[Callable[[ConnectorApi], Awaitable[Any]]] = [
         lambda server: server.snapshot("shop", "books", (), 4000),
-        lambda server: server.start_import("shop", "books", "", ("a.parquet",)),
+        lambda server: server.start_import("shop", "books", "", ("a.parquet",), {}),
         lambda server: server.write_files("shop", "books", "", ("a.parquet",), "w1"),
         lambda server: server.cancel_import(TaskID(1)),
         lambda server: server.release(3),

@@ -68,6 +68,38 @@ def test_a_failed_task_has_its_reason(call: Call, front: FakeFront) -> None:
     assert {pair.key: pair.value for pair in answer.infos}["failed_reason"] == "row 7 is null"
 
 
+def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
+    call: Call, front: FakeFront
+) -> None:
+    options = pairs({"idempotency_key": "nightly 7", "on_error": "reject", "max_rejects": "5"})
+    (task_id,) = call("Import", collection_name="books", files=["a.parquet"], options=options).tasks
+    task = front.imports[task_id]
+    assert (task.write_id, task.rejects_max) == ("nightly 7", 5)
+    front.imports[task_id] = replace(task, state=ImportState.COMPLETED, rejected=2)
+    infos = {pair.key: pair.value for pair in call("GetImportState", task=task_id).infos}
+    assert (infos["rejected_rows"], infos["rejected_in"]) == ("2", f"rejects/{task_id}")
+    (task_id,) = call(
+        "Import", collection_name="books", files=["a.parquet"], options=pairs({"on_error": "reject"})
+    ).tasks
+    assert front.imports[task_id].rejects_max == 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"idempotency_key": ""}, "idempotency_key has 0 characters: give 1 to 256"),
+        ({"on_error": "skip"}, "on_error is 'skip': give fail or reject"),
+        ({"max_rejects": "5"}, "max_rejects needs on_error=reject"),
+        ({"on_error": "reject", "max_rejects": "0"}, "max_rejects is '0': give a number from 1 to 1000000"),
+        ({"sep": ";"}, "the option sep of Import"),
+    ],
+)
+def test_options_that_are_none(call: Call, options: dict[str, str], message: str) -> None:
+    status = call("Import", collection_name="books", files=["a.parquet"], options=pairs(options)).status
+    assert status.code == 1100
+    assert message in status.reason
+
+
 def test_listing_tasks(call: Call) -> None:
     ids = [call("Import", collection_name="books", files=[f"{n}.parquet"]).tasks[0] for n in range(3)]
     assert [t.id for t in call("ListImportTasks").tasks] == ids

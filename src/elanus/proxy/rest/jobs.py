@@ -93,6 +93,8 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
     }
     if reason := infos.get("failed_reason"):
         shown["reason"] = reason
+    if rejected := infos.get("rejected_rows"):
+        shown["rejectedRows"], shown["rejectedIn"] = int(rejected), infos["rejected_in"]
     if details:
         files = [file for file in infos.get("files", "").split(",") if file]
         shown["details"] = [{"fileName": file, "state": shown["state"]} for file in files]

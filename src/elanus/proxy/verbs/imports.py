@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from elanus.api.imports import ImportRequest
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
+from elanus.core.import_files import SUFFIXES, is_pattern
 from elanus.core.imports import ImportTask
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
@@ -14,12 +15,16 @@ from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.mutations import write_partition
 
-_SUFFIXES = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".npy")
-
 
 class BulkImports(Verbs):
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: Sequence[str],
+        write_id: str = "",
+        rejects_max: int = 0,
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
@@ -34,6 +39,7 @@ class BulkImports(Verbs):
             partition,
             tuple(files),
             write_id,
+            rejects_max,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
@@ -63,11 +69,14 @@ def check_files(files: Sequence[str]) -> None:
     if len(set(files)) < len(files):
         raise InvalidParameter("a file is named twice in one import")
     for file in files:
-        parts = file.split("/")
+        parts = file.removesuffix("/").split("/")
         if not all(parts) or any(part.startswith(".") for part in parts):
             raise InvalidParameter(
                 f"file {file!r}: give a path relative to the import directory (setting imports.root), "
                 "whose parts do not begin with a dot"
             )
-        if not file.endswith(_SUFFIXES):
-            raise NotSupported(f"file {file!r} has no supported format: import {', '.join(_SUFFIXES)} files")
+        if not is_pattern(file) and not file.endswith(SUFFIXES):
+            raise NotSupported(
+                f"file {file!r} has no supported format: import {', '.join(SUFFIXES)} files, or a "
+                "directory with a / at its end"
+            )

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob, SnapshotView
-from elanus.core.errors import InvalidParameter
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask
-from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
 from elanus.proxy.port import Front
+from elanus.proxy.wire.import_options import check_key, import_options
 
 if (
     TYPE_CHECKING
@@ -83,9 +82,17 @@ class Connector:
 
     @requires("PrivilegeImport", on="collection")
     def start_import(
-        self, caller: Caller, database: str, collection: str, partition: str, files: tuple[str, ...]
+        self,
+        caller: Caller,
+        database: str,
+        collection: str,
+        partition: str,
+        files: tuple[str, ...],
+        options: dict[str, str],
     ) -> ImportTask:
-        return self._front.start_import(database, collection, partition, files)
+        wanted = import_options(options)
+        key, rejects_max = wanted.idempotency_key, wanted.rejects_max
+        return self._front.start_import(database, collection, partition, files, key, rejects_max)
 
     @requires("PrivilegeImport", on="collection")
     def write_files(
@@ -97,10 +104,7 @@ class Connector:
         files: tuple[str, ...],
         write_id: str,
     ) -> ImportTask:
-        if not 0 < len(write_id) <= WRITE_ID_LENGTH_MAX:
-            raise InvalidParameter(
-                f"write_id has {len(write_id)} characters: give 1 to {WRITE_ID_LENGTH_MAX}"
-            )
+        check_key("write_id", write_id)
         return self._front.start_import(database, collection, partition, files, write_id)
 
     @requires(NO_PRIVILEGE)

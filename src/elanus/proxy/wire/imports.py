@@ -6,16 +6,19 @@ Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``): se
 from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.import_files import REJECTS
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.names import check_collection_name
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
+from elanus.proxy.wire.import_options import import_options
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 _FAILED_REASON = "failed_reason"
+_REJECTED_ROWS, _REJECTED_IN = "rejected_rows", "rejected_in"
 _WRITTEN_PERCENT = 90
 """The progress of a task whose rows are committed but not yet indexed and served."""
 _MS_PER_S = 1000
@@ -38,17 +41,19 @@ class BulkImports:
     def Import(self, request: milvus_pb2.ImportRequest, caller: Caller) -> milvus_pb2.ImportResponse:
         """Start one task for all files.
 
-        ``row_based`` is ignored: it distinguishes formats that are not supported, and Parquet is neither.
+        ``row_based`` is ignored: it distinguishes formats that are not supported, and Parquet is neither. The
+        options are those of `elanus.proxy.wire.import_options`.
         """
         if request.channel_names:
             raise unsupported("the field channel_names of Import", "rows go by the hash of their keys")
-        for option in to_dict(request.options):
-            raise unsupported(f"the option {option} of Import", "leave it out")
+        options = import_options(to_dict(request.options))
         task = self._front.start_import(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.partition_name,
             tuple(request.files),
+            options.idempotency_key,
+            options.rejects_max,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
@@ -86,6 +91,8 @@ def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
         _FAILED_REASON: task.reason,
         "progress_percent": str(_percent(task)),
     }
+    if task.rejected:
+        infos |= {_REJECTED_ROWS: str(task.rejected), _REJECTED_IN: f"{REJECTS}/{task.task_id}"}
     add_pairs(response.infos, infos)
     return response
 

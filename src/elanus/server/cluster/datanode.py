@@ -7,7 +7,7 @@ from typing import Any, cast
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.meta.session import Session
-from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.jobs import JobRunner, default_limits
 from elanus.pipeline.session import PipelineSession
 from elanus.rpc.local import LocalRole
 from elanus.server.backends import log_url, store_url
@@ -31,7 +31,7 @@ class SparkPipeline:
     def __init__(self, settings: Settings, spark: PipelineSession) -> None:
         self._settings = settings
         self._spark = spark
-        self._runner = JobRunner(spark)
+        self._runner = JobRunner(spark, default_limits(spark.slots, settings.pipeline.builds_at_once))
 
     async def ended(self) -> None:
         """Return when Spark has ended."""

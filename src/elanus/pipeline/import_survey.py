@@ -1,0 +1,68 @@
+"""The survey of an import as a Spark job: which row groups the files have, and which versions of them.
+
+A task surveys some tables. It reads their heads and ends by ranges; what it returns is small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from elanus.core.ids import TaskID
+from elanus.core.import_files import directory_of, is_pattern, matching
+from elanus.core.jobs import JobKind
+from elanus.core.schema import CollectionSchema
+from elanus.pipeline.import_files import survey
+from elanus.pipeline.import_plan import FileRows
+from elanus.pipeline.port import Job, JobOutput
+from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectStore
+
+_TABLES_MIN = 8
+"""A task surveys at least so many: starting it costs as much as reading a few heads."""
+_TASKS_PER_SLOT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SurveyPlan:
+    """One task. Pickles. ``tables`` lack their groups."""
+
+    schema: CollectionSchema
+    tables: tuple[FileRows, ...]
+    source_url: str
+
+
+def survey_job(
+    task_id: TaskID, tables: Sequence[FileRows], schema: CollectionSchema, source_url: str, slots: int
+) -> Job[SurveyPlan, tuple[FileRows, ...]]:
+    """A job over these tables. Running it raises `InvalidParameter` for files that do not fit."""
+    size = max(_TABLES_MIN, -(-len(tables) // (slots * _TASKS_PER_SLOT)))
+    parts = (tuple(tables[start : start + size]) for start in range(0, len(tables), size))
+    plans = tuple(SurveyPlan(schema, part, source_url) for part in parts)
+    inputs = (f"survey of import {task_id}", f"{len(tables)} files")
+    return Job(JobKind.IMPORT, inputs, survey_task, plans, _output)
+
+
+def survey_task(plan: SurveyPlan) -> tuple[FileRows, ...]:
+    """The Spark task, in the Python worker."""
+    return tuple(survey(open_store(plan.source_url), plan.tables, plan.schema))
+
+
+def _output(outcomes: Sequence[tuple[FileRows, ...]]) -> JobOutput:
+    """A survey writes nothing."""
+    return JobOutput((), 0, 0)
+
+
+def named_files(store: ObjectStore, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that names, patterns and directories of an import mean, each once.
+
+    Raises `InvalidParameter` for a pattern without a file.
+    """
+    return tuple(dict.fromkeys(file for name in names for file in _files(store, name)))
+
+
+def _files(store: ObjectStore, name: str) -> Iterator[str]:
+    if not is_pattern(name):
+        yield name
+        return
+    yield from matching(name, (info.path for info in store.list(directory_of(name))))

@@ -1,0 +1,57 @@
+"""The options of an import, as clients give them: names and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.limits import IMPORT_REJECTS_MAX, WRITE_ID_LENGTH_MAX
+from elanus.proxy.wire.unsupported import unsupported
+
+KEY, ON_ERROR, REJECTS = "idempotency_key", "on_error", "max_rejects"
+FAIL, REJECT = "fail", "reject"
+REJECTS_DEFAULT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """``idempotency_key``: one import is made for it, however often it is asked for. ``rejects_max``: how
+    many rows are left out before the import fails."""
+
+    idempotency_key: str = ""
+    rejects_max: int = 0
+
+
+def import_options(given: Mapping[str, str]) -> ImportOptions:
+    """Raises `InvalidParameter`, and `NotSupported` for an option that is not known."""
+    for name in given:
+        if name not in (KEY, ON_ERROR, REJECTS):
+            raise unsupported(f"the option {name} of Import", "leave it out")
+    key = given.get(KEY, "")
+    if KEY in given:
+        check_key(KEY, key)
+    on_error = given.get(ON_ERROR, FAIL)
+    if on_error not in (FAIL, REJECT):
+        raise InvalidParameter(f"{ON_ERROR} is {on_error!r}: give {FAIL} or {REJECT}")
+    if on_error == FAIL:
+        if REJECTS in given:
+            raise InvalidParameter(f"{REJECTS} needs {ON_ERROR}={REJECT}: else the first row fails all")
+        return ImportOptions(key)
+    return ImportOptions(key, _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT))))
+
+
+def check_key(name: str, key: str) -> None:
+    """Raises `InvalidParameter` for a key that is empty or too long."""
+    if not 0 < len(key) <= WRITE_ID_LENGTH_MAX:
+        raise InvalidParameter(f"{name} has {len(key)} characters: give 1 to {WRITE_ID_LENGTH_MAX}")
+
+
+def _rejects_max(text: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if not 1 <= number <= IMPORT_REJECTS_MAX:
+        raise InvalidParameter(f"{REJECTS} is {text!r}: give a number from 1 to {IMPORT_REJECTS_MAX}")
+    return number

@@ -1,0 +1,273 @@
+"""An import on a data node: survey, patterns, what an earlier try has done, and rows that do not fit."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fakes import inline
+
+from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
+from elanus.core.errors import InvalidParameter, Unavailable
+from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.datanode.imports import ImportSettings, SparkImports
+from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
+from elanus.pipeline.import_plan import ImportPlan
+from elanus.pipeline.import_sources import tables
+from elanus.pipeline.import_survey import SurveyPlan, survey_job, survey_task
+from elanus.pipeline.port import Job, JobLost
+from elanus.storage.binlog import read_columns
+from elanus.storage.objects import open_store
+
+SCHEMA = CollectionSchema(
+    "docs",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "v", DataType.FLOAT_VECTOR, dim=2),
+    ),
+)
+ROWS = 10
+
+
+class Ids:
+    def __init__(self) -> None:
+        self.next = 1000
+
+    async def alloc_ids(self, count: int) -> int:
+        first, self.next = self.next, self.next + count
+        return first
+
+
+@dataclass
+class Spark:
+    """Runs tasks here and now; loses its JVM before the ``lost``-th import task."""
+
+    lost: int = -1
+    surveys: list[SurveyPlan] = field(default_factory=list)
+    imports: list[ImportPlan] = field(default_factory=list)
+
+    async def run(self, job: Job[Any, Any], cause: str, waiting: tuple[str, ...]) -> list[Any]:
+        outcomes = []
+        for plan in job.plans:
+            if job.task is survey_task:
+                self.surveys.append(plan)
+            else:
+                if len(self.imports) == self.lost:
+                    raise JobLost("the JVM is gone")
+                self.imports.append(plan)
+            outcomes.append(job.task(plan))
+        job.output(outcomes)
+        return outcomes
+
+
+@dataclass
+class Node:
+    """A data node whose tasks take one file each."""
+
+    directory: Path
+    spark: Spark = field(default_factory=Spark)
+    ids: Ids = field(default_factory=Ids)
+
+    async def run(self, *names: str, attempt: int = 5, **changes: Any) -> ImportOutcome:
+        settings = ImportSettings(
+            source_url=(self.directory / "import").as_uri(),
+            store_url=(self.directory / "files").as_uri(),
+            scratch_dir=str(self.directory / "scratch"),
+            task_bytes_max=1 << 20,
+            slots=2,
+        )
+        order = ImportOrder(
+            TaskID(3),
+            attempt,
+            CollectionID(7),
+            PartitionID(8),
+            SCHEMA,
+            ("by-dev-rootcoord-dml_0_7v0",),
+            names,
+            segment_rows_max=ROWS,
+            stamp=Timestamp(99),
+            first_attempt=5,
+        )
+        imports = SparkImports(self.spark, self.ids, settings, inline)  # type: ignore[arg-type]
+        return await imports.import_files(replace(order, **changes))
+
+    def write(self, name: str, first: int, rows: int = ROWS) -> None:
+        file = self.directory / "import" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        keys = range(first, first + rows)
+        vectors = pa.array([[float(k), 1.0] for k in keys], pa.list_(pa.float32()))
+        pq.write_table(pa.table({"id": keys, "v": vectors}), file, row_group_size=500)
+
+    def keys(self, segments: tuple[ImportedSegment, ...]) -> Counter[int]:
+        store = open_store((self.directory / "files").as_uri())
+        logs = [segment.insert_log for segment in segments]
+        return Counter(key for log in logs for key in read_columns(store, [log], ["id"])["id"].to_pylist())
+
+
+async def test_a_lost_job_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Driver, data node or coordinator: whoever is lost, the next try finds what is in the object store."""
+    node = Node(tmp_path, Spark(lost=2))
+    for number in range(4):
+        node.write(f"{number}.parquet", number * ROWS)
+    names = [f"{number}.parquet" for number in range(4)]
+    with pytest.raises(Unavailable, match="run again"):
+        await node.run(*names)
+    assert len(node.spark.imports) == 2
+
+    after = Node(tmp_path, ids=node.ids)
+    outcome = await after.run(*names, attempt=6)
+    assert [plan.parts[0].file for plan in after.spark.imports] == names[2:], "two tasks were done already"
+    assert node.keys(outcome.segments) == Counter(range(4 * ROWS))
+    ids = [segment.segment_id for segment in outcome.segments]
+    assert len(set(ids)) == len(ids)
+
+    third = Node(tmp_path, ids=node.ids)
+    assert (await third.run(*names, attempt=7)).rows == 4 * ROWS
+    assert third.spark.imports == []
+
+
+async def test_another_import_and_a_changed_file_are_not_taken_for_what_was_done(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number in range(2):
+        node.write(f"{number}.parquet", number * ROWS)
+    names = ["0.parquet", "1.parquet"]
+    await node.run(*names)
+    node.write("1.parquet", 500)
+    again = Node(tmp_path, ids=node.ids)
+    outcome = await again.run(*names, attempt=6)
+    assert [plan.parts[0].file for plan in again.spark.imports] == ["1.parquet"]
+    assert node.keys(outcome.segments) == Counter([*range(ROWS), *range(500, 500 + ROWS)])
+    for changes in ({"first_attempt": 6}, {"task_id": TaskID(4)}, {"partition_id": PartitionID(9)}):
+        other = Node(tmp_path, ids=node.ids)
+        await other.run(*names, attempt=7, **changes)
+        assert len(other.spark.imports) == (1 if "first_attempt" in changes else 2)
+
+
+async def test_patterns_and_directories_are_resolved(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number, name in enumerate(["a/1.parquet", "a/b/2.parquet", "c.parquet", "rejects/3/x.parquet"]):
+        node.write(name, number * ROWS)
+    (tmp_path / "import" / "a" / "notes.txt").touch()
+    assert node.keys((await node.run("a/", "c.parquet", "**/2.parquet")).segments) == Counter(range(3 * ROWS))
+    with pytest.raises(InvalidParameter, match=r"no file in the import directory matches b/\*\.json"):
+        await node.run("b/*.json")
+
+
+async def test_rows_that_do_not_fit_are_listed_with_their_reasons(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    lines = [json.dumps({"id": n, "v": [n, 1] if n % 4 else [n]}) for n in range(12)]
+    lines[5] = "no JSON"
+    (tmp_path / "import").mkdir()
+    (tmp_path / "import" / "a.jsonl").write_text("\n".join(lines))
+    node.write("b.parquet", 100)
+    outcome = await node.run("a.jsonl", "b.parquet", rejects_max=4)
+    fit = [n for n in range(12) if n % 4 and n != 5]
+    assert node.keys(outcome.segments) == Counter([*fit, *range(100, 100 + ROWS)])
+    assert outcome.rejected == 4
+    (file,) = (tmp_path / "import" / "rejects" / "3").iterdir()
+    rejected = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(one["file"], one["row"]) for one in rejected] == [("a.jsonl", n) for n in (0, 4, 5, 8)]
+    assert "row 4: field v has 1 values" in rejected[1]["reason"]
+    assert "row 5 is no JSON object" in rejected[2]["reason"]
+    again = Node(tmp_path, ids=node.ids)
+    assert (await again.run("a.jsonl", "b.parquet", attempt=6, rejects_max=4)).rejected == 4
+    with pytest.raises(
+        InvalidParameter, match=r"more than 3 rows do not fit \(max_rejects\); the last one: "
+    ):
+        await node.run("a.jsonl", rejects_max=3)
+    with pytest.raises(InvalidParameter, match=r"a\.jsonl, row 5 is no JSON object"):
+        await node.run("a.jsonl")
+
+
+async def test_the_limit_of_refused_rows_holds_for_all_tasks_together(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    (tmp_path / "import").mkdir()
+    for name in ("a.json", "b.json"):
+        rows = [{"id": n, "v": [1.0] * (1 + n % 2)} for n in range(6)]
+        (tmp_path / "import" / name).write_text(json.dumps(rows))
+    with pytest.raises(InvalidParameter, match=r"more than 4 rows do not fit"):
+        await node.run("a.json", "b.json", rejects_max=4)
+    assert (await node.run("a.json", "b.json", rejects_max=6)).rejected == 6
+
+
+def test_thousands_of_files_are_surveyed_in_tasks_of_many(tmp_path: Path) -> None:
+    found = list(tables([f"{number}.parquet" for number in range(5000)]))
+    job = survey_job(TaskID(3), found, SCHEMA, tmp_path.as_uri(), slots=2)
+    assert len(job.plans) == 8
+    assert [table for plan in job.plans for table in plan.tables] == found
+    assert len(survey_job(TaskID(3), found[:9], SCHEMA, tmp_path.as_uri(), slots=16).plans) == 2
+
+
+async def test_texts_are_not_read_before_the_tasks_that_import_them(tmp_path: Path) -> None:
+    """A JSON list was decoded twice, and lines were counted first."""
+    node = Node(tmp_path)
+    (tmp_path / "import").mkdir()
+    rows = [{"id": n, "v": [1.0, 2.0]} for n in range(ROWS)]
+    names = ["a.json", "a.jsonl", "a.csv"]
+    (tmp_path / "import" / "a.json").write_text(json.dumps(rows))
+    (tmp_path / "import" / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "import" / "a.csv").write_text("id,v\n" + "".join(f'{n},"[1,2]"\n' for n in range(ROWS)))
+    for name in names:
+        (tmp_path / "import" / name).chmod(0o600)
+    read: list[str] = []
+    store = open_store((tmp_path / "import").as_uri())
+    opened = type(store).open_unmapped
+
+    def noted(self: Any, path: str) -> Any:
+        read.append(path)
+        return opened(self, path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(store), "open_unmapped", noted)
+        plan = SurveyPlan(SCHEMA, tuple(tables(names)), store.url)
+        surveyed = survey_task(plan)
+        assert read == []
+    assert all(ROWS <= table.rows <= 5 * ROWS for table in surveyed), "a bound that is near"
+    assert node.keys((await node.run(*names)).segments) == Counter(dict.fromkeys(range(ROWS), 3))
+
+
+@pytest.mark.parametrize("format_", ["parquet", "jsonl"])
+def test_a_task_holds_as_much_for_many_rows_as_for_few(tmp_path: Path, format_: str) -> None:
+    """Small row groups of one large file: memory follows the task's limits and not the file."""
+    peaks = []
+    for rows in (4_000, 20_000):
+        node, name = Node(tmp_path / str(rows)), f"a.{format_}"
+        node.write("a.parquet", 0, rows)
+        directory = tmp_path / str(rows)
+        if format_ == "jsonl":
+            lines = (json.dumps({"id": n, "v": [n, 1]}) + "\n" for n in range(rows))
+            (directory / "import" / name).write_text("".join(lines))
+        source = open_store((directory / "import").as_uri())
+        plan = ImportPlan(
+            attempt=5,
+            collection_id=CollectionID(7),
+            partition_id=PartitionID(8),
+            schema=SCHEMA,
+            vchannels=("by-dev-rootcoord-dml_0_7v0",),
+            parts=tuple(survey(source, tables([name]), SCHEMA)),
+            first_id=1000,
+            rows_max=1000,
+            bytes_max=1 << 30,
+            stamp=Timestamp(99),
+            source_url=source.url,
+            store_url=(directory / "files").as_uri(),
+            scratch_dir=str(directory),
+        )
+        writer, peak = SegmentsWriter(plan, open_store(plan.store_url), directory, "a5-x"), 0
+        before = pa.total_allocated_bytes()
+        for batch in import_rows(plan, source):
+            for start in range(0, batch.num_rows, 100):
+                writer.add(batch.slice(start, 100))
+            peak = max(peak, pa.total_allocated_bytes() - before)
+        writer.write_out()
+        assert writer.rows == rows
+        peaks.append(peak)
+    assert peaks[1] < 2 * peaks[0] + (1 << 20)
