@@ -45,6 +45,7 @@ from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
 from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
+from elanus.querynode.explaining import noted
 from elanus.querynode.invariants import check_collection
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.loading import Loading
@@ -292,16 +293,17 @@ class QueryNode:
         self._loaded(collection_id).clock.wait(ts, timeout_s)
 
     def search(self, request: NodeSearch) -> NodeHits:
-        return search(self._loaded(request.collection_id).snapshot, request, self._search_threads)
+        snapshot = self._loaded(request.collection_id).snapshot
+        return noted(self._node_id, search, snapshot, request, self._search_threads)
 
     def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
-        return query(self._loaded(request.collection_id).snapshot, request)
+        return noted(self._node_id, query, self._loaded(request.collection_id).snapshot, request)
 
     def statistics(self, request: NodeStatistics) -> TermStatistics:
         return statistics(self._loaded(request.collection_id).snapshot, request)
 
     def count(self, request: NodeQuery) -> int:
-        return count(self._loaded(request.collection_id).snapshot, request)
+        return noted(self._node_id, count, self._loaded(request.collection_id).snapshot, request)
 
     # internals
 

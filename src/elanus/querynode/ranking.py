@@ -22,6 +22,7 @@ import pyarrow as pa
 from elanus.api.querynode import NodeSearch
 from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
 from elanus.core.schema import FieldSchema
+from elanus.core.trail import current
 from elanus.index import Hits, IndexSpec, SearchParams
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores
@@ -105,13 +106,20 @@ class Ranking:
         request = self.request
         answering: list[Block] = []
         hits: list[Hits] = []
+        trail = current()
         for block in blocks:
+            if trail is not None:
+                trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
             selection = block.select(request.read_ts, request.filter, request.expired_until)
+            if trail is not None:
+                trail.selected(selection.count)
             index = block.vectors[request.field_id].index
             if selection.count and index is not None:
                 answering.append(block)
                 found = index.search(request.queries, k, self.params, selection.row_mask(), self.threads)
                 hits.append(found if request.boosts is None else boosted_scores(block, found, request.boosts))
+        if trail is not None:
+            trail.leave()
         if not hits:
             return None
         if len(hits) == 1:

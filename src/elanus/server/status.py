@@ -156,7 +156,8 @@ class Resources:
 @dataclass(frozen=True, slots=True)
 class Status:
     """The complete answer of ``/status``. ``loop_lag_ms``: the longest delay of the answering process's event
-    loop in the last 30 to 60 seconds."""
+    loop in the last 30 to 60 seconds. ``slow_requests``: since the process
+    started; `elanus slow` shows the last."""
 
     version: str
     uptime_s: float
@@ -169,3 +170,4 @@ class Status:
     resource_groups: Sequence[ResourceGroup] = ()
     loop_lag_ms: float = 0.0
     resources: Resources | None = None
+    slow_requests: int = 0

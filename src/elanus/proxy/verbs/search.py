@@ -10,12 +10,16 @@ from elanus.core.rankers import check_ranker
 from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
+from elanus.core.trail import step
 from elanus.proxy.api import Search, SearchResult
 from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, ordered, rounded, window
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
+from elanus.proxy.verbs.noting import note_answer, note_read
 from elanus.text import highlights
+
+_ASKED = "{} vectors, the best {} rows of each"
 
 
 class Searching(Verbs):
@@ -23,6 +27,7 @@ class Searching(Verbs):
         proxy, cached = self._proxy, request.collection
         reads, limits = proxy.reads, proxy.limits
         proxy.admission.read(cached, Rate.SEARCH, query_count(request))
+        step("plan")
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
@@ -33,8 +38,13 @@ class Searching(Verbs):
             plan = planned(
                 proxy, cached, request, request.partitions, tuple(dict.fromkeys(columns)), request.grouping
             )
+            step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            bound = plan.draft.filter
+            note_read(cached, request.consistency, read_ts, bound, _ASKED, query_count(request), plan.draft.k)
+            step("prepare the vectors")
             wanted = pinned(proxy, cached, plan, read_ts, patience)
+            step("search on query nodes")
             if request.page is None:
                 hits, page_end = reads.nodes.search(wanted, patience), None
             else:
@@ -44,6 +54,8 @@ class Searching(Verbs):
                     wanted.params,
                     lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
                 )
+        step("rank and cut")
+        note_answer("{} hits", len(hits.scores))
         size_bytes = sum(column.nbytes for column in hits.fields.values())
         check_answer_size(len(hits.scores), size_bytes, limits.answer_bytes_max)
         proxy.measures.searched(query_count(request))
@@ -62,6 +74,7 @@ class Searching(Verbs):
         hits = rounded(hits, request.round_decimal)
         asked = request.highlight
         fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
+        step("encode the answer")
         return SearchResult(
             hits.offsets,
             hits.ids,
