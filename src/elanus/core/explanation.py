@@ -22,7 +22,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """What a read did with a segment.
+    """A read's work on one segment.
 
     ``state``: growing or sealed. ``matching``: rows that are visible and that the filter matches, None if
     they were not counted; ``estimated``: how many that were at most, by the estimate of scalar indexes, None

@@ -6,7 +6,7 @@ asks `current` and notes what it decides; for a read that nobody follows this is
 allocated.
 
 Notes are cheap: a name, two clocks, references to immutable objects. Texts and figures that can be found
-out later from the same objects are left to whoever explains (`elanus.querynode.explaining`). A trail belongs
+out later from the same objects are left to the explanation (`elanus.querynode.explaining`). A trail belongs
 to one thread: what a search does in threads of its own is noted by the thread that starts them.
 """
 
@@ -41,7 +41,7 @@ class Method:
 
 @dataclass(slots=True)
 class Visit:
-    """What was done with one block of rows. ``matching``: rows that are visible and that the filter matches,
+    """The work on one block of rows. ``matching``: rows that are visible and that the filter matches,
     None if not counted. ``was_known``: they were known from an earlier read."""
 
     block: Any
@@ -87,7 +87,7 @@ class Trail:
         return Trail(self._now_s, self._cpu_s)
 
     def step(self, name: str) -> None:
-        """What the read does from now on, until the next step."""
+        """Begin a step, which lasts until the next one begins."""
         self._laps.append((name, self._now_s(), self._cpu_s()))
 
     @property

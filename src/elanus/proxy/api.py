@@ -196,7 +196,7 @@ class Search:
     collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
     long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
     second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
-    highlight in the hits.
+    highlight in the hits. ``measures_recall``: the answer has the recall of each query.
     """
 
     collection: CachedCollection
@@ -223,6 +223,7 @@ class Search:
     order: tuple[OrderBy, ...] = ()
     times: TimeFormat = IN_UTC
     highlight: Highlight | None = None
+    measures_recall: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ class SearchResult:
     columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
     an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
-    the fragments of each hit, by field.
+    the fragments of each hit, by field. ``recalls``: of each query, if they were asked for.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -247,6 +248,7 @@ class SearchResult:
     page_end: PageEnd | None = None
     groups: Mapping[str, pa.Array] = field(default_factory=dict)
     highlights: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
+    recalls: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.loading import Loading
 from elanus.querynode.memory import MemoryReturn
 from elanus.querynode.query import count, query
+from elanus.querynode.recall import RecallSampler
 from elanus.querynode.sealed import files_of
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
@@ -85,6 +86,8 @@ class QueryNode:
     ``inline_rows_max``: how many arriving rows are prepared on the loop.
 
     ``fetches_max``: how many small files a load fetches at a time.
+
+    ``recall``: measures the recall of searches; None: nobody does.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class QueryNode:
         delete_limits: DeleteLimits = _DELETE_LIMITS,
         inline_rows_max: int = INLINE_ROWS_MAX,
         fetches_max: int = _FETCHES_MAX,
+        recall: RecallSampler | None = None,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
@@ -113,6 +117,7 @@ class QueryNode:
         self._loading = Loading(store, offload, scratch, self._dispatcher, fetches_max, self._used.add)
         self._memory = MemoryReturn(offload)
         self._search_threads = search_threads
+        self._recall = recall
         self._capacity_bytes = capacity_bytes
         self._channels = channels
         self._proxies = proxies
@@ -229,6 +234,7 @@ class QueryNode:
             self._proxies,
             self._offload_reads,
             self._search_threads,
+            self._recall,
         )
         await self._leave_channel(info.collection_id)
         await serving.start()
@@ -294,7 +300,10 @@ class QueryNode:
 
     def search(self, request: NodeSearch) -> NodeHits:
         snapshot = self._loaded(request.collection_id).snapshot
-        return noted(self._node_id, search, snapshot, request, self._search_threads)
+        hits = noted(self._node_id, search, snapshot, request, self._search_threads)
+        if self._recall is not None:
+            self._recall.offer(snapshot, request, hits)
+        return hits
 
     def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
         return noted(self._node_id, query, self._loaded(request.collection_id).snapshot, request)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.api.querynode import NodeSearch
+from elanus.core.metrics import TRUTH
 from elanus.core.reduce import Keys, Merged, PrimaryKeys, comparable_keys, merge, primary_keys
 from elanus.core.schema import FieldSchema
 from elanus.core.trail import current
@@ -27,6 +28,7 @@ from elanus.index import Hits, IndexSpec, SearchParams
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores
 from elanus.querynode.gather import FoundRows
+from elanus.querynode.truth import true_hits
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class Ranking:
         request = self.request
         answering: list[Block] = []
         hits: list[Hits] = []
-        trail = current()
+        trail, is_truth = current(), TRUTH in request.params
         for block in blocks:
             if trail is not None:
                 trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
@@ -116,7 +118,11 @@ class Ranking:
             index = block.vectors[request.field_id].index
             if selection.count and index is not None:
                 answering.append(block)
-                found = index.search(request.queries, k, self.params, selection.row_mask(), self.threads)
+                mask = selection.row_mask()
+                if is_truth:
+                    found = true_hits(block.vectors[request.field_id], request.queries, k, self.params, mask)
+                else:
+                    found = index.search(request.queries, k, self.params, mask, self.threads)
                 hits.append(found if request.boosts is None else boosted_scores(block, found, request.boosts))
         if trail is not None:
             trail.leave()

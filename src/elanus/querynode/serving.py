@@ -56,6 +56,7 @@ from elanus.querynode.explaining import followed_part
 from elanus.querynode.inline_reads import is_small
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.query import count, query
+from elanus.querynode.recall import RecallSampler
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot
 from elanus.querynode.text_search import statistics
@@ -108,6 +109,7 @@ class ChannelServing:
         proxies: Callable[[NodeID], ReadPayloads],
         offload: Offload,
         threads: int,
+        recall: RecallSampler | None = None,
     ) -> None:
         self._node_id = node_id
         self._collection = collection
@@ -116,6 +118,7 @@ class ChannelServing:
         self._proxies = proxies
         self._offload = offload
         self._threads = threads
+        self._recall = recall
         self._sealed: dict[SegmentID, NodeID] = {}
         self._version = 0
         self._part = _Part()
@@ -355,6 +358,8 @@ class ChannelServing:
         answer: Answer
         if isinstance(read, NodeSearch):
             answer = search(snapshot, read, self._threads)
+            if self._recall is not None:
+                self._recall.offer(snapshot, read, answer)
         elif isinstance(read, NodeCount):
             answer = count(snapshot, read.query)
         elif isinstance(read, NodeStatistics):

@@ -59,6 +59,7 @@ from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
 from elanus.querynode.node import QueryNode
+from elanus.querynode.recall import RecallSampler
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
@@ -107,6 +108,13 @@ class RoleDependencies:
     job_ended: Callable[[JobEntry], None]
     dial: Callable[[str], RpcChannel]
     leases: LeaseKeeper | None = None
+    recall: RecallSampler | None = None
+
+
+def recall_sampler(settings: Settings) -> RecallSampler:
+    """Return what measures the recall of the searches of this process's query node."""
+    node = settings.querynode
+    return RecallSampler(node.recall_cpu_percent / 100, node.recall_target)
 
 
 def _idle_tick_ms(settings: ProxySettings) -> int:
@@ -318,6 +326,7 @@ class Builders:
             offload_reads=offload_reads,
             offload_deletes=needs.pools.deletes,
             offload_arrivals=needs.pools.arrivals,
+            recall=needs.recall,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:

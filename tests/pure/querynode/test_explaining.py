@@ -1,4 +1,4 @@
-"""What a query node says about a read: one text for each situation, in ``explained.txt``.
+"""The explanations that a query node gives: one text for each situation, in ``explained.txt``.
 
 ``pytest tests/pure/querynode/test_explaining.py --update-golden`` writes the texts again, to be read as a
 diff.

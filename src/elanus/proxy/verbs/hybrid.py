@@ -106,6 +106,8 @@ def _check(request: HybridSearch) -> int:
             )
         if search.page is not None or search.consistency.pinned:
             raise InvalidParameter("a search of a hybrid search cannot be a page of an iterator")
+        if search.measures_recall:
+            raise InvalidParameter("enable_recall_calculation is not supported in hybrid search")
         if search.grouping is not None or search.order or search.ranker is not None or search.boosts:
             raise InvalidParameter(
                 "grouping, order and rankers belong to the hybrid search, not to one of its searches"

@@ -1,4 +1,4 @@
-"""What the verbs of reads note for an explanation. Without a trail each function is one look-up."""
+"""The notes that the verbs of reads make for an explanation. Without a trail each function is one look-up."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import check_decay_field, fused, groups_window, ordered, rounded, window
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
 from elanus.proxy.verbs.noting import note_answer, note_read
+from elanus.proxy.verbs.recall import check_measurable, recalls_of
 from elanus.text import highlights
 
 _ASKED = "{} vectors, the best {} rows of each"
@@ -28,10 +29,12 @@ class Searching(Verbs):
         reads, limits = proxy.reads, proxy.limits
         proxy.admission.read(cached, Rate.SEARCH, query_count(request))
         step("plan")
+        recalls: tuple[float, ...] = ()
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
             check_round_decimal(request.round_decimal)
+            check_measurable(request)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
             columns = (*outputs.columns, *groups, *_extra_columns(schema, request))
@@ -47,6 +50,8 @@ class Searching(Verbs):
             step("search on query nodes")
             if request.page is None:
                 hits, page_end = reads.nodes.search(wanted, patience), None
+                if request.measures_recall:
+                    recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
             else:
                 hits, page_end = reads.pages.page(
                     request.page,
@@ -87,6 +92,7 @@ class Searching(Verbs):
             page_end,
             {name: hits.fields[name] for name in groups},
             fragments,
+            recalls,
         )
 
 
