@@ -72,6 +72,18 @@ GUARANTEE_WAIT_SECONDS = HistogramSpec(
     "Time a read waited until its timestamp was served.",
     buckets=_REQUEST_BUCKETS_S,
 )
+RECALL = GaugeSpec(
+    "elanus_recall_ratio",
+    "Measured recall of live searches, by index type and band of the share of rows that filters leave.",
+    ("index", "band"),
+)
+RECALL_SAMPLES = GaugeSpec(
+    "elanus_recall_samples", "Samples that elanus_recall_ratio is the mean of.", ("index", "band")
+)
+RECALL_MISSED = GaugeSpec(
+    "elanus_recall_missed",
+    "Kinds of searches (by collection, field, index type and band) whose recall is below the target.",
+)
 CHANNEL_LAG_MS = GaugeSpec(
     "elanus_channel_lag_ms", "How far a pchannel's last time tick lies behind the clock.", ("pchannel",)
 )
@@ -140,6 +152,9 @@ SPECS: tuple[Spec, ...] = (
     ROWS_DELETED,
     SEARCH_VECTORS,
     GUARANTEE_WAIT_SECONDS,
+    RECALL,
+    RECALL_SAMPLES,
+    RECALL_MISSED,
     CHANNEL_LAG_MS,
     LATE_MESSAGES,
     QUARANTINED_ENTRIES,
@@ -177,6 +192,9 @@ class Metrics:
         self.rows_deleted = ROWS_DELETED.create(registry)
         self.search_vectors = SEARCH_VECTORS.create(registry)
         self.guarantee_wait_seconds = GUARANTEE_WAIT_SECONDS.create(registry)
+        self.recall = RECALL.create(registry)
+        self.recall_samples = RECALL_SAMPLES.create(registry)
+        self.recall_missed = RECALL_MISSED.create(registry)
         self.channel_lag_ms = CHANNEL_LAG_MS.create(registry)
         self.late_messages = LATE_MESSAGES.create(registry)
         self.quarantined_entries = QUARANTINED_ENTRIES.create(registry)

@@ -23,6 +23,7 @@ import msgspec
 
 from elanus.api.idempotency import repeatable
 from elanus.core.errors import Internal
+from elanus.core.explanation import NodeReport
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 
@@ -85,7 +86,8 @@ class DqRequest:
     ``read``: see `elanus.channels.read_codec`; empty: fetch it by RPC.
 
     ``request_id`` is unique for the proxy; ``results`` is the proxy's channel of answers; ``timeout_s``:
-    how long the proxy will wait, from the time it wrote this.
+    how long the proxy will wait, from the time it wrote this. ``is_followed``: the nodes report what they
+    did, too.
     """
 
     request_id: int
@@ -94,6 +96,7 @@ class DqRequest:
     collection_id: CollectionID
     timeout_s: float
     read: bytes
+    is_followed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,8 @@ class DqResult:
     segments of the version on all nodes, so that the collector knows when the answer is complete.
     ``service_ts``: up to where the node has served. ``error``: type and text of an error, empty when there
     is none. ``answer``: see `elanus.channels.read_codec`; empty: it was sent by RPC. ``waited_s``: how long
-    the read waited on the node for its timestamp to be served.
+    the read waited on the node for its timestamp to be served. ``report``: what the node did, for a read that
+    is followed.
     """
 
     request_id: int
@@ -117,6 +121,7 @@ class DqResult:
     error: tuple[str, str] = ("", "")
     answer: bytes = b""
     waited_s: float = 0.0
+    report: NodeReport | None = None
 
 
 ChannelMessage = DqRequest | SealedSegmentsChangeInfo

@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from elanus.cli.diagnosis import doctor, estimate
+from elanus.cli.explanations import explain, slow
 from elanus.cli.key_commands import keys_app
 from elanus.cli.options import (
     EXIT_FAILED,
@@ -180,6 +181,8 @@ def status(
 
 app.command()(doctor)
 app.command()(estimate)
+app.command()(explain)
+app.command()(slow)
 
 
 @app.command("restart-role")

@@ -96,6 +96,21 @@ def address_in_data_dir(data_dir: Path | None) -> str:
     return announcement.address
 
 
+def rest_url(data_dir: Path | None) -> str:
+    """Return the address of the REST API of the server that runs on a data directory of this machine."""
+    from elanus.server.announce import find
+
+    effective = effective_settings(None, {"data_dir": data_dir}, None)
+    announcement = find(effective.data_dir)
+    if announcement is None or not announcement.http_url:
+        fail(
+            f"no server with a REST API has announced itself in {effective.data_dir}; give its address with "
+            "--uri",
+            EXIT_FAILED,
+        )
+    return announcement.http_url
+
+
 def server_named(uri: str, tls_ca: str, tls_server_name: str, token: str, data_dir: Path | None) -> Server:
     """Return the server that the options name; wrong ones end the command with exit code 2."""
     from elanus.cli.import_command import Server

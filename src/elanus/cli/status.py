@@ -21,6 +21,7 @@ from elanus.server.status import (
     GarbageStatus,
     JobStatus,
     PipelineStatus,
+    RecallStatus,
     ResourceGroup,
     RoleStatus,
     Status,
@@ -47,6 +48,15 @@ _COLLECTIONS = (
     *(Column(state.lower(), right=True, wide=state in _WIDE_STATES) for state in _STATES + _WIDE_STATES),
 )
 _GROUPS = (Column("group"), Column("missing", right=True), Column("replicas", right=True), Column("nodes"))
+_RECALLS = (
+    Column("field"),
+    Column("index"),
+    Column("rows after filter"),
+    Column("recall", right=True),
+    Column("interval", wide=True),
+    Column("samples", right=True),
+    Column("cause", wide=True),
+)
 _JOBS = (
     Column("job"),
     Column("state"),
@@ -83,6 +93,8 @@ def _render(status: Status, wide: bool) -> Iterator[Text | str]:
     yield _garbage(status.garbage)
     if quarantined := sum(channel.quarantined for channel in status.channels):
         yield Text(f"{quarantined} log entries in quarantine: they do not fit their collection", "red")
+    if status.slow_requests:
+        yield f"{status.slow_requests} slow requests; the last: elanus slow"
     for collection in status.collections:
         for reason in collection.unreadable:
             yield Text(f"{collection.database}.{collection.name}: {reason}", "red")
@@ -91,6 +103,7 @@ def _render(status: Status, wide: bool) -> Iterator[Text | str]:
         _channels(status.channels, wide),
         _collections(status.collections, wide),
         _groups(status.resource_groups, wide),
+        *((_recalls(status.recalls, wide),) if status.recalls else ()),
         jobs_table(status.jobs, wide=wide),
     ):
         yield ""
@@ -143,6 +156,17 @@ def _groups(groups: Sequence[ResourceGroup], wide: bool) -> Text:
         missing = Cell(str(group.missing_nodes), "red" if group.missing_nodes else "")
         rows.append((group.name, missing, str(group.replicas), ",".join(map(str, group.nodes))))
     return table("Resource groups", _GROUPS, rows, wide=wide)
+
+
+def _recalls(recalls: Sequence[RecallStatus], wide: bool) -> Text:
+    """The measured recall of the searches that the process answered."""
+    rows = []
+    for one in recalls:
+        recall = Cell(f"{one.recall:.3f}", "red" if one.cause else "")
+        between = f"{one.low:.3f} to {one.high:.3f}"
+        facts = (one.index, one.band, recall, between, str(one.samples))
+        rows.append((f"{one.collection}.{one.field}", *facts, one.cause))
+    return table("Measured recall", _RECALLS, rows, wide=wide)
 
 
 def jobs_table(jobs: Sequence[JobStatus], *, wide: bool = False) -> Text:

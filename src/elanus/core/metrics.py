@@ -79,3 +79,5 @@ BINARY_METRICS = (
 )
 ITERATOR_PAGE = "iterator_page"
 """The search parameter that requires every row in the range to be considered and none to be missed."""
+TRUTH = "elanus_truth"
+"""The search parameter that requires rows to be compared by the vectors that clients sent, not by codes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
@@ -23,7 +23,7 @@ from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.logic import has_sample
 from elanus.expr.parse import parse
 from elanus.expr.partition_key import equal_value, values_of
-from elanus.expr.prune import Pruner
+from elanus.expr.prune import Pruner, pruned_by
 from elanus.expr.source import Source
 from elanus.expr.tree import (
     Always,
@@ -34,9 +34,8 @@ from elanus.expr.tree import (
     Constant,
     ElementMatch,
     Member,
-    Or,
     Predicate,
-    columns_of,
+    columns_in,
 )
 
 
@@ -77,7 +76,7 @@ class BoundFilter:
     @property
     def field_names(self) -> frozenset[str]:
         """The stored columns that `evaluate` needs; dynamic keys are read from ``$meta``."""
-        return frozenset(column.field.name for column in _columns(self.predicate))
+        return frozenset(column.field.name for column in columns_in(self.predicate))
 
     def evaluate(
         self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES
@@ -133,6 +132,10 @@ class BoundFilter:
         """
         return Pruner(stats).visit(self.predicate)
 
+    def pruned_by(self, stats: Mapping[str, tuple[object, object]]) -> str:
+        """Say which condition no row within these bounds can match, and the bounds; "" if rows may match."""
+        return pruned_by(self.predicate, stats)
+
     def primary_keys(self) -> pa.Array | None:
         """The keys, if the filter is ``key == x`` or ``key in [..]`` and nothing else.
 
@@ -182,19 +185,3 @@ class BoundFilter:
 
 _rests: WeakValueDictionary[Hashable, BoundFilter] = WeakValueDictionary()
 """The rests in use, by their content."""
-
-
-def _columns(predicate: Predicate) -> Iterator[Column]:
-    match predicate:
-        case Always():
-            return
-        case And() | Or():
-            for child in predicate.children:
-                yield from _columns(child)
-        case Compare():
-            yield from columns_of(predicate.left)
-            yield from columns_of(predicate.right)
-        case ElementMatch():
-            yield from predicate.columns
-        case _:
-            yield predicate.column

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.types import Family
+from elanus.expr.explain import Explainer
 from elanus.expr.tree import (
     Always,
     And,
@@ -32,10 +33,12 @@ from elanus.expr.tree import (
     Member,
     Operand,
     Or,
+    Predicate,
     Regex,
     Sample,
     TextMatch,
     Visitor,
+    columns_in,
 )
 
 Bounds = tuple[Any, Any]
@@ -126,6 +129,23 @@ class Pruner(Visitor[bool]):
         if low is None or high is None or _is_nan(low) or _is_nan(high):
             return None
         return low, high
+
+
+def pruned_by(predicate: Predicate, stats: Mapping[str, tuple[object, object]]) -> str:
+    """Say which condition no row within these bounds can match, and the bounds; "" if rows may match."""
+    pruner = Pruner(stats)
+    if pruner.visit(predicate):
+        return ""
+    children = predicate.children if isinstance(predicate, And) else (predicate,)
+    guilty = next((child for child in children if not pruner.visit(child)), predicate)
+    names = dict.fromkeys(column.field.name for column in columns_in(guilty))
+    bounds = [f"{name} is {_shown(stats[name])}" for name in names if name in stats]
+    return f"{Explainer().visit(guilty)}, and here {' and '.join(bounds)}" if bounds else "no row can match"
+
+
+def _shown(bounds: tuple[object, object]) -> str:
+    low, high = bounds
+    return f"{low!r} to {high!r}"
 
 
 def _may_be_nan(operand: Operand) -> bool:

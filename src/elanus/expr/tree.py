@@ -14,7 +14,7 @@ shorter. ``is null`` is never unknown.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar, assert_never
@@ -458,3 +458,20 @@ def columns_of(operand: Operand) -> tuple[Column, ...]:
             return columns_of(operand.left) + columns_of(operand.right)
         case _:
             assert_never(operand)
+
+
+def columns_in(predicate: Predicate) -> Iterator[Column]:
+    """The columns that a condition reads; one that it reads twice is there twice."""
+    match predicate:
+        case Always():
+            return
+        case And() | Or():
+            for child in predicate.children:
+                yield from columns_in(child)
+        case Compare():
+            yield from columns_of(predicate.left)
+            yield from columns_of(predicate.right)
+        case ElementMatch():
+            yield from predicate.columns
+        case _:
+            yield predicate.column

@@ -27,7 +27,7 @@ from elanus.index.resolve import (
     resolve_index,
 )
 from elanus.index.scalar import JsonPath, check_field, json_path_of
-from elanus.index.search_params import SearchParams, Window, resolve_search
+from elanus.index.search_params import SearchParams, Window, resolve_search, true_params
 from elanus.index.sparse import TermIndex
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
@@ -69,6 +69,7 @@ __all__ = [
     "resolve_field_index",
     "resolve_index",
     "resolve_search",
+    "true_params",
     "weighted",
     "with_metric",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.core.trail import current
 from elanus.core.types import Space, vectors_in
 from elanus.index import plan
 from elanus.index.base import Queries, VectorIndex, Vectors
@@ -66,15 +67,23 @@ class BinaryIvfIndex(VectorIndex):
         probes = plan.probes(
             params.number(NPROBE_KEY, NPROBE_DEFAULT), lists, 1.0 if mask is None else mask.selectivity
         )
+        trail = current()
+        if trail is not None:
+            trail.because("to find the nearest lists")
         nearest_lists = self._centroids.nearest(queries, probes, None, threads).rows
         hits = no_hits(len(queries), k, self.spec.metric_type)
+        compared = 0
         for i, query in enumerate(queries):
             places = self._visible_places(nearest_lists[i], mask)
             if len(places) < k:
                 places = self._visible_places(np.arange(lists), mask)
+            compared += len(places)
             scores, order = best_of(self._rows.scores(query, places), k, self.spec.metric_type)
             hits.distances[i] = scores
             hits.rows[i] = self._row_ids[places[order]]
+        if trail is not None:
+            asked = params.number(NPROBE_KEY, NPROBE_DEFAULT)
+            trail.method("lists", compared, nprobe=probes, asked_nprobe=asked, lists=lists)
         return hits
 
     def _within(self, queries: Queries, k: int, window: Window, mask: RowMask | None) -> Hits:

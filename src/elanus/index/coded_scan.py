@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.core.trail import current
 from elanus.index import plan
 from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.exact import ExactRows
@@ -107,6 +108,9 @@ class CodedScan:
         hits = no_hits(len(queries), k, self._rows.metric)
         pending = np.arange(len(queries))
         candidates = candidates_of(k)
+        trail = current()
+        if trail is not None:
+            trail.method("codes", len(queries) * visible, candidates=candidates)
         for depth in (candidates, candidates * WIDENING):
             if depth > CANDIDATES_SHARE_MAX * visible:
                 break

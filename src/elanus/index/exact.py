@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.core.trail import current
 from elanus.index.hits import Hits, RowIds, Scores, best_of, merge, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, workers
@@ -53,6 +54,7 @@ class ExactRows(ABC):
 
     def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
         """The k best visible rows of each query; k is at most the number of visible rows."""
+        self._note(len(queries), mask)
         if len(queries) < BATCH_QUERIES_MIN:
             return fan_out(lambda few: self._nearest_few(few, k, mask), [queries])[0]
         blocks = list(self._blocks(k, len(queries), mask))
@@ -75,6 +77,7 @@ class ExactRows(ABC):
         Rows are compared by number, with a mask or without: the kernel for all rows rounds differently for
         few dimensions, and pages of an iterator, some with a mask and some without, would disagree.
         """
+        self._note(len(queries), mask)
         hits = no_hits(len(queries), k, self.metric)
         rows = np.arange(self.count) if mask is None else mask.row_ids
         for i, query in enumerate(queries):
@@ -85,6 +88,11 @@ class ExactRows(ABC):
             hits.distances[i, : len(best)] = best
             hits.rows[i, : len(best)] = rows[found]
         return hits
+
+    def _note(self, queries: int, mask: RowMask | None) -> None:
+        trail = current()
+        if trail is not None:
+            trail.method("exact", queries * (self.count if mask is None else mask.count))
 
     @abstractmethod
     def taken(self, rows: RowIds) -> npt.NDArray[Any]:

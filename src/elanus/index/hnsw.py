@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
+from elanus.core.trail import current
 from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
@@ -59,6 +60,7 @@ NARROW = {
 """The types whose vectors are kept as they are, in fewer bytes than a float: their codes are exact."""
 
 Floats = npt.NDArray[np.float32]
+_CHEAPER = "comparing these rows is cheaper than walking the graph"
 
 
 class HnswIndex(VectorIndex):
@@ -128,10 +130,13 @@ class HnswIndex(VectorIndex):
             return self._nearest_filtered(queries, k, asked_ef, mask, threads)
         ef = self._breadth(self.rows, k, asked_ef, len(queries), 1.0, 0)
         if ef is None:
+            self._because(_CHEAPER)
             return self._exact.nearest(queries, k, None, threads)
+        self._note_walk(len(queries), ef, asked_ef)
         hits = self._walk(queries, k, ef, threads)
         short = hits.rows[:, -1] < 0
         if short.any():  # the graph may be disconnected, or cut off behind an outlier
+            self._because("the walk did not reach enough rows")
             _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
 
@@ -145,9 +150,11 @@ class HnswIndex(VectorIndex):
         while True:
             breadth = self._breadth(mask.count, k, asked_ef, len(pending), share, ef)
             if breadth is None:
+                self._because(_CHEAPER)
                 _replace(hits, pending, self._scan(queries[pending], k, mask, threads))
                 return hits
             ef = breadth
+            self._note_walk(len(pending), ef, asked_ef, expected_share=share)
             met = self._walk(queries[pending], ef, ef, threads)
             visible = mask.contains(met.rows)
             found = np.count_nonzero(visible, axis=1)
@@ -170,6 +177,19 @@ class HnswIndex(VectorIndex):
         if coded is not None and coded.cost_ns(k, mask.count) < exact_ns:
             return coded.nearest(queries, k, mask, threads)
         return self._exact.nearest(queries, k, mask, threads)
+
+    def _note_walk(self, queries: int, ef: int, asked_ef: int, **expected: float) -> None:
+        trail = current()
+        if trail is not None:
+            visits = round(queries * plan.graph_visits(ef, self.rows, self._links))
+            codes = {} if self._refiner is None and self.has_raw_vectors else {"codes": 1.0}
+            trail.method("graph", visits, is_estimate=True, ef=ef, asked_ef=asked_ef, **expected, **codes)
+
+    @staticmethod
+    def _because(why: str) -> None:
+        trail = current()
+        if trail is not None:
+            trail.because(why)
 
     def _breadth(
         self, visible: int, k: int, ef: int, queries: int, share: float, previous_ef: int

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.core.trail import current
 from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
@@ -96,13 +97,31 @@ class IvfIndex(VectorIndex):
     ) -> Hits:
         share = 1.0 if mask is None else mask.selectivity
         probes = plan.probes(params.number(NPROBE_KEY, NPROBE_DEFAULT), self._lists.nlist, share)
+        self._note_scan(len(queries), probes, params, share)
         hits = self._scan(queries, k, probes, params, mask, threads)
         short = hits.rows[:, -1] < 0
         if short.any():
+            self._note_scan(int(short.sum()), self._lists.nlist, params, share)
             rest = self._scan(queries[short], k, self._lists.nlist, params, mask, threads)
             hits.distances[short] = rest.distances
             hits.rows[short] = rest.rows
         return hits
+
+    def _note_scan(self, queries: int, probes: int, params: SearchParams, share: float) -> None:
+        trail = current()
+        if trail is not None:
+            compared = round(queries * self.rows * share * probes / self._lists.nlist)
+            asked = params.number(NPROBE_KEY, NPROBE_DEFAULT)
+            codes = {} if self._holds_vectors else {"codes": 1.0}
+            trail.method(
+                "lists",
+                compared,
+                is_estimate=True,
+                nprobe=probes,
+                asked_nprobe=asked,
+                lists=self._lists.nlist,
+                **codes,
+            )
 
     def _scan(
         self,

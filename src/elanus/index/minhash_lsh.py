@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
+from elanus.core.trail import current
 from elanus.core.types import Space, vectors_in
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.binary_rows import Codes
@@ -86,14 +87,19 @@ class MinHashLshIndex(VectorIndex):
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
         parts = []
+        trail = current()
         for i in range(len(queries)):
             query = queries[i : i + 1]
             rows = self.candidates(query[0])
             if mask is not None:
                 rows = rows[mask.contains(rows)]
             if len(rows) >= k:
+                if trail is not None:
+                    trail.method("bands", len(rows), bands=len(self._hashes))
                 parts.append(self._exact.nearest_of(query, k, rows))
             else:
+                if trail is not None:
+                    trail.because("too few rows share a band with the query")
                 parts.append(self._exact.nearest(query, k, mask, threads))
         return stacked(parts)
 

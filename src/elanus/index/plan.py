@@ -67,10 +67,15 @@ def coded_cost_ns(rows: int, dim: int, candidates: int) -> float:
     return CODED_SEARCH_NS + rows * (CODED_BASE_NS + CODED_PER_DIM_NS * dim) + ranking
 
 
+def graph_visits(ef: int, rows: int, links: int) -> float:
+    """How many rows a walk over a graph of this many rows with M = ``links`` and this ef visits, about."""
+    visits: float = VISITS_PER_EF * math.sqrt(links) * ef**VISITS_EXPONENT
+    return min(float(rows), visits)
+
+
 def graph_cost_ns(ef: int, rows: int, dim: int, links: int) -> float:
     """The cost per query of walking a graph of this many rows with M = ``links`` and this ef."""
-    visits: float = min(float(rows), VISITS_PER_EF * math.sqrt(links) * ef**VISITS_EXPONENT)
-    return visits * (VISIT_BASE_NS + VISIT_PER_DIM_NS * dim) * (1.0 + ef / QUEUE_EF)
+    return graph_visits(ef, rows, links) * (VISIT_BASE_NS + VISIT_PER_DIM_NS * dim) * (1.0 + ef / QUEUE_EF)
 
 
 def breadth(

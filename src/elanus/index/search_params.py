@@ -16,6 +16,8 @@
 ``iterator_page`` (all)
     Set by the proxy for pages of an iterator: every row in the range is compared, whatever the index, so
     that none is missed and two pages are always consistent.
+``elanus_truth`` (all)
+    Set by Elanus itself when it measures recall: rows are compared by the vectors that clients sent.
 ``metric_type`` (all)
     May be repeated, and must be the index's.
 
@@ -35,13 +37,17 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter, InvalidTopK
-from elanus.core.metrics import ITERATOR_PAGE, Metric
+from elanus.core.metrics import ITERATOR_PAGE, TRUTH, Metric
 from elanus.index.spec import AUTOINDEX, METRIC_TYPE_KEY, IndexSpec
 from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS, note_ignored
 from elanus.index.values import boolean, number
 
 LEVEL_KEY = "level"
 LEVEL_MAX = 5
+_APPROXIMATE = frozenset(
+    {"ef", "level", "nprobe", "search_list", "reorder_k", "refine_k", "drop_ratio_search"}
+)
+"""The parameters of approximate searches alone."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
@@ -115,7 +121,21 @@ def resolve_search(spec: IndexSpec, params: Mapping[str, object], k: int) -> Sea
     return SearchParams(_window(spec.metric_type, params), exact=exact, **numbers)
 
 
-SHARED_PARAMS = frozenset({"radius", "range_filter", "page_retain_order", ITERATOR_PAGE, METRIC_TYPE_KEY})
+def true_params(
+    metric: Metric, params: Mapping[str, float | int | str | bool]
+) -> Mapping[str, float | int | str | bool]:
+    """Return the parameters of a search for the true answer to a search with ``params``.
+
+    A range search keeps its range.
+    """
+    worst = -FLOAT32_MAX if metric.bigger_is_better else FLOAT32_MAX
+    kept = {name: value for name, value in params.items() if name not in _APPROXIMATE}
+    return {"radius": worst, **kept, ITERATOR_PAGE: True, TRUTH: True}
+
+
+SHARED_PARAMS = frozenset(
+    {"radius", "range_filter", "page_retain_order", ITERATOR_PAGE, TRUTH, METRIC_TYPE_KEY}
+)
 
 
 def _own_names(spec: IndexSpec) -> frozenset[str]:

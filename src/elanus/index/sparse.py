@@ -30,6 +30,7 @@ from elanus.core.errors import InvalidDimension
 from elanus.core.metrics import Metric
 from elanus.core.sparse import PAIR, SparseRows
 from elanus.core.term_statistics import TermStatistics
+from elanus.core.trail import current
 from elanus.core.types import Space, vectors_in
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.bm25 import AVERAGE_KEY, B_KEY, K1_KEY, PARAMS, Bm25, TextLengths
@@ -98,6 +99,10 @@ class TermIndex(VectorIndex):
                 self._find(Query.of(pairs), k, drop_ratio, mask, bm25, scores, hits, i)
             return hits
 
+        trail = current()
+        if trail is not None:
+            visible = self.rows if mask is None else mask.count
+            trail.method("terms", visible * len(queries), is_estimate=True, drop_ratio=drop_ratio)
         return stacked(fan_out(find, shares_of(queries, threads)))
 
     def _find(

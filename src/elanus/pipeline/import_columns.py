@@ -332,7 +332,9 @@ def _vector_lists(field: FieldSchema, column: pa.Array, place: Place) -> Given:
     offsets = np.zeros(len(column) + 1, dtype=np.int64)
     np.cumsum(pc.list_value_length(column).to_numpy(), out=offsets[1:])
     vectors = column.flatten()
-    of_vectors = PlaceOfElements(place.file, place.row_group, place.first_row, offsets)
+    of_vectors = PlaceOfElements(
+        place.file, place.row_group, place.first_row, place.rows_before, offsets=offsets
+    )
     if vectors.null_count:
         of_vectors.refuse(field.name, _first(vectors.is_null()), "holds a null")
     if pa.types.is_null(vectors.type):

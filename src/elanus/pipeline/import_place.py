@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
 import numpy as np
@@ -79,7 +79,7 @@ class Place:
 class PlaceOfElements(Place):
     """Where the elements of lists stand: those of row i from ``offsets[i]`` up to ``offsets[i + 1]``."""
 
-    offsets: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.int64] = field(kw_only=True)
 
     def refuse(self, field: str, row: int, why: str) -> NoReturn:
         """Raises `InvalidParameter` about one element; ``row``: its number."""

@@ -197,7 +197,7 @@ class Search:
     collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
     long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
     second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
-    highlight in the hits.
+    highlight in the hits. ``measures_recall``: the answer has the recall of each query.
     """
 
     collection: CachedCollection
@@ -224,6 +224,7 @@ class Search:
     order: tuple[OrderBy, ...] = ()
     times: TimeFormat = IN_UTC
     highlight: Highlight | None = None
+    measures_recall: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +236,7 @@ class SearchResult:
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
     an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
     the fragments of each hit, by field. ``elements``: which element of a struct array each hit is.
+    ``recalls``: of each query, if they were asked for.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -249,6 +251,7 @@ class SearchResult:
     groups: Mapping[str, pa.Array] = field(default_factory=dict)
     highlights: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
     elements: npt.NDArray[np.int64] | None = None
+    recalls: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,10 @@ import structlog
 from msgspec import Struct
 
 from elanus.core.errors import AccessRefused, ElanusError, Internal
+from elanus.core.explanation import Explanation
+from elanus.core.trail import end_following, follow
 from elanus.proxy.sign_in import SignIn
+from elanus.proxy.watch import ReadWatch
 from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id
 
 _log = structlog.get_logger(__name__)
@@ -67,7 +70,8 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     ``database``: the one that the connection chose, "" if none; a request may name another. ``client``: the
     identity of the client program, the same in all its calls. ``time_left_s``: when the call arrived; None if
     the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: who signed in
-    (`elanus.proxy.sign_in`), "" in a server without users. ``origin``: the address that the call came from. A
+    (`elanus.proxy.sign_in`), "" in a server without users. ``origin``: the address that the call came from.
+    ``explain``: gets the explanation of the call, if it is a read; None if the client wants none. A
     `Struct`, because one is made per call and a frozen dataclass takes a microsecond more.
     """
 
@@ -77,6 +81,7 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     trace: str = ""
     user: str = ""
     origin: str = ""
+    explain: list[Explanation] | None = None
 
 
 class Guard(Protocol):
@@ -189,7 +194,8 @@ class Calls:
     """All operations of a client port, behind one guard. Safe to call from any thread.
 
     ``sign_in``: how a front finds out the user of a `Caller`; None for a server without users. ``audit``:
-    where finished calls are recorded. Raises `ValueError` when two operations have the same name.
+    where finished calls are recorded. ``watch``: which reads are explained. Raises `ValueError` when two
+    operations have the same name.
     """
 
     def __init__(
@@ -199,7 +205,9 @@ class Calls:
         observe: Observer,
         sign_in: SignIn | None = None,
         audit: Audit | None = None,
+        watch: ReadWatch | None = None,
     ) -> None:
+        self._watch = watch or ReadWatch()
         self._operations: dict[str, Operation] = {}
         for operation in operations:
             if operation.name in self._operations:
@@ -223,6 +231,8 @@ class Calls:
         started_s = time.perf_counter()
         trace_text = caller.trace or new_trace()
         trace = set_trace(trace_text)
+        trail = self._watch.begin(name, caller.explain)
+        followed = None if trail is None else follow(trail)
         code = 0
         required = operation.permission
         database: str = ""
@@ -244,6 +254,10 @@ class Calls:
             answer = operation.failed(reported)
         finally:
             end_trace(trace)
+            if followed is not None:
+                end_following(followed)
+        if trail is not None:
+            self._watch.end(trail, name, caller.explain, database, ", ".join(names), code, trace_text)
         self._finish(name, caller, required, database, names, code, started_s, trace_text, False)
         return answer
 

@@ -208,6 +208,18 @@ class Block:
         """False if the known bounds of the fields show that no row matches."""
         return chosen.may_match(self._bounds)
 
+    def was_known(self, read_ts: Timestamp, chosen: BoundFilter) -> bool:
+        """Whether the rows that `select` would return are cached."""
+        return chosen.matches_all or self._visibility.filtered(read_ts, chosen) is not None
+
+    def pruned_by(self, chosen: BoundFilter) -> str:
+        """Say which condition and which bounds show that no row matches; "" if rows may match."""
+        return chosen.pruned_by(self._bounds)
+
+    def explain_filter(self, chosen: BoundFilter) -> str:
+        """Say which scalar indexes answer the filter, or why none does."""
+        return chosen.explain_indexes(self._filtered_columns, self.rows, self._indexes)
+
     def indexed_rows_max(self, chosen: BoundFilter) -> int | None:
         """How many rows the filter matches at most, if scalar indexes find them quickly; otherwise None."""
         return chosen.indexed_rows_max(self._filtered_columns, self.rows, self._indexes)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from elanus.core.reduce import PrimaryKeys, comparable_keys, joined
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.trail import current
 from elanus.expr import BoundFilter, KeyBound
 from elanus.querynode.block import Block
 from elanus.querynode.gather import FoundRows, no_rows
@@ -66,6 +67,12 @@ def rows_of_smallest_keys(
             heapq.heapreplace(waiting, (run.next_key, run.number, run))
         else:
             heapq.heappop(waiting)
+    trail = current()
+    if trail is not None:
+        for run in runs:
+            trail.visit(run.block)
+            trail.method("first keys", run.examined)
+        trail.leave()
     return smallest.found(blocks)
 
 
@@ -93,6 +100,11 @@ class _Run:
         self._chunk_rows = 0
         self._has_looked = False
         self._look()
+
+    @property
+    def examined(self) -> int:
+        """How many rows have been examined."""
+        return self._at - self._began
 
     @property
     def has_more(self) -> bool:

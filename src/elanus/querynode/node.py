@@ -46,12 +46,14 @@ from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
 from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
+from elanus.querynode.explaining import noted
 from elanus.querynode.interim import Interim, InterimRules
 from elanus.querynode.invariants import check_collection
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.loading import Loading
 from elanus.querynode.memory import MemoryReturn
 from elanus.querynode.query import count, query
+from elanus.querynode.recall import RecallSampler
 from elanus.querynode.sealed import files_of
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
@@ -88,6 +90,8 @@ class QueryNode:
     ``inline_rows_max``: how many arriving rows are prepared on the loop.
 
     ``fetches_max``: how many small files a load fetches at a time.
+
+    ``recall``: measures the recall of searches; None: nobody does.
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class QueryNode:
         inline_rows_max: int = INLINE_ROWS_MAX,
         interim_rules: InterimRules = _INTERIM_RULES,
         fetches_max: int = _FETCHES_MAX,
+        recall: RecallSampler | None = None,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
@@ -126,6 +131,7 @@ class QueryNode:
         )
         self._memory = MemoryReturn(offload)
         self._search_threads = search_threads
+        self._recall = recall
         self._capacity_bytes = capacity_bytes
         self._channels = channels
         self._proxies = proxies
@@ -243,6 +249,7 @@ class QueryNode:
             self._proxies,
             self._offload_reads,
             self._search_threads,
+            self._recall,
         )
         await self._leave_channel(info.collection_id)
         await serving.start()
@@ -308,16 +315,20 @@ class QueryNode:
         self._loaded(collection_id).clock.wait(ts, timeout_s)
 
     def search(self, request: NodeSearch) -> NodeHits:
-        return search(self._loaded(request.collection_id).snapshot, request, self._search_threads)
+        snapshot = self._loaded(request.collection_id).snapshot
+        hits = noted(self._node_id, search, snapshot, request, self._search_threads)
+        if self._recall is not None:
+            self._recall.offer(snapshot, request, hits)
+        return hits
 
     def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
-        return query(self._loaded(request.collection_id).snapshot, request)
+        return noted(self._node_id, query, self._loaded(request.collection_id).snapshot, request)
 
     def statistics(self, request: NodeStatistics) -> TermStatistics:
         return statistics(self._loaded(request.collection_id).snapshot, request)
 
     def count(self, request: NodeQuery) -> int:
-        return count(self._loaded(request.collection_id).snapshot, request)
+        return noted(self._node_id, count, self._loaded(request.collection_id).snapshot, request)
 
     # internals
 

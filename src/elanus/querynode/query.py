@@ -20,6 +20,7 @@ from elanus.core.ordering import order_places
 from elanus.core.reduce import comparable_keys, primary_keys
 from elanus.core.requests import check_answer_size, check_vectors_size
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.trail import current, step
 from elanus.querynode.block import Block
 from elanus.querynode.first_keys import rows_of_smallest_keys
 from elanus.querynode.gather import FoundRows, rows_of_blocks
@@ -38,9 +39,11 @@ def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
     """
     schema = snapshot.schema
     key = schema.primary_field.name
+    step("find rows")
     if request.aggregation is not None:
         return _aggregated(snapshot, request, request.aggregation)
     found = _found(snapshot, request)
+    step("fetch output fields")
     names = dict.fromkeys((key, *request.output_fields))
     fields = [schema.field(name) for name in names if name != TIMESTAMP_FIELD]
     check_vectors_size(len(found), fields, request.answer_bytes_max)
@@ -59,14 +62,32 @@ def count(snapshot: Snapshot, request: NodeQuery) -> int:
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
-    if keys is None:
-        return sum(
-            block.select(request.read_ts, request.filter, request.expired_until).count for block in blocks
-        )
-    return sum(
-        len(block.select_keys(request.read_ts, keys, request.filter, request.expired_until))
-        for block in blocks
-    )
+    step("count rows")
+    counted = 0
+    for block in blocks:
+        _visit(block, request)
+        if keys is None:
+            found = block.select(request.read_ts, request.filter, request.expired_until).count
+        else:
+            found = len(block.select_keys(request.read_ts, keys, request.filter, request.expired_until))
+        _visited(found, by_key=keys is not None)
+        counted += found
+    return counted
+
+
+def _visit(block: Block, request: NodeQuery) -> None:
+    trail = current()
+    if trail is not None:
+        trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
+
+
+def _visited(found: int, *, by_key: bool) -> None:
+    trail = current()
+    if trail is not None:
+        trail.selected(found)
+        if by_key:
+            trail.method("keys", found)
+        trail.leave()
 
 
 def _wanted_keys(request: NodeQuery) -> SortedKeys | None:
@@ -119,10 +140,12 @@ def _matching(blocks: Sequence[Block], request: NodeQuery, keys: SortedKeys | No
     matching: list[Block] = []
     rows: list[Rows] = []
     for block in blocks:
+        _visit(block, request)
         if keys is None:
             found = block.select(request.read_ts, request.filter, request.expired_until).rows(block.rows)
         else:
             found = block.select_keys(request.read_ts, keys, request.filter, request.expired_until)
+        _visited(len(found), by_key=keys is not None)
         if len(found):
             matching.append(block)
             rows.append(found)

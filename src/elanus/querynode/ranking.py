@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.api.querynode import NodeSearch
+from elanus.core.metrics import TRUTH
 from elanus.core.reduce import (
     Keys,
     Merged,
@@ -30,10 +31,12 @@ from elanus.core.reduce import (
     primary_keys,
 )
 from elanus.core.schema import FieldSchema
+from elanus.core.trail import current
 from elanus.index import ElementIndex, Hits, IndexSpec, SearchParams
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores
 from elanus.querynode.gather import FoundRows
+from elanus.querynode.truth import true_hits
 
 RowIds = npt.NDArray[np.int64]
 
@@ -134,20 +137,30 @@ class Ranking:
         answering: list[Block] = []
         hits: list[Hits] = []
         elements: list[RowIds] = []
+        trail, is_truth = current(), TRUTH in request.params
         for block in blocks:
+            if trail is not None:
+                trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
             selection = block.select(request.read_ts, request.filter, request.expired_until)
+            if trail is not None:
+                trail.selected(selection.count)
             index = block.vectors[request.field_id].index
             if selection.count and index is not None:
                 answering.append(block)
                 mask = selection.row_mask()
                 if isinstance(index, ElementIndex):
                     mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
-                found = index.search(request.queries, k, self.params, mask, self.threads)
+                if is_truth:
+                    found = true_hits(block.vectors[request.field_id], request.queries, k, self.params, mask)
+                else:
+                    found = index.search(request.queries, k, self.params, mask, self.threads)
                 if isinstance(index, ElementIndex):
                     rows, places = index.places(found.rows)
                     found = Hits(found.distances, rows)
                     elements.append(places)
                 hits.append(found if request.boosts is None else boosted_scores(block, found, request.boosts))
+        if trail is not None:
+            trail.leave()
         if not hits:
             return None
         joined = np.concatenate(elements, axis=1) if elements else None

@@ -9,6 +9,7 @@ from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.requests import check_vectors_size
 from elanus.core.structs import ELEMENT
+from elanus.core.trail import step
 from elanus.index import IndexSpec, resolve_search
 from elanus.querynode.grouped_search import grouped
 from elanus.querynode.ranking import Ranking
@@ -26,9 +27,11 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
     searching = Ranking(request, spec, params, threads)
+    step("rank rows")
     found = (
         searching.over(blocks) if request.grouping is None else grouped(searching, blocks, snapshot.schema)
     )
+    step("fetch output fields")
     schema = snapshot.schema
     fields = [schema.field(name) for name in request.output_fields]
     check_vectors_size(len(found.scores), fields, request.answer_bytes_max)

@@ -48,12 +48,15 @@ from elanus.channels.read_codec import (
     read_ts_of,
 )
 from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable, VersionChanged
+from elanus.core.explanation import NodeReport
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.offload import Offload
 from elanus.expr import BoundFilter, compile_filter
+from elanus.querynode.explaining import followed_part
 from elanus.querynode.inline_reads import is_small
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.query import count, query
+from elanus.querynode.recall import RecallSampler
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot
 from elanus.querynode.text_search import statistics
@@ -106,6 +109,7 @@ class ChannelServing:
         proxies: Callable[[NodeID], ReadPayloads],
         offload: Offload,
         threads: int,
+        recall: RecallSampler | None = None,
     ) -> None:
         self._node_id = node_id
         self._collection = collection
@@ -114,6 +118,7 @@ class ChannelServing:
         self._proxies = proxies
         self._offload = offload
         self._threads = threads
+        self._recall = recall
         self._sealed: dict[SegmentID, NodeID] = {}
         self._version = 0
         self._part = _Part()
@@ -318,9 +323,9 @@ class ChannelServing:
         request, part = turn.request, turn.part
         try:
             if is_small(turn.snapshot, turn.read):
-                answer = self._work(turn.snapshot, turn.read)
+                answer, report = self._followed(turn)
             else:
-                answer = await self._offload(self._work, turn.snapshot, turn.read)
+                answer, report = await self._offload(self._followed, turn)
             if len(answer) > PAYLOAD_MAX_BYTES:
                 await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
                 answer = b""
@@ -337,13 +342,24 @@ class ChannelServing:
             service_ts=turn.snapshot.service_ts,
             answer=answer,
             waited_s=turn.waited_s,
+            report=report,
         )
         await self._channels.hand_over(request.results, encode_result(result))
+
+    def _followed(self, turn: _Turn) -> tuple[bytes, NodeReport | None]:
+        read = turn.read.query if isinstance(turn.read, NodeCount) else turn.read
+        if not turn.request.is_followed or isinstance(read, NodeProbe | NodeStatistics):
+            return self._work(turn.snapshot, turn.read), None
+        return followed_part(
+            self._node_id, turn.snapshot, read, turn.waited_s, lambda: self._work(turn.snapshot, turn.read)
+        )
 
     def _work(self, snapshot: Snapshot, read: Read) -> bytes:
         answer: Answer
         if isinstance(read, NodeSearch):
             answer = search(snapshot, read, self._threads)
+            if self._recall is not None:
+                self._recall.offer(snapshot, read, answer)
         elif isinstance(read, NodeCount):
             answer = count(snapshot, read.query)
         elif isinstance(read, NodeStatistics):

@@ -60,6 +60,7 @@ from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
 from elanus.querynode.interim import InterimRules
 from elanus.querynode.node import QueryNode
+from elanus.querynode.recall import RecallSampler
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
@@ -108,6 +109,13 @@ class RoleDependencies:
     job_ended: Callable[[JobEntry], None]
     dial: Callable[[str], RpcChannel]
     leases: LeaseKeeper | None = None
+    recall: RecallSampler | None = None
+
+
+def recall_sampler(settings: Settings) -> RecallSampler:
+    """Return what measures the recall of the searches of this process's query node."""
+    node = settings.querynode
+    return RecallSampler(node.recall_cpu_percent / 100, node.recall_target)
 
 
 def _idle_tick_ms(settings: ProxySettings) -> int:
@@ -329,6 +337,7 @@ class Builders:
             offload_arrivals=needs.pools.arrivals,
             offload_interim=needs.pools.interim,
             interim_rules=InterimRules(needs.settings.querynode.interim_index_mb * _MB),
+            recall=needs.recall,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:

@@ -17,6 +17,7 @@ from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import Pressure
 from elanus.proxy.verbs.snapshots import Snapshots
+from elanus.proxy.watch import ReadWatch
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
@@ -56,11 +57,13 @@ def start_front(
     security: FrontSecurity | None,
     audit: Audit | None = None,
     http: HttpFront | None = None,
+    watch: ReadWatch | None = None,
 ) -> str:
     """Open a port for clients (0: any free one) and return its address. Closed with the stack.
 
     ``current`` returns the running instance of the proxy that answers. ``deploy_mode``: ``STANDALONE`` or
-    ``DISTRIBUTED``. ``audit``: the process's audit log. ``http``: opened too, for the same operations. Raises
+    ``DISTRIBUTED``. ``audit``: the process's audit log. ``http``: opened too, for the same operations.
+    ``watch``: which reads are explained. Raises
     `PortTaken`.
     """
     access = port_access(settings, current)
@@ -77,6 +80,7 @@ def start_front(
         RequestMeasures(metrics).observe,
         access.sign_in,
         audit,
+        watch,
     )
     server = MilvusServer(
         calls,

@@ -43,11 +43,25 @@ class Gauges:
             await self._refresh_data()
         if self._runs("querycoord"):
             await self._refresh_groups()
+        self._refresh_recall()
         self._metrics.growing_bytes.set(self._subject.growing_bytes())
 
     def _runs(self, role: str) -> bool:
         roles = self._subject.roles
         return role in roles.names() and roles.is_running(role)
+
+    def _refresh_recall(self) -> None:
+        """Set the mean over all collections, by index type and band."""
+        samples: Counter[tuple[str, str]] = Counter()
+        found: Counter[tuple[str, str]] = Counter()
+        measured = self._subject.recall.measured()
+        for one in measured:
+            samples[one.index, one.band] += one.samples
+            found[one.index, one.band] += one.recall * one.samples  # type: ignore[assignment]
+        for (index, band), count in samples.items():
+            self._metrics.recall.labels(index, band).set(found[index, band] / count)
+            self._metrics.recall_samples.labels(index, band).set(count)
+        self._metrics.recall_missed.set(sum(bool(one.cause) for one in measured))
 
     async def _refresh_channels(self) -> None:
         now_ms = self._subject.clock.wall_ms()

@@ -8,6 +8,7 @@
     GET  /status                  JSON, everything that `elanus status` shows
     GET  /jobs                    JSON, the job ledger
     GET  /jobs/{id}               JSON, one job
+    GET  /slow                    JSON, the slow log: the last slow requests, each with its explanation
     POST /jobs/{id}/cancel        end a running job; loopback only
     POST /roles/{role}/restart    restart one role inside the process; loopback only
     GET  /gc                      JSON, garbage collection: the current round, and the last one
@@ -43,6 +44,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from elanus.api.gc import GcStatus
 from elanus.core.errors import ElanusError, InvalidParameter, JobNotFound, NotCancellable
+from elanus.proxy.watch import SlowRequest
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
 from elanus.server.status import REQUEST_HEADER, JobStatus, RoleStatus, Status
@@ -86,6 +88,8 @@ class Observed(Protocol):
     def job(self, job_id: str) -> JobStatus:
         """Raises `JobNotFound`."""
         ...
+
+    def slow_requests(self) -> Sequence[SlowRequest]: ...
 
     def garbage(self) -> GcStatus: ...
 
@@ -183,6 +187,7 @@ class ObservePort:
             "/readyz": self._readyz,
             "/status": lambda: (HTTPStatus.OK, self._observed.status()),
             "/jobs": lambda: (HTTPStatus.OK, self._observed.jobs()),
+            "/slow": lambda: (HTTPStatus.OK, self._observed.slow_requests()),
             "/gc": lambda: (HTTPStatus.OK, self._observed.garbage()),
         }
         if job := _JOB.fullmatch(path):

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from elanus.metrics import Metrics
+from elanus.proxy.watch import ReadWatch
 from elanus.server.gauges import Gauges
 from elanus.server.http_port import ObservePort
 from elanus.server.loop_lag import LoopLag
@@ -21,6 +22,7 @@ def start_observing(
     lag = LoopLag(subject.clock.monotonic_s, metrics.loop_lag_seconds.observe)
     metrics.loop_lag_max_seconds.set_function(lambda: lag.longest_s)
     report.loop_lag = lag
+    report.watch = ReadWatch(settings.proxy.slow_request_ms)
     report.resources = OwnResources(settings, subject.growing_bytes, subject.clock.wall_ms)
     measuring = asyncio.create_task(lag.keep(), name="loop lag")
     stack.callback(measuring.cancel)

@@ -42,7 +42,7 @@ from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.local import LocalRole, local_client
 from elanus.server.backends import log_url, store_url
-from elanus.server.builders import Builders, RoleDependencies, data_node_ports
+from elanus.server.builders import Builders, RoleDependencies, data_node_ports, recall_sampler
 from elanus.server.connections import Connections
 from elanus.server.current_reads import CurrentReads
 from elanus.server.data_dir import DataDir
@@ -86,6 +86,7 @@ class Online:
         self.log = log
         self.store = store
         self.roles = RoleHost()
+        self.recall = recall_sampler(settings)
         self.proxies = ("proxy", *(f"proxy-{n}" for n in range(2, settings.proxy.count + 1)))
         """The names of the proxies."""
         coordinators = ("rootcoord", "datacoord", "indexcoord")
@@ -118,6 +119,7 @@ class Online:
                 query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
                 data_nodes=self._data_nodes_of,
                 dial=self.connections.to,
+                recall=self.recall,
             )
         )
         self._growing_watch = self._builders.growing_watch()
@@ -148,6 +150,7 @@ class Online:
         await self.log.close()
         await self.meta.close()
         self._threads.shutdown()
+        await asyncio.to_thread(self.recall.close)
 
     async def register_data_node(self, address: str) -> Session:
         """Register a session for a pipeline process, which has no access to the metadata.

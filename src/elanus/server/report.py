@@ -30,6 +30,8 @@ from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.log.port import Log
+from elanus.proxy.watch import ReadWatch, SlowRequest
+from elanus.querynode.recall import RecallSampler
 from elanus.server.http_port import Health
 from elanus.server.job_status import job_status
 from elanus.server.loop_lag import LoopLag
@@ -41,6 +43,7 @@ from elanus.server.status import (
     GarbageStatus,
     JobStatus,
     PipelineStatus,
+    RecallStatus,
     ResourceGroup,
     RoleStatus,
     Status,
@@ -74,6 +77,8 @@ class Subject(Protocol):
         """Roles of other processes."""
         ...
 
+    recall: RecallSampler
+
     def growing_bytes(self) -> int: ...
 
 
@@ -100,6 +105,8 @@ class Report:
         """The delays of this process's event loop, once they are measured."""
         self.resources: OwnResources | None = None
         """The figures of this process, once the settings are known."""
+        self.watch = ReadWatch()
+        """Follows reads; has the slow ones of this process."""
 
     def health(self) -> Health:
         roles = self._roles()
@@ -131,6 +138,9 @@ class Report:
 
     def job(self, job_id: str) -> JobStatus:
         return job_status(self._ask(self._subject.ledger.job(job_id)), self._now_s())
+
+    def slow_requests(self) -> Sequence[SlowRequest]:
+        return self.watch.slow_requests()
 
     def garbage(self) -> GcStatus:
         return self._ask(self._subject.data.gc_status())
@@ -174,6 +184,8 @@ class Report:
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
+            slow_requests=self.watch.slow_count,
+            recalls=_recalls(subject.recall, collections.result(), names),
             loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
             channels=self._channels(ticks.result(), owners.result(), quarantined.result(), holders.result()),
@@ -291,6 +303,29 @@ def _collections(
         )
         for c in collections
         for loaded in (loads.get(c.collection_id),)
+    ]
+
+
+def _recalls(
+    sampler: RecallSampler, collections: Sequence[Collection], databases: Mapping[DatabaseID, str]
+) -> list[RecallStatus]:
+    """Return what this process has measured of the collections that still exist."""
+    named = {c.collection_id: f"{databases.get(c.database_id, '')}.{c.name}" for c in collections}
+    return [
+        RecallStatus(
+            named[one.collection_id],
+            one.field,
+            one.index,
+            one.band,
+            one.samples,
+            one.recall,
+            one.low,
+            one.high,
+            sampler.target,
+            one.cause,
+        )
+        for one in sampler.measured()
+        if one.collection_id in named
     ]
 
 

@@ -75,6 +75,9 @@ class ProxySettings(AccessSettings):
     answer_max_mb: int = Field(default=256, ge=1, le=500)
     """The output fields of one search or query together. A larger answer is refused, and its vectors are not
     even fetched."""
+    slow_request_ms: int = Field(default=1000, ge=0, le=3_600_000)
+    """Searches and queries that take longer are kept with their explanation, the last hundred of each process
+    (`elanus slow`), and logged, one a second at most. 0: none are."""
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
     """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
     steps (docs/consistency.md)."""
@@ -369,6 +372,11 @@ class QuerynodeSettings(Section):
     interim_index_mb: int = Field(default=16, ge=0, le=1024)
     """Once as many megabytes of a segment's rows have arrived since, they get an interim index, which serves
     searches until the flushed segment is loaded. 0: none do, and searches compare each growing row."""
+    recall_cpu_percent: float = Field(default=1.0, ge=0, le=100)
+    """The share of one core with which a query node repeats some searches exactly, at the lowest priority, to
+    measure their recall (docs/measured-recall.md). 0: nothing is measured."""
+    recall_target: float = Field(default=0.9, gt=0, le=1)
+    """The recall that searches should have. `elanus doctor` reports those that have less, with the cause."""
 
 
 class SessionSettings(Section):

@@ -87,6 +87,7 @@ async def _serve(settings: Settings) -> int:
                 security,
                 audit,
                 http if name == online.proxies[0] else None,
+                report.watch,
             )
             for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
         ]

@@ -119,6 +119,24 @@ class GarbageStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class RecallStatus:
+    """The measured recall of a kind of search. ``collection``: with its database; ``index``: the type;
+    ``band``: of the share of rows that filters leave. ``low`` and ``high``: the interval that holds the true
+    recall 95 times in 100. ``cause``: why it is below the ``target``, "" if it is not."""
+
+    collection: str
+    field: str
+    index: str
+    band: str
+    samples: int
+    recall: float
+    low: float
+    high: float
+    target: float
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class CertificateStatus:
     """A certificate of the settings. ``expires``: ISO 8601 in UTC; ``days_left``: negative afterwards."""
 
@@ -156,7 +174,8 @@ class Resources:
 @dataclass(frozen=True, slots=True)
 class Status:
     """The complete answer of ``/status``. ``loop_lag_ms``: the longest delay of the answering process's event
-    loop in the last 30 to 60 seconds."""
+    loop in the last 30 to 60 seconds. ``slow_requests``: since the process
+    started; `elanus slow` shows the last. ``recalls``: of the searches that the process answered."""
 
     version: str
     uptime_s: float
@@ -169,3 +188,5 @@ class Status:
     resource_groups: Sequence[ResourceGroup] = ()
     loop_lag_ms: float = 0.0
     resources: Resources | None = None
+    slow_requests: int = 0
+    recalls: Sequence[RecallStatus] = ()

@@ -17,6 +17,7 @@ from elanus.server.status import (
     GarbageStatus,
     JobStatus,
     PipelineStatus,
+    RecallStatus,
     ResourceGroup,
     Resources,
     RoleStatus,
@@ -123,6 +124,18 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "pipeline is down",
     ),
     "garbage-stuck space": ({"garbage": GarbageStatus(waiting_bytes=300 * GB)}, "warning", "more space"),
+    "recall-below-target": (
+        {
+            "recalls": [
+                RecallStatus(
+                    "default.digits", "v", "HNSW", "all rows", 400, 0.7, 0.65, 0.75, 0.9, "ef 10 is too small"
+                ),
+                RecallStatus("default.digits", "v", "HNSW", "less than 1 %", 3, 0.7, 0.2, 0.95, 0.9),
+            ]
+        },
+        "warning",
+        "between 0.650 and 0.750 in 400 samples; ef 10 is too small",
+    ),
     "jobs-fail-alike": (
         {"jobs": [FAILED, replace(FAILED, ended=T0), replace(FAILED, error="OutOfMemoryError: heap")]},
         "critical",

@@ -6,13 +6,15 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from elanus.metrics import SPECS, CounterSpec, HistogramSpec, Metrics
 
-UNITS = ("_total", "_seconds", "_ms", "_bytes")
+UNITS = ("_total", "_seconds", "_ms", "_bytes", "_ratio")
 COUNTS_OF_THINGS = {
     "elanus_owned_vchannels",
     "elanus_quarantined_entries",
     "elanus_segments",
     "elanus_pipeline_up",
     "elanus_jobs_running",
+    "elanus_recall_samples",
+    "elanus_recall_missed",
     "elanus_resource_groups",
     "elanus_resource_group_missing_nodes",
 }

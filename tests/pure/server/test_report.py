@@ -12,8 +12,9 @@ from fakes import collection
 from elanus.api.gc import GcState, GcStatus
 from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import Unavailable
-from elanus.core.ids import NodeID
+from elanus.core.ids import CollectionID, NodeID
 from elanus.core.timestamps import compose
+from elanus.querynode.recall import Measured
 from elanus.server import report
 from elanus.server.report import Report
 from elanus.server.status import RoleStatus, Status
@@ -57,6 +58,15 @@ def subject() -> Any:
         ),
         ledger=SimpleNamespace(jobs=answers(())),
         query=SimpleNamespace(loads=answers((load,)), resource_groups=answers(())),
+        recall=SimpleNamespace(
+            target=0.9,
+            measured=lambda: [
+                Measured(
+                    COLLECTION.collection_id, "v", "HNSW", "all rows", 40, 0.5, 0.4, 0.6, "ef 8 is too small"
+                ),
+                Measured(CollectionID(99), "v", "HNSW", "all rows", 40, 0.5, 0.4, 0.6, ""),
+            ],
+        ),
         elsewhere=lambda: [RoleStatus(r, "Healthy", "a:1") for r in ("rootcoord 3", "querycoord 4")],
     )
 
@@ -87,6 +97,14 @@ def test_when_all_answer_all_are_as_their_sessions_say() -> None:
     assert [(c.pchannel, c.lag_ms, c.data_node, c.quarantined, c.held_by) for c in shown.channels] == [
         ("dml_0", 1000.0, 9, 2, 12)
     ]
+
+
+def test_measured_recall_is_shown_under_the_names_of_collections() -> None:
+    shown = status(subject())
+    assert [(one.collection, one.index, one.target, one.cause) for one in shown.recalls] == [
+        (f"default.{COLLECTION.name}", "HNSW", 0.9, "ef 8 is too small")
+    ]
+    assert shown.slow_requests == 0
 
 
 def test_a_coordinator_that_is_silent_is_named_and_the_rest_is_shown() -> None:

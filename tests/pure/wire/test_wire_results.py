@@ -134,6 +134,12 @@ def test_a_search_result_has_what_each_client_generation_reads() -> None:
     assert list(meta.scalars.json_data.data) == [b'{"k":1}', b"{}", b"{}"]
 
 
+def test_recalls_are_sent_only_where_they_were_asked_for() -> None:
+    assert list(encode_search(search_result(), "books").results.recalls) == []
+    answer = encode_search(search_result(recalls=(1.0, 0.5)), "books")
+    assert list(answer.results.recalls) == [1.0, 0.5]
+
+
 def test_string_keys_and_empty_results_say_their_kind() -> None:
     empty = search_result(
         offsets=np.array([0, 0]), ids=pa.array([], pa.string()), scores=np.array([], np.float32), fields={}

@@ -86,6 +86,19 @@ def test_parameters_that_newer_clients_repeat_among_the_indexes_are_taken_once()
 
 
 @pytest.mark.parametrize(
+    "params",
+    [
+        {"enable_recall_calculation": "True"},
+        {"params": '{"enable_recall_calculation":true}'},
+        {"enable_recall_calculation": "true", "params": '{"enable_recall_calculation":true}'},
+    ],
+)
+def test_a_search_may_ask_for_its_recall(params: dict[str, object]) -> None:
+    assert decode(search_request(params=params)).measures_recall
+    assert not decode(search_request()).measures_recall
+
+
+@pytest.mark.parametrize(
     ("params", "text"),
     [
         ({"topk": 0}, "topk [0] is invalid, it should be in range [1, 16384], but got 0"),

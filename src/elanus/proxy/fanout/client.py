@@ -49,6 +49,7 @@ from elanus.core.nodes import Nodes
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.trail import current
 from elanus.proxy.fanout.answers import AnswerChannel
 from elanus.proxy.fanout.blocking import ThreadWaits, Waits
 from elanus.proxy.fanout.deadline import Patience
@@ -329,6 +330,9 @@ class FanOut:
                 f"{patience.timeout_s:g} s ({gathering.missing()}); retry"
             )
         patience.waited_s += gathering.waited_s
+        trail = current()
+        if trail is not None:
+            trail.received.extend(gathering.reports())
         self._served.answered(info, Timestamp(gathering.service_ts))
         return answers
 
@@ -350,6 +354,7 @@ class FanOut:
                 replica.info.collection_id,
                 patience.left_s(),
                 data if len(data) <= PAYLOAD_MAX_BYTES else b"",
+                current() is not None,
             )
             self._waits.begin(self._hand_over(replica.info.channel, encode_message(request), gathering))
             yield gathering

@@ -8,11 +8,12 @@ replica is lost before it has answered, the read ends at once with an error that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from elanus.api.query_channel import DqResult, Handed
 from elanus.channels.read_codec import Answer, decode_answer
 from elanus.core.errors import ElanusError, Internal, Unavailable, all_error_types
+from elanus.core.explanation import NodeReport
 from elanus.core.ids import NodeID, SegmentID
 from elanus.proxy.fanout.blocking import Signal
 from elanus.proxy.fanout.membership import KnownReplica
@@ -101,6 +102,10 @@ class Gathering:
             decode_answer(result.answer or self.given.get(node_id, b""))
             for node_id, result in self._results.items()
         ]
+
+    def reports(self) -> Iterator[NodeReport]:
+        """The nodes' reports of what they did, for a read that is followed."""
+        return (result.report for result in self._results.values() if result.report is not None)
 
     def missing(self) -> str:
         """Describe what has not been searched yet, for an error text."""

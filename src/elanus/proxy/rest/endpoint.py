@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from elanus.core.errors import AccessRefused, ElanusError
+from elanus.core.explanation import Explanation
 from elanus.proxy.calls import Caller, Calls
 from elanus.proxy.rest.bodies import Body
 from elanus.proxy.rest.errors import RestError, reported
@@ -31,6 +32,8 @@ class Session:
         self._calls = calls
         self.caller = caller
         self.integers = integers
+        self.explanations: list[Explanation] = []
+        """Those of the reads, if the body asks for them."""
 
     def rpc(self, name: str, body: Body | None = None, /, **fields: Any) -> Any:
         """Call an RPC and return its response. It gets the fields of the body that it has, and ``fields``.
@@ -49,7 +52,10 @@ class Session:
 
     def operation(self, name: str, body: Body) -> Any:
         """Call an operation of the REST API's own and return its answer. Raises `RestError`."""
-        answer = self._calls.answer(name, body, self.caller)
+        caller = self.caller
+        if getattr(body, "explain", False):
+            caller = structs.replace(caller, explain=self.explanations)
+        answer = self._calls.answer(name, body, caller)
         if isinstance(answer, RestError):
             raise answer
         return answer

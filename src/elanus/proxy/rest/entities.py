@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from elanus.core.errors import ElanusError
+from elanus.core.explanation import text_of
 from elanus.proxy.api import MutationResult, QueryResult, SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
@@ -59,7 +62,7 @@ def get(session: Session, body: bodies.Get) -> Answer:
 def _rows(session: Session, result: QueryResult) -> Answer:
     count = len(next(iter(result.fields.values()))) if result.fields else 0
     rows = rows_of(result.fields, result.schema, count, result.dynamic_fields, session.integers)
-    return Answer(rows, _NO_COST)
+    return Answer(rows, {**_NO_COST, **_explained(session)})
 
 
 def search(session: Session, body: bodies.Search) -> Answer:
@@ -80,7 +83,16 @@ def _hits(session: Session, result: SearchResult) -> Answer:
     for row, key, score in zip(rows, keys, result.scores, strict=True):
         row["id"] = key
         row["distance"] = score
-    return Answer(rows, {**_NO_COST, "topks": operations.hits_per_query(result)})
+    extra = {"topks": operations.hits_per_query(result), **_explained(session)}
+    return Answer(rows, {**_NO_COST, **extra})
+
+
+def _explained(session: Session) -> dict[str, object]:
+    """The member ``explain``, if the body asks for it."""
+    if not session.explanations:
+        return {}
+    (explanation,) = session.explanations
+    return {"explain": {"text": text_of(explanation), **asdict(explanation)}}
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

@@ -35,6 +35,7 @@ class Get(OfCollection, kw_only=True):
     partition_names: list[str] = []
     output_fields: list[str] = field(default_factory=lambda: [_ALL])
     consistency_level: str = ""
+    explain: bool = False
 
 
 class Query(OfCollection, kw_only=True):
@@ -45,6 +46,7 @@ class Query(OfCollection, kw_only=True):
     offset: int = 0
     expr_params: dict[str, Any] = {}
     consistency_level: str = ""
+    explain: bool = False
     order_by_fields: list[str] = []
     group_by_fields: list[str] = []
 
@@ -73,6 +75,7 @@ class Search(OfCollection, kw_only=True):
     output_fields: list[str] = []
     search_params: dict[str, Any] = {}
     consistency_level: str = ""
+    explain: bool = False
     expr_params: dict[str, Any] = {}
     function_score: FunctionScore | None = None
     params: dict[str, Any] = {}
@@ -113,5 +116,6 @@ class HybridSearch(OfCollection, kw_only=True):
     strict_group_size: bool = False
     output_fields: list[str] = []
     consistency_level: str = ""
+    explain: bool = False
     function_score: FunctionScore | None = None
     round_decimal: int = field(default=-1, name="roundDecimal")

@@ -27,6 +27,7 @@ from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.partition_keys import partitions_of_values
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.trail import note_wait
 from elanus.expr import BoundFilter
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.iterating import Pages
@@ -113,6 +114,7 @@ class ReadPath:
             finally:
                 if patience.waited_s:
                     self._measures.waited_for_guarantee(patience.waited_s)
+                    note_wait(patience.waited_s)
 
     def read_timestamp(
         self, cached: CachedCollection, consistency: ReadConsistency, patience: Patience

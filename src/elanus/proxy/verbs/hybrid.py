@@ -14,6 +14,7 @@ from elanus.core.limits import HYBRID_SEARCHES_MAX
 from elanus.core.rankers import GROUP_SCORERS, check_ranker
 from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_hits, check_query_window, check_round_decimal
+from elanus.core.trail import step
 from elanus.proxy.api import SearchResult
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.verbs.family import Verbs
@@ -27,12 +28,16 @@ from elanus.proxy.verbs.hits import (
     window,
 )
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
+from elanus.proxy.verbs.noting import note_answer, note_read
+
+_ASKED = "{} searches of {} vectors, the best {} rows of each fusion"
 
 
 class HybridSearching(Verbs):
     def hybrid_search(self, request: HybridSearch) -> SearchResult:
         proxy, cached = self._proxy, request.collection
         reads, limits = proxy.reads, proxy.limits
+        step("plan")
         with reads.begin(request.timeout_s) as patience:
             schema = cached.view.schema
             queries = _check(request)
@@ -52,9 +57,15 @@ class HybridSearching(Verbs):
                 for search in request.searches
             ]
             check_hits(1, sum(plan.hits_max for plan in plans), limits.search_hits_max)
+            step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            note_read(cached, request.consistency, read_ts, None, _ASKED, len(plans), queries, request.limit)
+            step("prepare the vectors")
             wanted = [pinned(proxy, cached, plan, read_ts, patience) for plan in plans]
+            step("search on query nodes")
             parts = [reads.nodes.search(search, patience) for search in wanted]
+        step("rank and cut")
+        note_answer("{} hits before they are fused", sum(len(part.scores) for part in parts))
         size_bytes = sum(column.nbytes for part in parts for column in part.fields.values())
         check_answer_size(sum(len(part.scores) for part in parts), size_bytes, limits.answer_bytes_max)
         proxy.measures.searched(queries * len(parts))
@@ -71,6 +82,7 @@ class HybridSearching(Verbs):
                 larger_is_better=descending,
             )
         hits = rounded(hits, request.round_decimal)
+        step("encode the answer")
         return SearchResult(
             hits.offsets,
             hits.ids,
@@ -103,6 +115,8 @@ def _check(request: HybridSearch) -> int:
             )
         if search.page is not None or search.consistency.pinned:
             raise InvalidParameter("a search of a hybrid search cannot be a page of an iterator")
+        if search.measures_recall:
+            raise InvalidParameter("enable_recall_calculation is not supported in hybrid search")
         if search.grouping is not None or search.order or search.ranker is not None or search.boosts:
             raise InvalidParameter(
                 "grouping, order and rankers belong to the hybrid search, not to one of its searches"

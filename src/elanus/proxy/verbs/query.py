@@ -15,12 +15,14 @@ from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_query_window
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
+from elanus.core.trail import step
 from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
 from elanus.proxy.verbs.aggregates import aggregation_of
 from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.noting import note_answer, note_read
 from elanus.proxy.verbs.outputs import COUNT, asks_for_count
 
 _LAST_KEY = "elanus_last_key"
@@ -31,6 +33,7 @@ class Querying(Verbs):
     def query(self, request: Query) -> QueryResult:
         reads, cached = self._proxy.reads, request.collection
         self._proxy.admission.read(cached, Rate.QUERY, 1)
+        step("plan")
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
@@ -51,8 +54,11 @@ class Querying(Verbs):
                     "count entities with pagination is not allowed: invalid parameter: "
                     "leave limit and offset out"
                 )
+            step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             more = 0 if request.after is None else 1  # of the first row, no element may be left
+            note_read(cached, request.consistency, read_ts, bound)
+            step("query on query nodes")
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
                 partition_ids=partitions,
@@ -79,6 +85,7 @@ class Querying(Verbs):
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
                 return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
             rows = reads.nodes.query(wanted, patience)
+        step("cut and encode the answer")
         if aggregating is not None:
             return _groups(rows, request, *aggregating, wanted.read_ts)
         elements = None
@@ -93,6 +100,7 @@ class Querying(Verbs):
         size_bytes = sum(column.nbytes for column in fields.values())
         key_count = len(fields[schema.primary_field.name])
         check_answer_size(key_count, size_bytes, self._proxy.limits.answer_bytes_max)
+        note_answer("{} rows", key_count)
         return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts, elements)
 
     def _aggregation(self, request: Query) -> tuple[Aggregation, tuple[str, ...]] | None:

@@ -10,6 +10,7 @@ from elanus.core.rankers import check_ranker
 from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
+from elanus.core.trail import step
 from elanus.proxy.api import Search, SearchResult
 from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
@@ -23,7 +24,11 @@ from elanus.proxy.verbs.hits import (
     window,
 )
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
+from elanus.proxy.verbs.noting import note_answer, note_read
+from elanus.proxy.verbs.recall import check_measurable, recalls_of
 from elanus.text import highlights
+
+_ASKED = "{} vectors, the best {} rows of each"
 
 
 class Searching(Verbs):
@@ -31,6 +36,8 @@ class Searching(Verbs):
         proxy, cached = self._proxy, request.collection
         reads, limits = proxy.reads, proxy.limits
         proxy.admission.read(cached, Rate.SEARCH, query_count(request))
+        step("plan")
+        recalls: tuple[float, ...] = ()
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
@@ -41,10 +48,18 @@ class Searching(Verbs):
             plan = planned(
                 proxy, cached, request, request.partitions, tuple(dict.fromkeys(columns)), request.grouping
             )
+            check_measurable(request, schema.by_id[plan.draft.field_id])
+            step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            bound = plan.draft.filter
+            note_read(cached, request.consistency, read_ts, bound, _ASKED, query_count(request), plan.draft.k)
+            step("prepare the vectors")
             wanted = pinned(proxy, cached, plan, read_ts, patience)
+            step("search on query nodes")
             if request.page is None:
                 hits, page_end = reads.nodes.search(wanted, patience), None
+                if request.measures_recall:
+                    recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
             else:
                 hits, page_end = reads.pages.page(
                     request.page,
@@ -52,6 +67,8 @@ class Searching(Verbs):
                     wanted.params,
                     lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
                 )
+        step("rank and cut")
+        note_answer("{} hits", len(hits.scores))
         size_bytes = sum(column.nbytes for column in hits.fields.values())
         check_answer_size(len(hits.scores), size_bytes, limits.answer_bytes_max)
         proxy.measures.searched(query_count(request))
@@ -70,6 +87,7 @@ class Searching(Verbs):
         hits = rounded(hits, request.round_decimal)
         asked = request.highlight
         fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
+        step("encode the answer")
         return SearchResult(
             hits.offsets,
             hits.ids,
@@ -83,6 +101,7 @@ class Searching(Verbs):
             {name: hits.fields[name] for name in groups},
             fragments,
             found_elements(hits),
+            recalls,
         )
 
 

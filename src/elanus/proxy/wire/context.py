@@ -12,12 +12,14 @@ import grpc
 from msgspec import structs
 
 from elanus.core.errors import AccessRefused, ElanusError, PermissionDenied
+from elanus.core.explanation import Explanation
 from elanus.proxy.calls import Caller, Calls
 from elanus.rpc.tracing import trace_of
 
 _DATABASE_HEADER = "dbname"
 _IDENTIFIER_HEADER = "identifier"
 _TOKEN_HEADER = "authorization"
+_EXPLAIN_HEADER = "elanus-explain"
 _ENDLESS_S = 1e9
 """gRPC's threaded server reports centuries for a call without a deadline."""
 
@@ -65,16 +67,20 @@ def end_refused(context: Context, error: ElanusError) -> NoReturn:
 def caller_of(context: Context) -> Caller:
     """Return who calls, as far as it says so itself: ``user`` is left empty.
 
-    The client is the identifier that it received from Connect if it sends that, else its connection.
+    The client is the identifier that it received from Connect if it sends that, else its connection. The
+    header ``elanus-explain: 1`` asks for the explanation of a read.
     """
     headers = context.invocation_metadata()
     origin = str(context.peer())
     database = client = ""
+    explain: list[Explanation] | None = None
     for key, value in headers:
         if key == _DATABASE_HEADER:
             database = database or str(value)
         elif key == _IDENTIFIER_HEADER:
             client = client or str(value)
+        elif key == _EXPLAIN_HEADER and value == "1":
+            explain = []
     left_s = context.time_remaining()
     if left_s is not None and left_s > _ENDLESS_S:
         left_s = None
@@ -84,4 +90,5 @@ def caller_of(context: Context) -> Caller:
         time_left_s=left_s,
         trace=trace_of(headers),
         origin=origin,
+        explain=explain,
     )

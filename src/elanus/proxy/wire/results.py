@@ -57,6 +57,7 @@ def encode_search(
     if result.fields:
         _add_columns(data.fields_data, result.fields, result.schema, times)
     data.output_fields.extend(result.output_fields)
+    data.recalls.extend(result.recalls)
     _add_groups(data, result, times)
     add_highlights(data, result)
     if result.page_end is not None:

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.metrics import ITERATOR_PAGE
+from elanus.core.metrics import ITERATOR_PAGE, TRUTH
 from elanus.core.moments import TIME_FIELDS, TIMEZONE
 from elanus.index import note_ignored
 from elanus.index.kinds import search_param_names
@@ -36,6 +36,7 @@ Scalar = float | int | str | bool
 TRAVEL_TIMESTAMP = "travel_timestamp"
 ORDER = "order_by_fields"
 ANALYZER_NAME = "analyzer_name"
+RECALL = "enable_recall_calculation"
 _PARAMS = "params"
 _NO_DEFAULT = object()
 _REQUEST_PARAMS: Mapping[str, object] = {
@@ -51,6 +52,7 @@ _REQUEST_PARAMS: Mapping[str, object] = {
     TIMEZONE: "",
     TIME_FIELDS: "",
     ANALYZER_NAME: "",
+    RECALL: False,
     **dict.fromkeys(GROUPING_PARAMS, ""),
     **dict.fromkeys(ITERATOR_PARAMS, _NO_DEFAULT),
 }
@@ -59,9 +61,9 @@ _REQUEST_PARAMS: Mapping[str, object] = {
 _HINTS = frozenset({"", "iterative_filter", "disable"})
 _RANGE_PARAMS = ("radius", "range_filter")
 _JSON_KINDS = {bool: "boolean", str: "string", list: "array", dict: "object", type(None): "null"}
-_INDEX_PARAMS = (search_param_names() - {ITERATOR_PAGE}) | {
+_INDEX_PARAMS = (search_param_names() - {ITERATOR_PAGE, TRUTH}) | {
     TRAVEL_TIMESTAMP
-}  # only the proxy requests a page
+}  # only the proxy requests these
 _KIND = "search"
 
 

@@ -36,6 +36,7 @@ from elanus.proxy.wire.grouping import grouping
 from elanus.proxy.wire.highlights import decode_highlighter
 from elanus.proxy.wire.iterator_page import check_one_vector, iterator_page, page_timestamp
 from elanus.proxy.wire.parameters import (
+    boolean,
     expected_collection,
     filter_values,
     ignore_growing,
@@ -49,6 +50,7 @@ from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
 from elanus.proxy.wire.search_parameters import (
     ANALYZER_NAME,
     ORDER,
+    RECALL,
     TRAVEL_TIMESTAMP,
     split_search_params,
 )
@@ -110,6 +112,7 @@ class SearchTemplate:
     scoring: FunctionScore
     timezone: str
     time_fields: str
+    measures_recall: bool
 
 
 class TemplateCache:
@@ -196,6 +199,7 @@ def decode_search(
         order=template.order,
         times=times,
         highlight=template.highlight if ids is not None else _highlight(template.highlight, placeholders),
+        measures_recall=template.measures_recall,
     )
 
 
@@ -237,6 +241,7 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         else FunctionScore(),
         timezone=params.get(TIMEZONE, ""),
         time_fields=params.get(TIME_FIELDS, ""),
+        measures_recall=boolean(params, RECALL),
     )
 
 

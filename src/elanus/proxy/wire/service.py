@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from elanus.core.errors import AccessRefused, ElanusError
 from elanus.proxy.calls import Caller, Calls
 from elanus.proxy.wire.context import Context, end_refused, signed_in
+from elanus.proxy.wire.status import add_explanation
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
 
@@ -50,6 +51,8 @@ def _answering(name: str, calls: Calls) -> Handler:
             response: Message = calls.answer(name, request, caller)
         except AccessRefused as error:
             end_refused(context, error)
+        if caller.explain:
+            add_explanation(response, caller.explain[0])
         return response
 
     return answer

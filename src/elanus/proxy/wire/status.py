@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
+from elanus.core.explanation import Explanation, text_of
 from elanus.proxy.wire.stubs import common_pb2
 from elanus.rpc.tracing import with_trace
 
 _INVALID_PARAMETER = "invalid parameter"
 _TEXT_MAX_CHARS = 4096
+EXPLANATION_KEY = "elanus-explain"
+EXPLANATION_TEXT_KEY = "elanus-explain-text"
+"""The entries of a status's ``extra_info`` that have the explanation of a read."""
 _STATUS_FULL_NAME: str = common_pb2.Status.DESCRIPTOR.full_name
 _SENT_ON_OCCASION = frozenset({"milvus.proto.milvus.FlushAllResponse.cluster_info"})
 """Messages that the reference sends only in some deployments: this one describes a replicating cluster."""
@@ -51,6 +56,13 @@ def _text(error: ElanusError) -> str:
         half = _TEXT_MAX_CHARS // 2
         text = f"{text[:half]}…{text[-half:]}"
     return with_trace(text) if isinstance(error, Internal) else text
+
+
+def add_explanation(response: Any, explanation: Explanation) -> None:
+    """Add the explanation of a read to its response: as JSON, and as the text for people."""
+    extra_info = response.status.extra_info
+    extra_info[EXPLANATION_KEY] = msgspec.json.encode(explanation).decode()
+    extra_info[EXPLANATION_TEXT_KEY] = text_of(explanation)
 
 
 def status_field(response_descriptor: Descriptor) -> str | None:

@@ -43,7 +43,7 @@ from elanus.querycoord.fleet import ChannelFleet
 from elanus.querynode.node import QueryNode
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.local import LocalRole, local_client
-from elanus.server.builders import Builders, RoleDependencies
+from elanus.server.builders import Builders, RoleDependencies, recall_sampler
 from elanus.server.certificates import cluster_security
 from elanus.server.cluster.peers import COORDINATORS, NODES, ClusterPeers
 from elanus.server.cluster.workspace import Workspace
@@ -116,6 +116,7 @@ class ClusterProcess:
         self.log = services.log
         self.clock = SystemClock()
         self._threads = ProcessThreads()
+        self.recall = recall_sampler(settings)
         self._read_threads = ThreadPoolExecutor(_READ_THREADS, thread_name_prefix="elanus-read")
         self._security = cluster_security(settings.cluster)
         connect = partial(RpcChannel, security=self._security)
@@ -146,6 +147,7 @@ class ClusterProcess:
                 data_nodes=self.peers.data_nodes,
                 dial=self._connections.to,
                 leases=services.leases,
+                recall=self.recall,
             )
         )
         self._handles = {role: LocalRole(role) for role in roles}
@@ -185,6 +187,7 @@ class ClusterProcess:
         await self.peers.stop()
         await self._connections.close()
         self._threads.shutdown()
+        await asyncio.to_thread(self.recall.close)
         self._read_threads.shutdown()
 
     # what roles need from the process

@@ -115,6 +115,7 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
                 security,
                 open_audit(stack, settings, workspace.root, metrics),
                 http,
+                report.watch,
             )
         report.addresses = {"proxy": client_address}
         announce(

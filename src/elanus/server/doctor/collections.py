@@ -70,6 +70,20 @@ def flushes_behind(status: Status) -> Iterator[Finding]:
         )
 
 
+def recall_below_target(status: Status) -> Iterator[Finding]:
+    """Searches find fewer of the true best rows than querynode.recall_target asks for, as far as samples of
+    live searches show."""
+    for one in status.recalls:
+        if one.cause:
+            yield warning(
+                f"searches on {one.collection} miss hits: recall {one.recall:.3f}, target {one.target:g}",
+                f"field {one.field}, index {one.index}, filters that leave {one.band}: between {one.low:.3f} "
+                f"and {one.high:.3f} in {one.samples} samples; {one.cause}",
+                "raise the parameter or build a better index (docs/measured-recall.md); or lower "
+                "querynode.recall_target",
+            )
+
+
 def garbage_stuck(status: Status) -> Iterator[Finding]:
     """The last round of garbage collection was aborted, or dropped files take more than the free disk."""
     garbage, resources = status.garbage, status.resources
@@ -93,4 +107,11 @@ def _name(collection: CollectionStatus) -> str:
     return f"{collection.database}.{collection.name}"
 
 
-RULES = (files_unreadable, load_incomplete, small_segments, flushes_behind, garbage_stuck)
+RULES = (
+    files_unreadable,
+    load_incomplete,
+    small_segments,
+    flushes_behind,
+    garbage_stuck,
+    recall_below_target,
+)

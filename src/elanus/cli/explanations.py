@@ -1,0 +1,70 @@
+"""The commands about what reads do: `elanus explain` and `elanus slow`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, DataDir, Token, Url, fail, observe_url, rest_url
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
+
+
+def explain(
+    collection: Annotated[str, typer.Argument(help="Its name.")],
+    filter_: Annotated[str, typer.Option("--filter", help="Of the search or query.")] = "",
+    vector: Annotated[str, typer.Option(help="Search with this vector, as JSON, or this text.")] = "",
+    like: Annotated[list[str] | None, typer.Option(help="Search with the vector of this row's key.")] = None,
+    field: Annotated[str, typer.Option(help="The vector field, where there are several.")] = "",
+    limit: Annotated[int, typer.Option(min=1)] = 10,
+    output: Annotated[list[str] | None, typer.Option(help="A field to return. May be repeated.")] = None,
+    param: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Such as ef=64.")] = None,
+    consistency: Annotated[str, typer.Option(help="Such as Strong; default: the collection's.")] = "",
+    database: Annotated[str, typer.Option(help="Of the collection.")] = "default",
+    data_dir: DataDir = None,
+    uri: Annotated[str, typer.Option(help="The REST API, such as http://127.0.0.1:19531.")] = "",
+    token: Token = "",
+    as_json: AsJson = False,
+) -> None:
+    """Run a search or query of a running server, and show what it did and where the time went."""
+    from elanus.cli import remote
+    from elanus.cli.explain import Explained
+    from elanus.cli.explain import explain as run
+
+    params = {}
+    for assignment in param or ():
+        name, equals, value = assignment.partition("=")
+        if not equals:
+            fail(f"--param {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
+        params[name] = value
+    read = Explained(
+        database, collection, filter_, vector, like or (), field, limit, output or (), consistency, params
+    )
+    try:
+        found = run(uri.rstrip("/") or rest_url(data_dir), token, read)
+    except remote.NoAnswer as error:
+        fail(str(error), EXIT_FAILED)
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        typer.echo(found["text"])
+
+
+def slow(data_dir: DataDir = None, url: Url = None, as_json: AsJson = False) -> None:
+    """Show the slow requests of a running server, each with what it did and where the time went."""
+    from elanus.cli import remote
+    from elanus.cli.slow import show_slow, slow_at
+
+    try:
+        found = slow_at(observe_url(data_dir, url))
+    except remote.NoAnswer as error:
+        fail(str(error), EXIT_FAILED)
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        show_slow(found)

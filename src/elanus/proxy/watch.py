@@ -1,0 +1,167 @@
+"""Which reads are followed, and who gets their explanations: the client that asked, and the slow log.
+
+A client asks for one read at a time. The slow log keeps the explanations of requests that took longer than a
+limit; as nobody knows beforehand which these are, all reads are followed while it is on. An explanation is
+made only for the reads that need one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from elanus.core.explanation import Explanation, text_of
+from elanus.core.timestamps import physical_ms
+from elanus.core.trail import Trail
+
+FOLLOWED = frozenset(
+    {"Search", "HybridSearch", "Query", "Rest.Search", "Rest.HybridSearch", "Rest.Query", "Rest.Get"}
+)
+"""The operations that are reads."""
+SLOW_KEPT = 100
+"""Requests in the slow log."""
+_LINES_EVERY_S = 1.0
+_log = structlog.get_logger("proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class SlowRequest:
+    """``at_ms``: when it was answered, UTC. ``code``: that of its answer, 0 for success. ``trace``: the id
+    by which log lines of all processes name the request. ``text``: the explanation."""
+
+    at_ms: int
+    request: str
+    database: str
+    collection: str
+    ms: float
+    code: int
+    trace: str
+    text: str
+
+
+class ReadWatch:
+    """Decides which reads are followed, and keeps the slow ones. Safe for any thread.
+
+    ``slow_ms``: requests that take longer are kept, the last `SLOW_KEPT` of them; 0: none, and reads are
+    followed only if their clients ask.
+    """
+
+    def __init__(
+        self,
+        slow_ms: float = 0,
+        *,
+        now_s: Callable[[], float] = time.perf_counter,
+        cpu_s: Callable[[], float] = time.thread_time,
+        wall_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._slow_ms = slow_ms
+        self._now_s = now_s
+        self._cpu_s = cpu_s
+        self._wall_s = wall_s
+        self._slow: deque[SlowRequest] = deque(maxlen=SLOW_KEPT)
+        self._line_s = float("-inf")
+        self._unsaid = 0
+        self.slow_count = 0
+        """How many requests were slow."""
+
+    def slow_requests(self) -> list[SlowRequest]:
+        """Return the slow log, oldest first."""
+        return list(self._slow)
+
+    def begin(self, name: str, explain: list[Explanation] | None) -> Trail | None:
+        """Return the trail of a request that is to be followed; None for the others."""
+        if name not in FOLLOWED or (explain is None and not self._slow_ms):
+            return None
+        trail = Trail(self._now_s, self._cpu_s)
+        trail.step("check and decode the request")
+        return trail
+
+    def end(
+        self,
+        trail: Trail,
+        name: str,
+        explain: list[Explanation] | None,
+        database: str,
+        collection: str,
+        code: int,
+        trace: str,
+    ) -> None:
+        """The request is answered with this ``code``."""
+        trail.step("")
+        ms = 1000 * trail.seconds
+        is_slow = 0 < self._slow_ms < ms
+        if explain is None and not is_slow:
+            return
+        try:
+            explanation = explained(name, trail)
+        except Exception:  # noqa: BLE001 - a defect: logged in full
+            _log.exception("read not explained", request=name)  # the read itself has succeeded
+            return
+        if explain is not None:
+            explain.append(explanation)
+        if is_slow:
+            at_ms = round(self._wall_s() * 1000)
+            text = text_of(explanation)
+            self.slow_count += 1
+            self._slow.append(SlowRequest(at_ms, name, database, collection, ms, code, trace, text))
+            self._say(self._slow[-1], explanation)
+
+    def _say(self, slow: SlowRequest, explanation: Explanation) -> None:
+        """Log the request, unless another was logged a moment ago: they may come in floods."""
+        now_s = self._now_s()
+        if now_s - self._line_s < _LINES_EVERY_S:
+            self._unsaid += 1
+            return
+        unsaid, self._unsaid, self._line_s = self._unsaid, 0, now_s
+        longest = max(explanation.steps, key=lambda step: step.ms, default=None)
+        _log.warning(
+            "request slow",
+            request=slow.request,
+            database=slow.database,
+            collection=slow.collection,
+            ms=round(slow.ms, 1),
+            cpu_ms=round(explanation.cpu_ms, 1),
+            waited_ms=round(explanation.waited_ms, 1),
+            longest_step="" if longest is None else longest.name,
+            code=slow.code,
+            request_trace=slow.trace,
+            not_logged=unsaid,
+        )
+
+
+def explained(name: str, trail: Trail) -> Explanation:
+    """Return the explanation of a read that has ended."""
+    return Explanation(
+        request=name.removeprefix("Rest."),
+        facts=_facts(trail.facts),
+        ms=1000 * trail.seconds,
+        cpu_ms=1000 * trail.cpu_seconds,
+        waited_ms=1000 * float(trail.facts.get("waited_s", 0.0)),
+        steps=trail.steps(),
+        nodes=(*(make() for make in trail.reports), *trail.received),
+    )
+
+
+def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
+    """Return what the verbs noted (`elanus.proxy.verbs.noting`), in words."""
+    facts: dict[str, str] = {}
+    if "collection" in noted:
+        view = noted["collection"].view
+        facts["collection"] = f"{view.database}.{view.name}"
+    if "read_ts" in noted:
+        level = noted["consistency"].level
+        asked = "pinned by the client" if noted["consistency"].moment is not None else ""
+        asked = asked or (level or noted["collection"].view.consistency_level).name.capitalize()
+        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(physical_ms(noted["read_ts"]) // 1000))
+        facts["as of"] = f"timestamp {noted['read_ts']} ({moment} UTC), consistency: {asked}"
+    if "filter" in noted and not noted["filter"].matches_all:
+        facts["filter"] = noted["filter"].explain()
+    for key in ("asked", "answer"):
+        if key in noted:
+            facts[key] = noted[key]
+    return facts

@@ -1,0 +1,206 @@
+"""Reads that are explained: for the client that asks, and in the slow log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+import structlog
+from fake_front import FakeFront
+from rest_client import RestClient
+from test_wire_calls import PEER, FakeContext
+from wire_messages import key_message, schema_bytes, search_request, vector_message
+
+from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, text_of
+from elanus.core.trail import Trail, current, step
+from elanus.proxy.calls import AllowAll, Caller, Calls
+from elanus.proxy.rest.front import RestFront
+from elanus.proxy.rest.operations import rest_operations
+from elanus.proxy.watch import SLOW_KEPT, ReadWatch, explained
+from elanus.proxy.wire.context import caller_of
+from elanus.proxy.wire.families import milvus_families
+from elanus.proxy.wire.operations import milvus_operations
+from elanus.proxy.wire.service import _answering
+from elanus.proxy.wire.stubs import milvus_pb2
+
+
+class SteppingFront(FakeFront):
+    """Its searches have a step, and keep whether they were followed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.followed: list[bool] = []
+
+    def search(self, request: Any) -> Any:
+        self.followed.append(current() is not None)
+        step("search on query nodes")
+        return super().search(request)
+
+
+class World:
+    """``tick_s``: what each look at the clock takes."""
+
+    def __init__(self, slow_ms: float = 0, tick_s: float = 0.25) -> None:
+        self.front = SteppingFront()
+        self.ticks = count()
+        self.watch = ReadWatch(
+            slow_ms,
+            now_s=lambda: next(self.ticks) * tick_s,
+            cpu_s=lambda: 0.0,
+            wall_s=lambda: 1_700_000_000.0,
+        )
+        operations = (
+            *milvus_operations(milvus_families(self.front, "STANDALONE")),
+            *rest_operations(self.front),
+        )
+        self.calls = Calls(operations, AllowAll(), lambda *_: None, watch=self.watch)
+        create = milvus_pb2.CreateCollectionRequest(
+            collection_name="books", schema=schema_bytes(key_message(), vector_message())
+        )
+        assert self.calls.answer("CreateCollection", create, Caller()).code == 0
+        self.front.create_index("default", "books", "vector", "", {"index_type": "FLAT"})
+        self.front.load("default", "books", (), 1, False)
+
+    def search(self, *headers: tuple[str, str]) -> Any:
+        return _answering("Search", self.calls)(search_request(), FakeContext(None, *headers))
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    with structlog.testing.capture_logs() as lines:
+        yield lines
+
+
+def test_the_header_asks_for_an_explanation() -> None:
+    world = World()
+    answer = world.search(("elanus-explain", "1"))
+    found = json.loads(answer.status.extra_info["elanus-explain"])
+    assert found["request"] == "Search"
+    assert [one["name"] for one in found["steps"]] == [
+        "check and decode the request",
+        "search on query nodes",
+    ]
+    assert sum(one["ms"] for one in found["steps"]) == found["ms"] == 500
+    assert answer.status.extra_info["elanus-explain-text"].startswith("Search: 500.00 ms")
+    assert answer.status.code == 0
+
+
+@pytest.mark.parametrize("headers", [(), (("elanus-explain", "0"),)])
+def test_others_get_none_and_are_not_followed(headers: tuple[tuple[str, str], ...]) -> None:
+    world = World()
+    assert dict(world.search(*headers).status.extra_info) == {}
+    assert world.front.followed == [False]
+    assert next(world.ticks) == 0, "nobody looked at the clock"
+
+
+def test_other_rpcs_are_not_explained() -> None:
+    world = World()
+    answer = _answering("HasCollection", world.calls)(
+        milvus_pb2.HasCollectionRequest(collection_name="books"), FakeContext(None, ("elanus-explain", "1"))
+    )
+    assert answer.value
+    assert dict(answer.status.extra_info) == {}
+
+
+def test_a_failed_read_is_explained_too() -> None:
+    world = World()
+    request = search_request()
+    request.collection_name = "films"
+    answer = _answering("Search", world.calls)(request, FakeContext(None, ("elanus-explain", "1")))
+    assert answer.status.code == 100
+    assert "elanus-explain" in answer.status.extra_info
+
+
+def test_the_caller_of_a_call_that_asks() -> None:
+    asked = caller_of(FakeContext(None, ("elanus-explain", "1")))
+    assert asked == Caller(client=PEER, origin=PEER, explain=[])
+
+
+def test_rest_has_it_as_a_member() -> None:
+    world = World()
+    client = RestClient(RestFront(world.calls, strict=False))
+    body = {"collectionName": "books", "data": [[0.0] * 4], "limit": 1}
+    assert "explain" not in client.post("entities/search", **body)
+    explained_answer = client.post("entities/search", **body, explain=True)
+    assert explained_answer["code"] == 0, explained_answer
+    assert explained_answer["explain"]["request"] == "Search"
+    assert explained_answer["explain"]["text"].startswith("Search: ")
+
+
+def test_slow_reads_are_kept_and_logged(logged: list[Any]) -> None:
+    world = World(slow_ms=400)
+    assert dict(world.search().status.extra_info) == {}, "the client did not ask"
+    (slow,) = world.watch.slow_requests()
+    assert (slow.request, slow.database, slow.collection, slow.ms, slow.code) == (
+        "Search",
+        "default",
+        "books",
+        500,
+        0,
+    )
+    assert slow.at_ms == 1_700_000_000_000
+    assert "search on query nodes" in slow.text
+    (line,) = [line for line in logged if line["event"] == "request slow"]
+    assert (line["collection"], line["ms"], line["not_logged"]) == ("books", 500, 0)
+    assert line["longest_step"] in ("check and decode the request", "search on query nodes")
+
+
+def test_fast_reads_leave_nothing_in_the_slow_log(logged: list[Any]) -> None:
+    world = World(slow_ms=600)
+    world.search()
+    assert world.watch.slow_requests() == []
+    assert logged == []
+
+
+def test_the_slow_log_is_bounded_and_so_are_its_lines(logged: list[Any]) -> None:
+    world = World(slow_ms=1, tick_s=0.002)
+    for _ in range(SLOW_KEPT + 5):
+        world.search()
+    assert (len(world.watch.slow_requests()), world.watch.slow_count) == (SLOW_KEPT, SLOW_KEPT + 5)
+    assert len([line for line in logged if line["event"] == "request slow"]) == 1
+
+
+def test_a_defect_in_an_explanation_does_not_fail_the_read(logged: list[Any]) -> None:
+    def broken() -> NodeReport:
+        raise ZeroDivisionError
+
+    watch = ReadWatch()
+    asked: list[Explanation] = []
+    trail = watch.begin("Search", asked)
+    assert trail is not None
+    trail.reports.append(broken)
+    watch.end(trail, "Search", asked, "default", "books", 0, "")
+    assert asked == []
+    assert [line["event"] for line in logged] == ["read not explained"]
+
+
+def test_the_text_of_a_whole_explanation() -> None:
+    trail = Trail(count().__next__, lambda: 0.0)
+    trail.step("plan")
+    trail.step("search on query nodes")
+    trail.step("")
+    trail.facts["waited_s"] = 0.5
+    trail.facts["answer"] = "10 hits"
+    segment = SegmentPart(41, "sealed", 100, 7, 9, "index price", "", ("exact: every row compared",), 7)
+    trail.received.append(
+        NodeReport(3, "search", 12, 2, 1, {"in other partitions": 4}, (segment,), (Step("rank", 1, 1),), 500)
+    )
+    assert text_of(explained("Search", trail)).splitlines() == [
+        "Search: 2000.00 ms, 0.00 ms of processor time, 500.00 ms of it waiting for the timestamp",
+        "  answer: 10 hits",
+        "  1000.00 ms     0.00 ms cpu  plan",
+        "  1000.00 ms     0.00 ms cpu  search on query nodes",
+        "  node 3: search, version 12, waited 500.00 ms for the timestamp",
+        "       1.00 ms     1.00 ms cpu  rank",
+        "    segments considered: 2, 1 of them pruned",
+        "    segments left out: 4, in other partitions",
+        "    segment 41 (sealed, 100 rows): 0.00 ms",
+        "      rows to choose from: 7 (7.0 %), estimated: at most 9",
+        "      filter: index price",
+        "      exact: every row compared",
+        "      rows compared: 7",
+        "    1 more segments",
+    ]
