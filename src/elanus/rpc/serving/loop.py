@@ -54,12 +54,13 @@ class LoopServer:
         options: Sequence[tuple[str, Any]],
         kind_of: KindOf,
         short_max_bytes: int = SHORT_REQUEST_MAX_BYTES,
+        placement: Placement | None = None,
     ) -> None:
         self._handlers = tuple(handlers)
         self._workers = workers
         self._kind_of = kind_of
         self._short_max_bytes = short_max_bytes
-        self._placement = Placement()
+        self._placement = placement or Placement()
         self._queue = queue.CompletionQueue(options, handlers)
         self._methods: dict[bytes, UnaryMethod | None] = {}
         self._leadership = Leadership(self._lead, "milvus-loop")
@@ -83,9 +84,9 @@ class LoopServer:
 
     def stop(self, grace_s: float) -> None:
         with self._stage_lock:
-            if not self._is_started:
-                self._ended.set()
-            elif not self._is_stopping:
+            if not self._is_started:  # the library aborts the process when such a server is destroyed
+                return
+            if not self._is_stopping:
                 self._is_stopping = True
                 self._queue.shut_down(self._on_shut)
         if not self._ended.wait(grace_s):

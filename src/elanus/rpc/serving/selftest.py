@@ -14,14 +14,12 @@ from functools import cache
 from typing import Any
 
 import grpc
-import structlog
 
 from elanus.rpc.serving import queue
 from elanus.rpc.serving.calls import UnaryCall
 from elanus.rpc.serving.loop import LoopServer
 from elanus.rpc.serving.waiting import about_to_wait
 
-_log = structlog.get_logger("rpc")
 _SERVICE = "elanus.SelfTest"
 _TIMEOUT_S = 10.0
 _OPTIONS = (("grpc.so_reuseport", 0),)
@@ -32,10 +30,11 @@ _CLIENT_OPTIONS = (("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_po
 def loop_fault() -> str:
     """Return why the loop cannot be used in this process, "" if it can. Found out once, in some
     milliseconds."""
-    return _fault(grpc.__version__, _try_out)
+    return fault_of(grpc.__version__, _try_out)
 
 
-def _fault(release: str, try_out: Callable[[], None]) -> str:
+def fault_of(release: str, try_out: Callable[[], None]) -> str:
+    """The same for a release of grpcio and a trial, which raises if anything is wrong."""
     if release != queue.TESTED_RELEASE:
         return f"grpcio is {release}, the loop was tested with {queue.TESTED_RELEASE}"
     try:
