@@ -110,6 +110,8 @@ class _Process:
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(_START_LIMIT_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 def serve(serving: Serving) -> None:

@@ -12,7 +12,7 @@ import grpc
 import pytest
 import structlog
 
-from elanus.rpc.serving import choice
+from elanus.rpc.serving import calls, choice, loop
 from elanus.rpc.serving.choice import Serving, grpc_server
 from elanus.rpc.serving.loop import LoopServer
 from elanus.rpc.serving.placement import Placement
@@ -365,6 +365,20 @@ def test_a_client_of_a_call_in_the_reading_thread_may_give_up(
     blocked.cancel()
     assert handlers.given_up.wait(LIMIT_S)
     assert call(hasty, "echo") == b"x"
+
+
+def test_a_log_that_cannot_be_written_ends_no_loop(
+    hasty: grpc.Channel, handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Closed:
+        def error(self, *_: object, **__: object) -> None:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(calls, "_log", Closed())
+    monkeypatch.setattr(loop, "_log", Closed())
+    for _ in range(10):
+        assert refusal(hasty, "fail")[0] is grpc.StatusCode.UNKNOWN
+        assert call(hasty, "echo") == b"x"
 
 
 # which server serves

@@ -96,8 +96,8 @@ class UnaryCall:
             try:
                 self._received(self, data)
             except Exception as error:  # noqa: BLE001 - a defect: logged, and the call ends
-                _log.error("request not handled", rpc=self.method.path, error=repr(error), exc_info=True)
                 self.end(grpc.StatusCode.UNKNOWN, "Error in service handler!")
+                _log.error("request not handled", rpc=self.method.path, error=repr(error), exc_info=True)
 
     def _on_answered(self, _: Any) -> None:
         self._finish_batch(closes=not self._watched)
@@ -166,14 +166,14 @@ class UnaryCall:
             self.end(grpc.StatusCode.UNKNOWN, "RPC Aborted")
             return
         except Exception as error:  # noqa: BLE001 - a handler's defect: logged, and the call ends
-            _log.error("handler failed", rpc=method.path, error=repr(error), exc_info=True)
             self.end(grpc.StatusCode.UNKNOWN, f"Exception calling application: {error}")
+            _log.error("handler failed", rpc=method.path, error=repr(error), exc_info=True)
             return
         try:
             message = method.serialize(response)
         except Exception as error:  # noqa: BLE001 - as above
-            _log.error("response not serialized", rpc=method.path, error=repr(error), exc_info=True)
             self.end(grpc.StatusCode.INTERNAL, "Failed to serialize response!")
+            _log.error("response not serialized", rpc=method.path, error=repr(error), exc_info=True)
             return
         self.end(None, "", message)
 
@@ -182,8 +182,8 @@ class UnaryCall:
         try:
             return self.method.deserialize(data)
         except Exception as error:  # noqa: BLE001 - the client's fault, in whatever form the codec reports it
-            _log.warning("malformed request", rpc=self.method.path, error=repr(error))
             self.end(grpc.StatusCode.INTERNAL, "Exception deserializing request!")
+            _log.warning("malformed request", rpc=self.method.path, error=repr(error))
             return None
 
     # for handlers: as grpc.ServicerContext

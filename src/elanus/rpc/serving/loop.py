@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from time import thread_time
 from typing import Any, NamedTuple
@@ -108,8 +109,8 @@ class LoopServer:
                 outcome = event.tag(event)
                 if outcome is not None:
                     self._on_stream(outcome)
-            except Exception as error:  # noqa: BLE001 - one call's failure must not end the others
-                _log.error("call failed in the serving loop", error=repr(error), exc_info=True)
+            except BaseException as error:  # noqa: BLE001 - one call's failure must not end the others
+                _report("call failed in the serving loop", error)
             # An event keeps its call alive, and a call that is over must not be kept while waiting.
             event = outcome = None
         on_wait(None)
@@ -162,8 +163,10 @@ class LoopServer:
         if kind_of is None or len(data) > self._short_max_bytes:
             self._hand_to_pool(call, partial(self._work_unmeasured, call, data))
             return
-        request = call.request_of(data)
-        if request is None:
+        try:
+            request = call.method.deserialize(data)
+        except Exception:  # noqa: BLE001 - reported by a worker: the log may be slow
+            self._hand_to_pool(call, partial(self._work_unmeasured, call, data))
             return
         kind = kind_of(request)
         if self._leadership.displaced < _DISPLACED_MAX and self._placement.is_short(kind):
@@ -176,8 +179,10 @@ class LoopServer:
         term = leadership.term
         leadership.begin(call.watch)
         began_s = thread_time()
-        call.run(request)
-        leads = leadership.end(term)
+        try:
+            call.run(request)
+        finally:
+            leads = leadership.end(term)
         self._placement.ran(kind, thread_time() - began_s, held_up=not leads)
 
     def _hand_to_pool(self, call: UnaryCall, work: Callable[[], None]) -> None:
@@ -233,4 +238,10 @@ def _logged(work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as error:  # noqa: BLE001 - as said
-        _log.error("call failed in a worker", error=repr(error), exc_info=True)
+        _report("call failed in a worker", error)
+
+
+def _report(event: str, error: BaseException) -> None:
+    # Without its log (a closed pipe, a full disk) the server still serves.
+    with suppress(Exception):
+        _log.error(event, error=repr(error), exc_info=error)
