@@ -80,6 +80,14 @@ scaling: $(VENV)/.dev  ## Measure clusters of several query nodes, and write doc
 limits: $(VENV)/.demo  ## Grow collections, segments and so on until something gives, and write docs/limits.md
 	$(BIN)/python -m benchmarks limits $(ARGS)
 
+.PHONY: front
+front: $(VENV)/.dev  ## Compare the processor time of the serving loop with that of grpcio's server
+	$(BIN)/python -m benchmarks front
+
+.PHONY: serving-soak
+serving-soak: $(VENV)/.dev  ## A storm of clients on the serving loop for MINUTES=10, by SEED=1
+	$(BIN)/python tests/e2e/serving_storm.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)
+
 .PHONY: day
 day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write docs/pipeline-day.md
 	$(BIN)/python -m benchmarks day

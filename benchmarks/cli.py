@@ -96,6 +96,17 @@ def freshness(
 
 
 @app.command()
+def front(
+    rounds: Annotated[int, typer.Option(help="of both servers, one after the other", min=1)] = 15,
+    calls: Annotated[int, typer.Option(help="per round and server", min=100)] = 1000,
+) -> None:
+    """Compare the processor time per call of the serving loop and of grpcio's server."""
+    from benchmarks.front import measure
+
+    measure((1, 4), rounds, calls, typer.echo)
+
+
+@app.command()
 def pipeline(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
     picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,

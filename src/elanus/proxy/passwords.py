@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from elanus.core.access import User
 from elanus.core.privileges import ROOT
+from elanus.rpc.serving.waiting import about_to_wait
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -34,12 +35,14 @@ def _hasher() -> PasswordHasher:
 
 def hash_password(password: str) -> str:
     """Return the hash to store. Blocks for tens of milliseconds, and while other hashes are computed."""
+    about_to_wait()
     with _turns:
         return str(_hasher().hash(password))
 
 
 def verify_password(password: str, stored: str) -> bool:
     """Whether the password is the one that was hashed. Blocks as `hash_password` does."""
+    about_to_wait()
     with _turns:
         if stored.startswith(_BCRYPT):
             import bcrypt

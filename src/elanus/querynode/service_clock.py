@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from elanus.core.errors import DeadlineExceeded, ElanusError
 from elanus.core.timestamps import Timestamp, physical_ms
+from elanus.rpc.serving.waiting import about_to_wait
 
 _Entry = tuple[Timestamp, int, Callable[[], None]]
 
@@ -73,7 +74,11 @@ class ServiceClock:
             return
         come = threading.Event()
         entry = self._enter(ts, come.set)
-        if entry is not None and not come.wait(timeout_s):
+        if entry is None:
+            self._check_open()
+            return
+        about_to_wait()
+        if not come.wait(timeout_s):
             self._give_up(entry, come.is_set, timeout_s)
         self._check_open()
 

@@ -90,6 +90,7 @@ def start_front(
         request_max_bytes=settings.message_max_mb * 1024 * 1024,
         connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
         security=security,
+        serving=settings.serving,
     )
     try:
         port = server.start()

@@ -48,7 +48,14 @@ class ProxySettings(AccessSettings):
     """Proxies of this server, each on a port of its own: the first on `port`, the others on those that
     follow. Each has its own threads and task queues; clients may talk to any of them."""
     workers: int = Field(default=32, ge=1, le=1024)
-    """Threads that answer requests, which is how many are in work at once."""
+    """Threads that answer requests, which is how many are in work at once. Short reads need none of them
+    where `serving` is `loop`."""
+    serving: Literal["loop", "grpc"] = "loop"
+    """The gRPC server. `loop`: reads of a kind that took less than a millisecond so far are answered by the
+    thread that receives them, everything else by the `workers`; a call costs less than half the processor
+    time. It is tried out at the start, and needs the release of grpcio that Elanus requires: otherwise a
+    warning is logged and `grpc` serves. `grpc`: grpcio's own server, where the `workers` answer
+    everything."""
     connections_max: int = Field(default=0, ge=0, le=1_000_000)
     """Connections of clients. A further one is closed at once, and its client gets the gRPC status
     UNAVAILABLE (`Socket closed`). Each takes one of the open files of the process (`ulimit -n`). 0 stands for

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from elanus.rpc.serving.waiting import about_to_wait
+
 T = TypeVar("T")
 
 
@@ -43,18 +45,29 @@ class Waits(Protocol):
         ...
 
 
+class _Event(threading.Event):
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self.is_set():
+            about_to_wait()
+        return super().wait(timeout)
+
+
 class ThreadWaits:
     """Waits for threads that run alongside ``loop``. Implements `Waits`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.now_s = time.monotonic
-        self.sleep = time.sleep
 
     def signal(self) -> Signal:
-        return threading.Event()
+        return _Event()
+
+    def sleep(self, seconds: float) -> None:
+        about_to_wait()
+        time.sleep(seconds)
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        about_to_wait()
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result(timeout_s)

@@ -40,6 +40,7 @@ from elanus.proxy.role.read_path import ReadNodes, ReadPath
 from elanus.proxy.role.segments import SegmentAssigner
 from elanus.proxy.role.stamps import Stamps
 from elanus.proxy.role.writes import KeyDelete, LogWriter, RowWrite
+from elanus.rpc.serving.waiting import about_to_wait
 
 T = TypeVar("T")
 
@@ -167,6 +168,7 @@ class Proxy:
         ``timeout_s``: the longest wait; None: that of the policy.
         """
         longest_s = self._policy.call_timeout_s if timeout_s is None else timeout_s
+        about_to_wait()
         future = asyncio.run_coroutine_threadsafe(_awaited(work), self._loop)
         try:
             return future.result(longest_s)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from elanus.core.errors import DeadlineExceeded, ElanusError, Internal
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
+from elanus.rpc.serving.waiting import about_to_wait
 
 _GUESS_MAX_S = 1.0
 """The proxy's own tick reports request a stamp several times within this time."""
@@ -85,6 +86,7 @@ class RemoteStamps:
 
     def now(self) -> Timestamp:
         """As `fresh`, for other threads. Also raises `DeadlineExceeded`."""
+        about_to_wait()
         stamp = asyncio.run_coroutine_threadsafe(self.fresh(), self._loop)
         try:
             return stamp.result(self._timeout_s)

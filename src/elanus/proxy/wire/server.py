@@ -1,14 +1,13 @@
 """The gRPC server of a client port.
 
 It uses threads, not asyncio: reads are synchronous functions over an immutable snapshot, and a threaded
-server answers twice as many small requests per second as ``grpc.aio``.
+server answers twice as many small requests per second as ``grpc.aio``. Reads that were short so far are
+answered without a change of threads (`elanus.rpc.serving`).
 """
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-
-import grpc
 
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
@@ -18,7 +17,9 @@ from elanus.proxy.calls import Calls
 from elanus.proxy.wire.interfaces import interface_handler
 from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
 from elanus.proxy.wire.service import milvus_handlers
+from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
+from elanus.rpc.serving.choice import Serving, grpc_server
 
 REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """The reference's default."""
@@ -37,12 +38,12 @@ _OPTIONS = (
 class MilvusServer:
     """Serves the operations of ``calls`` to Milvus clients and to Elanus' own. Not started until `start`.
 
-    ``port`` 0 takes a free one. ``max_workers`` limits the requests handled at a time, including those that
-    wait for a tick or a load; further requests queue. ``request_max_bytes``: larger requests are
-    refused before they are decoded, with the status RESOURCE_EXHAUSTED (see
-    `elanus.proxy.wire.message_limit`). ``connections_max``: further connections are closed at once, and their
-    clients get the status UNAVAILABLE; None for no limit. ``security``: the certificate presented to clients;
-    None serves without TLS.
+    ``port`` 0 takes a free one. ``serving``: the kind of server. ``max_workers`` limits the requests
+    handled at a time outside the serving loop, including those that wait for a tick or a load; further
+    requests queue. ``request_max_bytes``: larger requests are refused before they are decoded, with the
+    status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: further
+    connections are closed at once, and their clients get the status UNAVAILABLE; None for no limit.
+    ``security``: the certificate presented to clients; None serves without TLS.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class MilvusServer:
         request_max_bytes: int = REQUEST_MAX_BYTES,
         connections_max: int | None = None,
         security: FrontSecurity | None = None,
+        serving: Serving = "loop",
     ) -> None:
         self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._security = security
@@ -63,31 +65,29 @@ class MilvusServer:
         limits = [("grpc.max_receive_message_length", received_max_bytes(request_max_bytes))]
         if connections_max is not None:
             limits.append(("grpc.max_allowed_incoming_connections", connections_max))
-        self._server = grpc.server(self.workers, options=(*limits, *_OPTIONS))
         handlers = (
             milvus_handlers(calls),
             interface_handler(ConnectorApi, calls),
             interface_handler(KeysApi, calls),
         )
         limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)
-        self._server.add_generic_rpc_handlers(limited)
+        options = (*limits, *_OPTIONS)
+        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes)
 
     def start(self) -> int:
         """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""
+        credentials = None if self._security is None else self._security.server_credentials()
         try:
-            if self._security is None:
-                port = self._server.add_insecure_port(self._address)
-            else:
-                port = self._server.add_secure_port(self._address, self._security.server_credentials())
+            port = self._server.open(self._address, credentials)
         except RuntimeError as error:
             raise Unavailable(
                 f"cannot listen on {self._address}: another server uses the port, "
                 "or the host is none of this machine's"
             ) from error
         self._server.start()
-        return int(port)
+        return port
 
     def stop(self, grace_s: float) -> None:
         """Refuse new requests, give the current ones ``grace_s`` seconds, then cancel them."""
-        self._server.stop(grace_s).wait()
+        self._server.stop(grace_s)
         self.workers.shutdown(wait=False, cancel_futures=True)

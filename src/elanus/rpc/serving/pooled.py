@@ -1,0 +1,45 @@
+"""What a gRPC server can do for its owner, and grpcio's own server in that form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import grpc
+
+
+class Server(Protocol):
+    """A gRPC server of unary calls and streams."""
+
+    def open(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        """Listen and return the port. Raises `RuntimeError`."""
+
+    def start(self) -> None: ...
+
+    def stop(self, grace_s: float) -> None:
+        """Refuse new calls, give the current ones ``grace_s`` seconds, cancel them, return when all are
+        over."""
+
+
+class PooledServer:
+    """grpcio's own. Implements `Server`."""
+
+    def __init__(
+        self,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        workers: ThreadPoolExecutor,
+        options: Sequence[tuple[str, Any]],
+    ) -> None:
+        self._server = grpc.server(workers, handlers=handlers, options=options)
+
+    def open(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        if credentials is None:
+            return int(self._server.add_insecure_port(address))
+        return int(self._server.add_secure_port(address, credentials))
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self, grace_s: float) -> None:
+        self._server.stop(grace_s).wait()
