@@ -13,7 +13,7 @@ import msgspec
 
 from elanus.api.idempotency import repeatable
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -106,10 +106,19 @@ class ConnectorApi(Protocol):
 
     @repeatable
     async def write_files(
-        self, database: str, collection: str, partition: str, files: tuple[str, ...], write_id: str
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: tuple[str, ...],
+        write_id: str,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         """As `start_import`, once for each ``write_id``: a further call returns the task of the first, unless
-        that failed. Raises `InvalidParameter` for an empty or too long ``write_id``, too."""
+        that failed. ``batch``: its number, where ``write_id`` names a stream of writes, of which one that is
+        not above the last is not written again. Raises `InvalidParameter` for an empty or too long
+        ``write_id``, and for a ``mode`` that does not fit the collection."""
         ...
 
     @repeatable

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from elanus.api.fencing import order_of
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import WriteMode
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import BinlogFile
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
 
 
@@ -16,7 +17,8 @@ from elanus.core.timestamps import Timestamp
 class ImportRequest:
     """The names accompany the ids for display to people. ``files``: paths below the import directory.
 
-    ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated.
+    ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated;
+    ``batch``: its number, where ``write_id`` names a stream of writes.
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
@@ -26,6 +28,8 @@ class ImportRequest:
     partition: str
     files: tuple[str, ...]
     write_id: str = ""
+    batch: int = -1
+    mode: WriteMode = WriteMode.APPEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class ImportOrder:
     The names of all files that are written contain ``attempt``. ``stamp`` fills their timestamp column,
     which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
     ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
+    ``replaced``: the segments whose rows an overwrite deletes.
     """
 
     task_id: TaskID
@@ -47,6 +52,8 @@ class ImportOrder:
     segment_rows_max: int
     stamp: Timestamp
     key_partitions: tuple[PartitionID, ...] = ()
+    mode: WriteMode = WriteMode.APPEND
+    replaced: tuple[SegmentManifest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +67,13 @@ class ImportedSegment:
 
 @dataclass(frozen=True, slots=True)
 class ImportOutcome:
-    """The result of an import. None of it exists before datacoord has committed it."""
+    """The result of an import. None of it exists before datacoord has committed it.
+
+    ``deltas``: delta logs, whose deletes get the timestamp of the commit.
+    """
 
     segments: tuple[ImportedSegment, ...]
+    deltas: tuple[DeltaLog, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -48,24 +49,29 @@ from elanus.core.imports import (
     with_progress,
 )
 from elanus.core.partition_keys import key_partitions
-from elanus.core.segments import SegmentInfo
+from elanus.core.segments import SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.core.writes import as_task, expired_writes, record_of
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.datacoord.ledger import JobLedger
+from elanus.datacoord.write_commits import Change, are_current, changed, with_deletes
 
 _LOOK_S = 0.5
 _RETRY_PAUSE_S = 1.0
+_WRITES_LOOK_MS = 60_000
 _log = structlog.get_logger("datacoord")
 
 
 @dataclass(frozen=True, slots=True)
 class ImportPolicy:
-    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept."""
+    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept;
+    ``write_retention_ms``: how long a named write is remembered (`elanus.core.writes`)."""
 
     tasks_max: int
     retention_ms: int
+    write_retention_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,8 @@ class Imports:
     """The queue of import tasks. Implements `elanus.api.datacoord.ImportCalls`.
 
     Nothing is dropped while the role's lock is held. ``is_served``: whether a committed task's segments have
-    everything that reads of them wait for.
+    everything that reads of them wait for. ``replaced``: the segments whose rows a task deletes, whose files
+    stay meanwhile.
     """
 
     def __init__(
@@ -91,6 +98,7 @@ class Imports:
         ledger: JobLedger,
         is_served: Callable[[ImportTask], Awaitable[bool]],
         policy: ImportPolicy,
+        replaced: Callable[[ImportTask], AbstractAsyncContextManager[tuple[SegmentManifest, ...]]],
     ) -> None:
         self._state = context.state
         self._manifests = context.manifests
@@ -105,9 +113,12 @@ class Imports:
         self._ledger = ledger
         self._is_served = is_served
         self._policy = policy
+        self._replaced = replaced
+        self._writes_looked_ms = 0
         self._wake = asyncio.Event()
         self._is_working = False
         self._running: _Run | None = None
+        self._lists_written = 0
         self._interrupted = ""
         """The error that ended the latest try of a task that is to be retried."""
 
@@ -127,10 +138,13 @@ class Imports:
             request.files,
             self._clock.wall_ms(),
             write_id=request.write_id,
+            batch=request.batch,
+            mode=request.mode,
         )
         async with self._lock:
             await self._collection(task)
-            known = same_write(self._state.imports(), task.collection_id, task.write_id)
+            done = self._state.writes.find(task.collection_id, task.write_id, task.batch)
+            known = done or same_write(self._state.imports(), task)
             if known is not None:
                 return known.task_id
             if sum(t.state in OPEN for t in self._state.imports()) >= self._policy.tasks_max:
@@ -152,6 +166,9 @@ class Imports:
 
     def _task(self, task_id: TaskID) -> ImportTask:
         found = self._state.import_task(task_id)
+        done = self._state.writes.of_task(task_id)
+        if found is None and done is not None:
+            return as_task(done)
         if found is None:
             raise InvalidParameter(f"import {task_id} is not known: it never was, or has been forgotten")
         return found
@@ -212,8 +229,18 @@ class Imports:
                 old = forgotten(self._state.imports(), now_ms, self._policy.retention_ms)
                 async with self._lock:
                     await self._state.forget_imports(old)
+                await self._forget_writes(now_ms)
             except Exception as error:  # noqa: BLE001 - the next look may succeed
                 _log.info("imports not completed; trying again", error=f"{type(error).__name__}: {error}")
+
+    async def _forget_writes(self, now_ms: int) -> None:
+        if now_ms - self._writes_looked_ms < _WRITES_LOOK_MS:
+            return
+        self._writes_looked_ms = now_ms
+        writes, exist = self._state.writes.all(), {v.collection_id for v in self._state.vchannels()}
+        async with self._lock:
+            kept_ms = self._policy.write_retention_ms
+            await self._state.forget_writes(list(expired_writes(writes, now_ms, kept_ms, exist)))
 
     async def _complete(self) -> None:
         for task in [t for t in self._state.imports() if t.state is ImportState.PERSISTED]:
@@ -228,7 +255,8 @@ class Imports:
             return
         started, order = begun
         try:
-            outcome = await self._outcome(node, started, order)
+            async with self._replaced(started) as replaced:
+                outcome = await self._outcome(node, started, replace(order, replaced=replaced))
             if outcome is not None:
                 await self._commit(started, outcome)
         finally:
@@ -282,6 +310,7 @@ class Imports:
             self._allocator.max_rows(collection.schema),
             stamp,
             _key_partitions(collection),
+            task.mode,
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
@@ -300,11 +329,19 @@ class Imports:
                     imported_segment(manifest, path, max_rows)
                     for manifest, path in zip(manifests, paths, strict=True)
                 ]
-                async with self._lock:
-                    self._attempts.check(task.attempt)
-                    if self._state.import_task(task.task_id) != task:
-                        raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
-                    await self._show(task, outcome.rows, segments, commit_ts)
+                is_shown = False
+                while not is_shown:  # a flush may add to the lists of delta logs at the same time
+                    self._lists_written += 1
+                    name = stamped(task.attempt, f"write-{self._lists_written}")
+                    changes = await with_deletes(self._state, self._manifests, outcome, commit_ts, name)
+                    async with self._lock:
+                        self._attempts.check(task.attempt)
+                        if self._state.import_task(task.task_id) != task:
+                            text = f"attempt {task.attempt} of import {task.task_id} was given up"
+                            raise CommitRefused(text)
+                        if are_current(self._state, changes):
+                            await self._show(task, outcome, segments, commit_ts, changes)
+                            is_shown = True
         except (CollectionNotFound, PartitionNotFound) as error:
             await self._fail(task, error.message)
         finally:
@@ -312,19 +349,27 @@ class Imports:
             self._changes.happened(task.collection_id)
 
     async def _show(
-        self, task: ImportTask, rows: int, segments: list[SegmentInfo], commit_ts: Timestamp
+        self,
+        task: ImportTask,
+        outcome: ImportOutcome,
+        segments: list[SegmentInfo],
+        commit_ts: Timestamp,
+        changes: list[Change],
     ) -> None:
         """Persist the segments. Called under the lock: the collection and partition exist throughout."""
         await self._collection(task)
         persisted = stepped(
             task,
             ImportState.PERSISTED,
-            rows=rows,
+            rows=outcome.rows,
             segments=tuple(s.segment_id for s in segments),
             commit_ts=commit_ts,
+            deltas=tuple(log.file.path for log in outcome.deltas),
         )
-        # The vchannels are written unchanged: this compares their records, in the same transaction.
-        await self._state.put(segments, self._state.vchannels_of(task.collection_id), [persisted])
+        # All vchannels are written: this compares their records, in the same transaction.
+        vchannels = changed(self._state.vchannels_of(task.collection_id), changes)
+        writes = [record_of(persisted, self._clock.wall_ms())] if task.write_id else []
+        await self._state.put(segments, vchannels, [persisted], writes=writes)
 
     async def _collection(self, task: ImportTask) -> Collection:
         """Raises `CollectionNotFound`, `PartitionNotFound`."""

@@ -6,22 +6,25 @@ It keeps no state. If this process dies, the coordinator sees the call end and o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from elanus.api.imports import ImportOrder, ImportOutcome
+from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
 from elanus.api.rootcoord import RootCoordApi
+from elanus.core.attempts import stamped
 from elanus.core.errors import Cancelled, Internal
 from elanus.core.faults import Fault
-from elanus.core.imports import waiting_for
+from elanus.core.imports import WriteMode, waiting_for
+from elanus.core.segments import DeltaLog
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.port import JobCancelled
 from elanus.pipeline.worker import scratch_directory
+from elanus.pipeline.write_deletes import write_deletes
 from elanus.storage.objects import open_store
 
 
@@ -55,10 +58,14 @@ class SparkImports:
         self._offload = offload
 
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        segments = () if order.mode is WriteMode.DELETE else await self._segments(order)
+        return ImportOutcome(segments, await self._offload(self._deletes, order, segments))
+
+    async def _segments(self, order: ImportOrder) -> tuple[ImportedSegment, ...]:
         files: list[FileRows] = await self._offload(self._survey, order)
         rows = sum(file.rows for file in files)
         if not rows:
-            return ImportOutcome(())
+            return ()
         plans = self._plans(order, files, await self._rootcoord.alloc_ids(2 * rows))
         job = import_job(order.task_id, order.files, plans)
         cause = f"import {order.task_id} into {order.schema.name}"
@@ -68,7 +75,13 @@ class SparkImports:
             raise Cancelled(f"the import was cancelled: {error}") from error
         except Fault as error:
             raise Internal(f"the import failed: {error}") from error
-        return ImportOutcome(tuple(segment for segments in outcomes for segment in segments))
+        return tuple(segment for segments in outcomes for segment in segments)
+
+    def _deletes(self, order: ImportOrder, segments: Sequence[ImportedSegment]) -> tuple[DeltaLog, ...]:
+        settings = self._settings
+        source, store = open_store(settings.source_url), open_store(settings.store_url)
+        with scratch_directory(settings.scratch_dir) as scratch:
+            return write_deletes(order, segments, source, store, scratch, stamped(order.attempt, "write"))
 
     def _survey(self, order: ImportOrder) -> list[FileRows]:
         with scratch_directory(self._settings.scratch_dir) as scratch:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access_port import AccessFront
@@ -216,9 +216,20 @@ class Front(AccessFront, Protocol):
 
     # imports
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: Sequence[str],
+        write_id: str = "",
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
-        """Start an import. A ``write_id`` names the write: one that did not fail is not repeated."""
+        """Start an import.
+
+        A ``write_id`` names the write, or with a ``batch`` a stream of writes: one that did not fail is not
+        repeated. Raises `InvalidParameter` for a ``mode`` that does not fit the collection.
+        """
         ...
 
     def import_task(self, task_id: int) -> ImportTask:

@@ -228,7 +228,7 @@ class Builders:
             data_nodes=needs.data_nodes(session.node_id),
             gc=GcPorts(peers.index, peers.query, needs.pools.files, needs.pools.delta_logs),
             ledger=self._job_ledger(meta, session),
-            import_served=ServedImports(peers.data, peers.index, peers.query).is_served,
+            import_served=ServedImports(peers.data, peers.index, peers.query, peers.root).is_served,
         )
         return DataCoord(dependencies, policy)
 
@@ -260,7 +260,9 @@ class Builders:
 
     def _import_policy(self) -> ImportPolicy:
         settings = self._needs.settings.imports
-        return ImportPolicy(settings.tasks_max, round(settings.retention_s * 1000))
+        return ImportPolicy(
+            settings.tasks_max, round(settings.retention_s * 1000), round(settings.write_retention_s * 1000)
+        )
 
     def _job_ledger(self, meta: MetaStore, session: Session) -> JobLedger:
         needs, settings = self._needs, self._needs.settings.datacoord

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID, TaskID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.messages import (
     DdlMessage,
@@ -27,11 +27,16 @@ from elanus.log.codec import decode
 from elanus.log.port import LogEntry, Position
 
 KEY, VALUE = "id", "value"
+NO_TASK = TaskID(0)
 
 
 @dataclass(slots=True)
 class Row:
-    """A row that was written. ``died``: the first delete of its key that is later than the row."""
+    """A row that was written. ``died``: the first delete of its key that is later than the row.
+
+    ``died_in_log``: the first that is in the log; ``died_by``: the import that committed the first one that
+    is in none.
+    """
 
     key: int
     value: int
@@ -41,6 +46,8 @@ class Row:
     born: Timestamp
     died: Timestamp = MAX_TIMESTAMP
     is_imported: bool = False
+    died_in_log: Timestamp = MAX_TIMESTAMP
+    died_by: TaskID = NO_TASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class Deletion:
     vchannel: str
     partition_id: PartitionID
     ts: Timestamp
+    task_id: TaskID = NO_TASK
+    """The import that committed it; 0: it is in the log."""
 
     def concerns(self, row: Row) -> bool:
         """For a row with this key: whether the delete is newer than the row and covers its partition."""
@@ -96,14 +105,23 @@ class Contents:
         drop_of = self.dropped.get
         return [row for row in alive if drop_of((row.vchannel, row.partition_id), MAX_TIMESTAMP) > ts]
 
+    def lingering(self, ts: Timestamp) -> list[Row]:
+        """The rows that only the deletes of imports have deleted at ``ts``: reads may not see these yet."""
+        return [row for row in self.rows if row.died <= ts < row.died_in_log and row.born <= ts]
+
     def may_be_gone(self, row: Row) -> bool:
         """Whether the row's partition is being dropped: an earlier read may or may not still find it."""
         return any(partition_id == row.partition_id for _, partition_id in self.dropped)
 
 
 def _apply(deletion: Deletion, row: Row) -> None:
-    if deletion.concerns(row):
-        row.died = min(row.died, deletion.ts)
+    if not deletion.concerns(row):
+        return
+    if not deletion.task_id:
+        row.died_in_log = min(row.died_in_log, deletion.ts)
+    elif deletion.ts < row.died:
+        row.died_by = deletion.task_id
+    row.died = min(row.died, deletion.ts)
 
 
 @dataclass(slots=True)
@@ -130,7 +148,7 @@ class Truth:
         self._pchannels: dict[str, _Pchannel] = {}
         self._contents: dict[CollectionID, Contents] = {}
         self._messages: dict[int, tuple[LogEntry, Message]] = {}
-        self._imported: list[tuple[CollectionID, Sequence[Row]]] = []
+        self._imported: list[tuple[CollectionID, Sequence[Row], Sequence[Deletion]]] = []
 
     def contents(self, collection_id: CollectionID) -> Contents:
         return self._contents.setdefault(collection_id, Contents())
@@ -152,11 +170,20 @@ class Truth:
         self._pchannels.setdefault(pchannel, _Pchannel()).entries.append(entry)
         self._read(pchannel, entry, self._note)
 
-    def imported(self, collection_id: CollectionID, rows: Sequence[Row]) -> None:
-        """Add the rows of an import that has been committed."""
-        self._imported.append((collection_id, rows))
+    def imported(
+        self, collection_id: CollectionID, rows: Sequence[Row], deletions: Sequence[Deletion]
+    ) -> None:
+        """Add the rows of an import that has been committed, and its deletes."""
+        self._imported.append((collection_id, rows, deletions))
+        self._import(collection_id, rows, deletions)
+
+    def _import(
+        self, collection_id: CollectionID, rows: Sequence[Row], deletions: Sequence[Deletion]
+    ) -> None:
         for row in rows:
             self.contents(collection_id).add(replace(row))
+        for deletion in deletions:
+            self.contents(collection_id).delete(deletion)
 
     def cut(self, ends: Mapping[str, Position]) -> None:
         """Forget the tail that the log has lost, as if it had never existed."""
@@ -166,9 +193,8 @@ class Truth:
         }
         self._pchannels = {p: _Pchannel(entries) for p, entries in kept.items()}
         self._contents = {}
-        for collection_id, rows in self._imported:
-            for row in rows:
-                self.contents(collection_id).add(replace(row))
+        for imported in self._imported:
+            self._import(*imported)
         for pchannel, entries in kept.items():
             for entry in entries:
                 self._read(pchannel, entry, lambda text, keys: None)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.core.imports import WriteMode
 from elanus.core.pins import PIN_MS_MAX
 from elanus.rpc.security import ClientSecurity
 from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
@@ -16,7 +17,15 @@ PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
 _READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store"}
-_WRITE = _SERVER | {"partition", "write_id", "stream_id", "import_directory", "checkpointlocation"}
+_WRITE = _SERVER | {
+    "partition",
+    "write_id",
+    "stream_id",
+    "import_directory",
+    "checkpointlocation",
+    "operation",
+}
+_OPERATIONS = (WriteMode.APPEND, WriteMode.UPSERT, WriteMode.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,8 @@ class WriteOptions:
     """``partition`` "": the default one. ``write_id``: the name of the write, "" for a new one.
 
     ``stream_id``: the name of a streaming query, whose batches are writes of their own. ``import_directory``:
-    where the server's import directory is found from here, "" for where the server says.
+    where the server's import directory is found from here, "" for where the server says. ``operation``: what
+    the write does.
     """
 
     address: str
@@ -57,6 +67,7 @@ class WriteOptions:
     write_id: str
     stream_id: str
     import_directory: str
+    operation: WriteMode = WriteMode.APPEND
     token: str = field(default="", repr=False)
 
 
@@ -74,6 +85,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         write_id=options.get("write_id", ""),
         stream_id=options.get("stream_id", digest),
         import_directory=options.get("import_directory", ""),
+        operation=_operation(options.get("operation", "")),
         token=options.get("token", ""),
     )
 
@@ -85,6 +97,13 @@ def _checked(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
     if not options.get("collection"):
         raise MissingParameter('no collection: give its name, .option("collection", "docs")')
     return options
+
+
+def _operation(name: str) -> WriteMode:
+    names = [mode.value for mode in _OPERATIONS]
+    if name.lower() not in ("", *names):
+        raise InvalidParameter(f"operation is {name!r}: give one of {', '.join(names)}")
+    return WriteMode(name.lower() or WriteMode.APPEND)
 
 
 def _security(options: Mapping[str, str]) -> ClientSecurity | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from pyspark.sql.types import (
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
 from elanus.core import schema as elanus_schema
 from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.imports import WriteMode
 from elanus.core.nullable import spread, valid_rows
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
@@ -115,16 +117,21 @@ class ElanusSource(DataSource):
         return ElanusReader(options, lease, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
-        if overwrite:
-            raise NotSupported(
-                "the mode overwrite is not supported: write with mode append; drop the partition or delete "
-                "its rows before"
+        options = parse_write_options(self.options)
+        if not overwrite:
+            return ElanusWriter(options, schema)
+        if options.operation is not WriteMode.APPEND or not options.partition:
+            raise InvalidParameter(
+                "the mode overwrite replaces the rows of one partition: name it in the option partition "
+                "(_default for the default one), and give no operation"
             )
-        return ElanusWriter(parse_write_options(self.options))
+        return ElanusWriter(replace(options, operation=WriteMode.OVERWRITE), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ElanusStreamWriter:  # noqa: N802
         if overwrite:
-            raise NotSupported("the output mode complete is not supported: use append")
+            raise NotSupported(
+                "the output mode complete is not supported: use update, with the option operation=upsert"
+            )
         return ElanusStreamWriter(parse_write_options(self.options))
 
 

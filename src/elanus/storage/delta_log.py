@@ -61,11 +61,19 @@ def delta_log_writer(store: ObjectStore, path: str, file_schema: pa.Schema, scra
 def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
     """The deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
 
+    If ``ts_min`` and ``ts_max`` are one timestamp, it is that of every delete, whatever the file says: the
+    deletes of a write get theirs when the write is committed.
+
     Raises `ObjectMissing` and `CorruptObject` naming the file.
     """
     with opened(store, file.path, DELTA_LOG) as parquet:
         columns = [PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN]
-        return parquet.read(columns=columns, use_threads=worth_threads(parquet))
+        table = parquet.read(columns=columns, use_threads=worth_threads(parquet))
+    if file.ts_min != file.ts_max:
+        return table
+    place = table.schema.get_field_index(TIMESTAMP_FIELD)
+    stamps = pa.array(np.full(table.num_rows, file.ts_max, dtype=np.int64))
+    return table.set_column(place, table.schema.field(place), stamps)
 
 
 def dead_rows(

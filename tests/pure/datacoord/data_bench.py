@@ -242,7 +242,7 @@ class Bench:
             trim_interval_s=10,
             log_hold_s=LOG_HOLD_S,
             gc=GcSchedule(self.gc_policy, self.gc_enabled, GC_INTERVAL_S, GC_SETTLE_S),
-            imports=ImportPolicy(tasks_max=3, retention_ms=60_000),
+            imports=ImportPolicy(tasks_max=3, retention_ms=60_000, write_retention_ms=600_000),
             memory=MemoryPolicy(self.growing_soft_bytes, MEMORY_LOOK_S),
         )
         self.coord = Coord(DataCoord(needs, policy))

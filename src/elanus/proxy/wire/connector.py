@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from elanus.api.connector import SnapshotLease
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
 from elanus.proxy.port import Front
@@ -62,12 +62,14 @@ class Connector:
         partition: str,
         files: tuple[str, ...],
         write_id: str,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         if not 0 < len(write_id) <= WRITE_ID_LENGTH_MAX:
             raise InvalidParameter(
                 f"write_id has {len(write_id)} characters: give 1 to {WRITE_ID_LENGTH_MAX}"
             )
-        return self._front.start_import(database, collection, partition, files, write_id)
+        return self._front.start_import(database, collection, partition, files, write_id, mode, batch)
 
     @requires(NO_PRIVILEGE)
     def import_task(self, caller: Caller, task_id: TaskID) -> ImportTask:
