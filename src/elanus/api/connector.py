@@ -75,6 +75,17 @@ class SnapshotApi(Protocol):
         """
         ...
 
+    async def take_changes(
+        self, collection_id: CollectionID, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        """As `take_snapshot`, of a collection whose files hold every change later than ``since``.
+
+        With a ``name`` the changes later than ``since`` are kept for the length of the lease, and the name no
+        longer keeps what it did before. Raises `TimestampTooOld` when some of them are gone, which names the
+        moment and the remedy, and `InvalidParameter` for a ``since`` in the future.
+        """
+        ...
+
     @repeatable
     async def release_snapshot(self, snapshot_id: int) -> None:
         """Stop pinning the files. Releasing a snapshot that is gone is not an error."""
@@ -88,6 +99,12 @@ class ConnectorApi(Protocol):
         self, database: str, collection: str, partitions: tuple[str, ...], lease_ms: int
     ) -> SnapshotLease:
         """Raises `CollectionNotFound`, `PartitionNotFound`, and what `SnapshotApi.take_snapshot` does."""
+        ...
+
+    async def changes(
+        self, database: str, collection: str, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        """Raises `CollectionNotFound`, and what `SnapshotApi.take_changes` does."""
         ...
 
     @repeatable

@@ -142,7 +142,7 @@ class DataCoord:
         self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
-        self._snapshots = Snapshots(context, self._datanodes)
+        self._snapshots = Snapshots(context, self._datanodes, policy.compaction.plan.retention_s)
         self._imports = Imports(
             context,
             self._datanodes,

@@ -29,6 +29,7 @@ from elanus.core.delta_merging import choose_deltas
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
+from elanus.core.pins import feed_start
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -149,6 +150,7 @@ class Planner:
             return  # its deletes may have an earlier timestamp than ``now``, and are in no list yet
         served = served_until(self._state.imports(), vchannel.collection_id)
         bound = min(fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts), served)
+        bound = min(bound, feed_start(self._state.pins(), vchannel.collection_id, self._clock.wall_ms()))
         change = self._state.last_change(vchannel.vchannel)
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s, collection.truncated)

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.imports import WriteMode
 from elanus.core.pins import PIN_MS_MAX
+from elanus.core.timestamps import Timestamp
 from elanus.rpc.security import ClientSecurity
 from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
-_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store"}
+_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store", "changes_from", "keep_as"}
 _WRITE = _SERVER | {
     "partition",
     "write_id",
@@ -36,6 +37,8 @@ class ReadOptions:
 
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
     found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
+    ``changes_from``: the timestamp to read changes from, None to read rows; ``keep_as``: the name under which
+    these changes are kept, "" for none.
     """
 
     address: str
@@ -47,6 +50,8 @@ class ReadOptions:
     filter: str
     lease_ms: int
     store: str
+    changes_from: Timestamp | None = None
+    keep_as: str = ""
     token: str = field(default="", repr=False)
 
 
@@ -123,6 +128,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         filter=options.get("filter", ""),
         lease_ms=_lease_ms(options.get("lease_s", "")),
         store=options.get("store", ""),
+        changes_from=_changes_from(options),
+        keep_as=options.get("keep_as", ""),
         token=options.get("token", ""),
     )
 
@@ -144,6 +151,20 @@ def _port(text: str) -> int:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _changes_from(options: Mapping[str, str]) -> Timestamp | None:
+    text = options.get("changes_from", "")
+    if not text:
+        if options.get("keep_as"):
+            raise InvalidParameter("keep_as keeps changes: give the timestamp to begin at, changes_from")
+        return None
+    if not text.isdecimal():
+        raise InvalidParameter(f"changes_from is {text!r}: give a hybrid timestamp, a number")
+    for name in ("partitions", "filter"):
+        if options.get(name):
+            raise InvalidParameter(f"{name} does not apply to changes: they are of the whole collection")
+    return Timestamp(int(text))
 
 
 def _lease_ms(text: str) -> int:

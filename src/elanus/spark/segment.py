@@ -70,7 +70,7 @@ def _row_group(
 ) -> pa.RecordBatch | None:
     key = read.schema.primary_field.name
     needed = {key, TIMESTAMP_FIELD} | chosen.field_names
-    first = with_commit_ts(_columns(read, parquet, group, sorted(needed)), read.manifest)
+    first = with_commit_ts(columns_of(read.schema, parquet, group, sorted(needed)), read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
     if read.expired_until != NO_TIMESTAMP:
@@ -80,7 +80,7 @@ def _row_group(
     if not mask.any():
         return None
     rest = [name for name in read.columns if name not in needed]
-    table = _columns(read, parquet, group, rest) if rest else None
+    table = columns_of(read.schema, parquet, group, rest) if rest else None
     columns = [
         (first if name in needed else table).column(name).combine_chunks()  # type: ignore[union-attr]
         for name in read.columns
@@ -90,9 +90,9 @@ def _row_group(
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _columns(read: SegmentRead, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
+def columns_of(schema: CollectionSchema, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
     """Return columns of a row group; fields added since the file was written hold defaults or nulls."""
-    absent = absent_fields(parquet.schema_arrow, names, read.schema.added_fields)
+    absent = absent_fields(parquet.schema_arrow, names, schema.added_fields)
     table = parquet.read_row_group(group, columns=[name for name in names if name not in absent])
     rows = parquet.metadata.row_group(group).num_rows
     for field in absent.values():

@@ -14,7 +14,6 @@ pickled with the writer.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 import uuid
@@ -22,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,13 +37,11 @@ from elanus.api.connector import ConnectorApi
 from elanus.core.errors import InvalidParameter
 from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
-from elanus.rpc.carrier import RpcChannel
+from elanus.spark.asking import ask
 from elanus.spark.options import WriteOptions
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 
-_CONNECT_S = 20.0
-_ANSWER_S = 120.0
 _LOOK_S = 0.25
 _STAGING = "spark-writes"
 _VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
@@ -142,20 +139,7 @@ class Sink:
         return self._ask(lambda server: server.import_task(task.task_id))
 
     def _ask(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
-        options = self._options
-        if options.security is not None:
-            options.security.check()
-
-        async def ask() -> T:
-            channel = RpcChannel(options.address, security=options.security, token=options.token)
-            try:
-                await channel.ready(_CONNECT_S)
-                server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
-                return await call(server)
-            finally:
-                await channel.close()
-
-        return asyncio.run(ask())
+        return ask(self._options, call)
 
 
 class ElanusWriter(DataSourceArrowWriter):

@@ -127,7 +127,7 @@ async def test_unserved_deletes_are_neither_merged_nor_folded_in(tmp_path: Path)
         await settle()
         await answer(bench.importers[0], outcome(bench, 51 + number, f"delta_log/{5 + number}-write"))
     await bench.commit()
-    await coord.manual_compaction(CID)
+    await coord.compact(CID)
     assert bench.node.calls.of("compact") == []
     assert len((await logs(bench))[1]) == 2
     await coord.stop()

@@ -12,6 +12,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.limits import WRITE_ID_LENGTH_MAX
+from elanus.core.timestamps import Timestamp
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
 from elanus.proxy.port import Front
 
@@ -38,6 +39,12 @@ class Connector:
     ) -> SnapshotLease:
         """A snapshot contains nothing that a query of all rows would not return."""
         return self._snapshots.take(database, collection, partitions, lease_ms, caller.time_left_s)
+
+    @requires("PrivilegeQuery", on="collection")
+    def changes(
+        self, caller: Caller, database: str, collection: str, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        return self._snapshots.take_changes(database, collection, since, name, lease_ms, caller.time_left_s)
 
     @requires("PrivilegeUnpinSnapshotData")
     def release(self, caller: Caller, snapshot_id: int) -> None:
