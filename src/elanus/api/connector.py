@@ -15,7 +15,7 @@ from elanus.api.idempotency import repeatable
 from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -80,6 +80,17 @@ class SnapshotApi(Protocol):
         """
         ...
 
+    async def take_changes(
+        self, collection_id: CollectionID, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        """As `take_snapshot`, of a collection whose files hold every change later than ``since``.
+
+        With a ``name`` the changes later than ``since`` are kept for the length of the lease, and the name no
+        longer keeps what it did before. Raises `TimestampTooOld` when some of them are gone, which names the
+        moment and the remedy, and `InvalidParameter` for a ``since`` in the future.
+        """
+        ...
+
     @repeatable
     async def release_snapshot(self, snapshot_id: int) -> None:
         """Stop pinning the files. Releasing a snapshot that is gone is not an error."""
@@ -93,6 +104,12 @@ class ConnectorApi(Protocol):
         self, database: str, collection: str, partitions: tuple[str, ...], lease_ms: int
     ) -> SnapshotLease:
         """Raises `CollectionNotFound`, `PartitionNotFound`, and what `SnapshotApi.take_snapshot` does."""
+        ...
+
+    async def changes(
+        self, database: str, collection: str, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        """Raises `CollectionNotFound`, and what `SnapshotApi.take_changes` does."""
         ...
 
     @repeatable
@@ -136,10 +153,19 @@ class ConnectorApi(Protocol):
 
     @repeatable
     async def write_files(
-        self, database: str, collection: str, partition: str, files: tuple[str, ...], write_id: str
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: tuple[str, ...],
+        write_id: str,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         """As `start_import`, once for each ``write_id``: a further call returns the task of the first, unless
-        that failed. Raises `InvalidParameter` for an empty or too long ``write_id``, too."""
+        that failed. ``batch``: its number, where ``write_id`` names a stream of writes, of which one that is
+        not above the last is not written again. Raises `InvalidParameter` for an empty or too long
+        ``write_id``, and for a ``mode`` that does not fit the collection."""
         ...
 
     @repeatable

@@ -66,7 +66,8 @@ class DamagedManifest:
 @dataclass(frozen=True, slots=True)
 class VchannelRecovery:
     """``growing``: manifests of segments that are not flushed but already have binlogs; ``damaged``: those
-    of them that cannot be read."""
+    of them that cannot be read. ``unserved``: delta logs of writes that are not served yet, which are not
+    among ``delta_logs``: nodes apply them with the version that brings the write's rows online."""
 
     vchannel: str
     checkpoint: Checkpoint
@@ -74,6 +75,7 @@ class VchannelRecovery:
     growing: tuple[SegmentManifest, ...]
     excluded: tuple[SegmentID, ...]
     damaged: tuple[DamagedManifest, ...] = ()
+    unserved: tuple[DeltaLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

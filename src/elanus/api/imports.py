@@ -7,8 +7,9 @@ from typing import Protocol
 
 from elanus.api.fencing import order_of
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
+from elanus.core.imports import WriteMode
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import BinlogFile
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
 
 
@@ -17,7 +18,8 @@ class ImportRequest:
     """The names accompany the ids for display to people. ``files``: paths below the import directory.
 
     Patterns and directories among them are resolved when the import runs (`elanus.core.import_files`).
-    ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated.
+    ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated;
+    ``batch``: its number, where ``write_id`` names a stream of writes.
     ``rejects_max``: how many rows may be left out because they do not fit.
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
@@ -29,6 +31,8 @@ class ImportRequest:
     files: tuple[str, ...]
     write_id: str = ""
     rejects_max: int = 0
+    batch: int = -1
+    mode: WriteMode = WriteMode.APPEND
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class ImportOrder:
     which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
     ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
     ``first_attempt``: that of the task's first try. What a task of any try since then has written is used, if
-    its part of the files is the same.
+    its part of the files is the same. ``replaced``: the segments whose rows an overwrite deletes.
     """
 
     task_id: TaskID
@@ -54,6 +58,8 @@ class ImportOrder:
     key_partitions: tuple[PartitionID, ...] = ()
     rejects_max: int = 0
     first_attempt: int = 0
+    mode: WriteMode = WriteMode.APPEND
+    replaced: tuple[SegmentManifest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +75,13 @@ class ImportedSegment:
 class ImportOutcome:
     """The result of an import. None of it exists before datacoord has committed it.
 
-    ``rejected``: the number of rows that were left out because they do not fit.
+    ``rejected``: the number of rows that were left out because they do not fit. ``deltas``: delta logs, whose
+    deletes get the timestamp of the commit.
     """
 
     segments: tuple[ImportedSegment, ...]
     rejected: int = 0
+    deltas: tuple[DeltaLog, ...] = ()
 
     @property
     def rows(self) -> int:

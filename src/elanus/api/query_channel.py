@@ -44,7 +44,7 @@ class QueryChannelInfo:
 
     ``sealed``: where each sealed segment is served; ``vchannels``: the node that serves each vchannel's
     growing rows. A node that starts on the channel takes these, and reads from ``seek_position`` on.
-    ``visible_from`` and ``missing``: see `SealedSegmentsChangeInfo`.
+    ``visible_from``, ``missing`` and ``deletes``: see `SealedSegmentsChangeInfo`.
     """
 
     collection_id: CollectionID
@@ -56,6 +56,7 @@ class QueryChannelInfo:
     seek_position: int = 0
     visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
     missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
+    deletes: Mapping[str, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ class SealedSegmentsChangeInfo:
     now in those online, by compaction; no node may take them from the log any more. ``visible_from``: the
     segments among those online that reads as of an earlier moment must not see; they hold imported rows.
     ``missing``: all segments that nobody serves under this version; reads of their partitions are refused.
+    ``deletes``: the delta logs of writes that take effect with this version or an earlier one, by path, until
+    nodes find them in what they load; each with the moment from which reads see it (0: its own timestamp).
     """
 
     collection_id: CollectionID
@@ -77,6 +80,7 @@ class SealedSegmentsChangeInfo:
     replaced: tuple[SegmentID, ...] = ()
     visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
     missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
+    deletes: Mapping[str, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,6 +94,7 @@ class WatchVchannel:
 
     ``damaged``: segments as ``growing`` that cannot be loaded, because their manifests cannot be read.
     ``again``: those of the segments without rows (see `UnrecoveredSegment`) to be tried once more.
+    ``unserved``: delta logs of writes that no version has brought online yet; one will (`deletes` there).
 
     A vchannel that is followed already is followed again only when rows are wanted that were not taken in:
     of partitions that were added to the load since, or of a vchannel that was followed only for its
@@ -110,6 +111,7 @@ class WatchVchannel:
     leaving: tuple[PartitionID, ...] = ()
     damaged: tuple[UnrecoveredSegment, ...] = ()
     again: tuple[SegmentID, ...] = ()
+    unserved: tuple[DeltaLog, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class SealedSegmentsChange:
     refuses. "": the version came by a query channel, which a restarted node joins at a later position.
     ``visible_from``: the segments among those online that reads as of an earlier moment must not see; what
     compaction made of such a segment refuses these reads. ``missing``: segments that no node serves
-    under this version; reads of their partitions are refused.
+    under this version; reads of their partitions are refused. ``deletes``: the unserved delta logs that take
+    effect with this version, by path, each with the moment from which reads see it (0: its own timestamp).
     """
 
     collection_id: CollectionID
@@ -162,6 +165,7 @@ class SealedSegmentsChange:
     incarnation: str = ""
     visible_from: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
     missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
+    deletes: Mapping[str, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

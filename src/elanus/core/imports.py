@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
@@ -24,6 +24,20 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 ATTEMPTS_MAX = 5
 """How often a task is started if the pipeline process ends while the task runs, before the task fails."""
+
+
+class WriteMode(StrEnum):
+    """What a write does in addition to adding its rows.
+
+    ``UPSERT``: older rows with the same keys are deleted. ``DELETE``: the files hold keys, whose rows are
+    deleted; none is added. ``OVERWRITE``: the rows that the partition had when the write began are deleted,
+    and older rows with the same keys in other partitions.
+    """
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    DELETE = "delete"
+    OVERWRITE = "overwrite"
 
 
 class ImportState(IntEnum):
@@ -52,7 +66,9 @@ class ImportTask:
     ``files``: paths below the import directory. ``created_ms`` and ``ended_ms`` are Unix time (0: not yet).
     ``attempt``: the number of the try that may commit; ``tries``: the number of tries so far. ``rows``,
     ``segments`` and ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: progress of
-    its job; known while the job runs, and not stored. ``write_id``: what the caller called the write.
+    its job; known while the job runs, and not stored. ``write_id``: what the caller called the write;
+    ``batch``: its number, where ``write_id`` names a stream of writes (-1: it names one). ``deltas``: the
+    delta logs that the commit added.
     ``rejects_max``: how many rows may be left out because they do not fit, ``rejected``: how many were.
     ``started_ms``: when the first try began; ``first_attempt``: its number. Files of all tries since then
     stay until the task ends, because a later try may use what an earlier one has written.
@@ -79,6 +95,9 @@ class ImportTask:
     rejected: int = 0
     started_ms: int = 0
     first_attempt: int = 0
+    batch: int = -1
+    mode: WriteMode = WriteMode.APPEND
+    deltas: tuple[str, ...] = ()
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
@@ -108,10 +127,14 @@ def oldest_attempt(tasks: Iterable[ImportTask], none: int) -> int:
     return min((none, *(t.first_attempt or t.attempt for t in tasks if t.state is ImportState.STARTED)))
 
 
-def same_write(tasks: Iterable[ImportTask], collection_id: CollectionID, write_id: str) -> ImportTask | None:
-    """Return the task of the same write into a collection, unless it failed; None without a ``write_id``."""
-    for task in tasks if write_id else ():
-        is_same = (task.collection_id, task.write_id) == (collection_id, write_id)
+def same_write(tasks: Iterable[ImportTask], wanted: ImportTask) -> ImportTask | None:
+    """Return the task of the same write into a collection, unless it failed; None without a ``write_id``.
+
+    Of a stream, a later batch counts as well: a stream writes one batch after the other.
+    """
+    write = (wanted.collection_id, wanted.write_id)
+    for task in tasks if wanted.write_id else ():
+        is_same = (task.collection_id, task.write_id) == write and task.batch >= wanted.batch
         if is_same and task.state is not ImportState.FAILED:
             return task
     return None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -61,6 +62,7 @@ from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
 from elanus.datacoord.named_snapshots import NamedSnapshots
 from elanus.datacoord.node_reports import NodeReports
 from elanus.datacoord.recovery_info import Recovery
+from elanus.datacoord.replaced_segments import replaced_segments
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState
@@ -143,8 +145,15 @@ class DataCoord:
         self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
-        self._imports = Imports(context, self._datanodes, needs.ledger, needs.import_served, policy.imports)
-        self._snapshots = Snapshots(context, self._datanodes)
+        self._snapshots = Snapshots(context, self._datanodes, policy.compaction.plan.retention_s)
+        self._imports = Imports(
+            context,
+            self._datanodes,
+            needs.ledger,
+            needs.import_served,
+            policy.imports,
+            partial(replaced_segments, self._snapshots, manifests),
+        )
         self._collector = Collector(
             context, self._datanodes, self._snapshots.pinned_files, needs.gc, policy.gc
         )

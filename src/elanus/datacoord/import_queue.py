@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -50,15 +51,18 @@ from elanus.core.imports import (
     with_progress,
 )
 from elanus.core.partition_keys import key_partitions
-from elanus.core.segments import SegmentInfo
+from elanus.core.segments import SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
+from elanus.core.writes import as_task, expired_writes, record_of
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.datacoord.ledger import JobLedger
+from elanus.datacoord.write_commits import Change, are_current, changed, with_deletes
 
 _LOOK_S = 0.5
 _RETRY_PAUSE_S = 1.0
+_WRITES_LOOK_MS = 60_000
 _log = structlog.get_logger("datacoord")
 
 
@@ -66,11 +70,13 @@ _log = structlog.get_logger("datacoord")
 class ImportPolicy:
     """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept.
 
-    ``at_once``: how many run at a time. ``timeout_ms``: how long one may take from its first try on.
+    ``write_retention_ms``: how long a named write is remembered (`elanus.core.writes`). ``at_once``: how many
+    tasks run at a time. ``timeout_ms``: how long one may take from its first try on.
     """
 
     tasks_max: int
     retention_ms: int
+    write_retention_ms: int
     at_once: int = 4
     timeout_ms: int = 86_400_000
 
@@ -87,7 +93,8 @@ class Imports:
     """The queue of import tasks. Implements `elanus.api.datacoord.ImportCalls`.
 
     Nothing is dropped while the role's lock is held. ``is_served``: whether a committed task's segments have
-    everything that reads of them wait for.
+    everything that reads of them wait for. ``replaced``: the segments whose rows a task deletes, whose files
+    stay meanwhile.
     """
 
     def __init__(
@@ -97,6 +104,7 @@ class Imports:
         ledger: JobLedger,
         is_served: Callable[[ImportTask], Awaitable[bool]],
         policy: ImportPolicy,
+        replaced: Callable[[ImportTask], AbstractAsyncContextManager[tuple[SegmentManifest, ...]]],
     ) -> None:
         self._state = context.state
         self._manifests = context.manifests
@@ -111,11 +119,14 @@ class Imports:
         self._ledger = ledger
         self._is_served = is_served
         self._policy = policy
+        self._replaced = replaced
+        self._writes_looked_ms = 0
         self._wake = asyncio.Event()
         self._is_working = False
         self._running: dict[TaskID, _Run] = {}
         self._at_work: dict[TaskID, LiveNode] = {}
         """The tasks that are being tried, from before their attempt to after their commit."""
+        self._lists_written = 0
         self._interrupted: dict[TaskID, str] = {}
         """The error that ended the latest try of a task that is to be retried."""
 
@@ -136,10 +147,13 @@ class Imports:
             self._clock.wall_ms(),
             write_id=request.write_id,
             rejects_max=request.rejects_max,
+            batch=request.batch,
+            mode=request.mode,
         )
         async with self._lock:
             await self._collection(task)
-            known = same_write(self._state.imports(), task.collection_id, task.write_id)
+            done = self._state.writes.find(task.collection_id, task.write_id, task.batch)
+            known = done or same_write(self._state.imports(), task)
             if known is not None:
                 return known.task_id
             if sum(t.state in OPEN for t in self._state.imports()) >= self._policy.tasks_max:
@@ -161,6 +175,9 @@ class Imports:
 
     def _task(self, task_id: TaskID) -> ImportTask:
         found = self._state.import_task(task_id)
+        done = self._state.writes.of_task(task_id)
+        if found is None and done is not None:
+            return as_task(done)
         if found is None:
             raise InvalidParameter(f"import {task_id} is not known: it never was, or has been forgotten")
         return found
@@ -236,8 +253,18 @@ class Imports:
                 old = forgotten(self._state.imports(), now_ms, self._policy.retention_ms)
                 async with self._lock:
                     await self._state.forget_imports(old)
+                await self._forget_writes(now_ms)
             except Exception as error:  # noqa: BLE001 - the next look may succeed
                 _log.info("imports not completed; trying again", error=f"{type(error).__name__}: {error}")
+
+    async def _forget_writes(self, now_ms: int) -> None:
+        if now_ms - self._writes_looked_ms < _WRITES_LOOK_MS:
+            return
+        self._writes_looked_ms = now_ms
+        writes, exist = self._state.writes.all(), {v.collection_id for v in self._state.vchannels()}
+        async with self._lock:
+            kept_ms = self._policy.write_retention_ms
+            await self._state.forget_writes(list(expired_writes(writes, now_ms, kept_ms, exist)))
 
     async def _complete(self) -> None:
         for task in [t for t in self._state.imports() if t.state is ImportState.PERSISTED]:
@@ -253,8 +280,8 @@ class Imports:
         started, order = begun
         left_s = (started.started_ms + self._policy.timeout_ms - self._clock.wall_ms()) / 1000
         try:
-            async with asyncio.timeout(left_s):
-                outcome = await self._outcome(node, started, order)
+            async with asyncio.timeout(left_s), self._replaced(started) as replaced:
+                outcome = await self._outcome(node, started, replace(order, replaced=replaced))
         except TimeoutError:
             limit_s = self._policy.timeout_ms // 1000
             await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
@@ -323,6 +350,7 @@ class Imports:
             _key_partitions(collection),
             task.rejects_max,
             started.first_attempt,
+            task.mode,
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
@@ -341,10 +369,18 @@ class Imports:
                     imported_segment(manifest, path, max_rows)
                     for manifest, path in zip(manifests, paths, strict=True)
                 ]
-                async with self._lock:
-                    if self._state.import_task(task.task_id) != task:
-                        raise CommitRefused(f"attempt {task.attempt} of import {task.task_id} was given up")
-                    await self._show(task, outcome, segments, commit_ts)
+                is_shown = False
+                while not is_shown:  # a flush may add to the lists of delta logs at the same time
+                    self._lists_written += 1
+                    name = stamped(task.attempt, f"write-{self._lists_written}")
+                    changes = await with_deletes(self._state, self._manifests, outcome, commit_ts, name)
+                    async with self._lock:
+                        if self._state.import_task(task.task_id) != task:
+                            text = f"attempt {task.attempt} of import {task.task_id} was given up"
+                            raise CommitRefused(text)
+                        if are_current(self._state, changes):
+                            await self._show(task, outcome, segments, commit_ts, changes)
+                            is_shown = True
         except (CollectionNotFound, PartitionNotFound) as error:
             await self._fail(task, error.message)
         finally:
@@ -352,7 +388,12 @@ class Imports:
             self._changes.happened(task.collection_id)
 
     async def _show(
-        self, task: ImportTask, outcome: ImportOutcome, segments: list[SegmentInfo], commit_ts: Timestamp
+        self,
+        task: ImportTask,
+        outcome: ImportOutcome,
+        segments: list[SegmentInfo],
+        commit_ts: Timestamp,
+        changes: list[Change],
     ) -> None:
         """Persist the segments. Called under the lock: the collection and partition exist throughout."""
         await self._collection(task)
@@ -363,9 +404,12 @@ class Imports:
             rejected=outcome.rejected,
             segments=tuple(s.segment_id for s in segments),
             commit_ts=commit_ts,
+            deltas=tuple(log.file.path for log in outcome.deltas),
         )
-        # The vchannels are written unchanged: this compares their records, in the same transaction.
-        await self._state.put(segments, self._state.vchannels_of(task.collection_id), [persisted])
+        # All vchannels are written: this compares their records, in the same transaction.
+        vchannels = changed(self._state.vchannels_of(task.collection_id), changes)
+        writes = [record_of(persisted, self._clock.wall_ms())] if task.write_id else []
+        await self._state.put(segments, vchannels, [persisted], writes=writes)
 
     async def _collection(self, task: ImportTask) -> Collection:
         """Raises `CollectionNotFound`, `PartitionNotFound`."""

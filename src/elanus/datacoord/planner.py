@@ -29,6 +29,7 @@ from elanus.core.delta_merging import choose_deltas
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import SegmentID
 from elanus.core.imports import ImportState
+from elanus.core.pins import feed_start
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -38,6 +39,7 @@ from elanus.datacoord.context import DataContext
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.delta_merges import DeltaMerges
 from elanus.datacoord.state import Vchannel
+from elanus.datacoord.write_commits import served_until
 from elanus.storage.port import CorruptObject, ObjectMissing
 
 _ENDED_KEPT = 1000
@@ -145,8 +147,15 @@ class Planner:
         force: bool,
         target_bytes: int | None,
     ) -> None:
-        bound = fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts)
-        bound = min(bound, self._moments.earliest())
+        if self._state.is_importing(vchannel.collection_id):
+            return  # its deletes may have an earlier timestamp than ``now``, and are in no list yet
+        served = served_until(self._state.imports(), vchannel.collection_id)
+        bound = min(
+            fold_bound(now, self._policy.retention_s, vchannel.checkpoint.ts),
+            served,
+            self._moments.earliest(),
+            feed_start(self._state.pins(), vchannel.collection_id, self._clock.wall_ms()),
+        )
         change = self._state.last_change(vchannel.vchannel)
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s, collection.truncated)
@@ -158,7 +167,7 @@ class Planner:
         await self._forget_deltas(vchannel.vchannel, survey, bound)
         if not await self._plan_segments(vchannel, survey, bound, expired, trigger_id, force, target_bytes):
             self._settle(vchannel.vchannel, change, survey.segments)
-        await self._plan_deltas(vchannel.vchannel, bound)
+        await self._plan_deltas(vchannel.vchannel, bound, served)
 
     async def _plan_segments(
         self,
@@ -192,14 +201,18 @@ class Planner:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
         return True
 
-    async def _plan_deltas(self, name: str, bound: Timestamp) -> None:
-        """Plan to merge small delta logs, unless a compaction is about to read them."""
+    async def _plan_deltas(self, name: str, bound: Timestamp, served: Timestamp) -> None:
+        """Plan to merge small delta logs, unless a compaction is about to read them.
+
+        ``served``: see `elanus.datacoord.write_commits.served_until`.
+        """
         vchannel = self._state.vchannel(name)
         if vchannel is None or vchannel.dropping or self._delta_merges.is_planned(name):
             return
         logs = await self._manifests.of_vchannel(vchannel)
         count_min = self._policy.thresholds.merge_delta_logs_min
-        chosen = choose_deltas(logs, bound, self._policy.retention_s, count_min)
+        served_logs = [log for log in logs if log.file.ts_max <= served]
+        chosen = choose_deltas(served_logs, bound, self._policy.retention_s, count_min)
         if not chosen:
             return
         if len(self._state.planned()) >= self._policy.plans_max:

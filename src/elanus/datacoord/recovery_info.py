@@ -14,6 +14,7 @@ from elanus.datacoord.context import DataContext
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifest_reader import Chosen, Contents, empty
 from elanus.datacoord.state import Vchannel
+from elanus.datacoord.write_commits import unserved
 
 
 class Recovery:
@@ -55,10 +56,11 @@ class Recovery:
             self._log_holds.give_out(pchannel_of(vchannel.vchannel), vchannel.checkpoint.position)
         segments = self._state.segments_of(collection_id)
         reasons = _damage(chosen, contents)
+        pending = unserved(self._state.imports(), collection_id)
         flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
         return RecoveryInfo(
             collection_id,
-            tuple(_recovery(v, segments, contents, reasons) for v in chosen.vchannels),
+            tuple(_recovery(v, segments, contents, reasons, pending) for v in chosen.vchannels),
             contents.of_segments([s for s in flushed if s.segment_id not in reasons]),
             self._successors((*held, *(s.segment_id for s in segments))),
             _damaged(flushed, reasons),
@@ -104,15 +106,21 @@ def _damaged(
 
 
 def _recovery(
-    vchannel: Vchannel, segments: list[SegmentInfo], contents: Contents, reasons: Mapping[SegmentID, str]
+    vchannel: Vchannel,
+    segments: list[SegmentInfo],
+    contents: Contents,
+    reasons: Mapping[SegmentID, str],
+    apart: frozenset[str],
 ) -> VchannelRecovery:
     own = [s for s in segments if s.vchannel == vchannel.vchannel]
     unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED) and s.manifest]
+    logs = () if vchannel.deltas in contents.damaged else contents.of_vchannel(vchannel)
     return VchannelRecovery(
         vchannel.vchannel,
         vchannel.checkpoint,
-        () if vchannel.deltas in contents.damaged else contents.of_vchannel(vchannel),
+        tuple(log for log in logs if log.file.path not in apart),
         growing=contents.of_segments([s for s in unflushed if s.segment_id not in reasons]),
         excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
         damaged=_damaged(unflushed, reasons),
+        unserved=tuple(log for log in logs if log.file.path in apart),
     )

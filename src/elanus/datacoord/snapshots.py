@@ -29,10 +29,11 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import CollectionID, PartitionID
-from elanus.core.pins import PIN_MS_MAX, Pin, expired
+from elanus.core.moments import format_moment
+from elanus.core.pins import PIN_MS_MAX, Pin, expired, feed_start
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import expired_until, time_to_live_s
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_ms
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
@@ -49,9 +50,13 @@ _log = structlog.get_logger("datacoord")
 
 
 class Snapshots:
-    """Takes, pins and releases snapshots. Implements `elanus.api.connector.SnapshotApi`."""
+    """Takes, pins and releases snapshots. Implements `elanus.api.connector.SnapshotApi`.
 
-    def __init__(self, context: DataContext, datanodes: DataNodes) -> None:
+    ``retention_s``: how long compaction leaves deletes in files of their own.
+    """
+
+    def __init__(self, context: DataContext, datanodes: DataNodes, retention_s: float) -> None:
+        self._retention_s = retention_s
         self._state = context.state
         self._manifests = context.manifests
         self._rootcoord = context.rootcoord
@@ -117,6 +122,40 @@ class Snapshots:
             )
         return snapshot
 
+    async def take_changes(
+        self, collection_id: CollectionID, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        now = await self._rootcoord.alloc_timestamp(1)
+        if since > now:
+            raise InvalidParameter(f"changes since timestamp {since}, which is later than now, {now}")
+        kept = minus_ms(now, round(self._retention_s * 1000))
+        kept_from = min(kept, feed_start(self._state.pins(), collection_id, self._clock.wall_ms()))
+        if since < kept_from:
+            moment = format_moment(physical_ms(kept_from) * 1000)
+            raise TimestampTooOld(
+                f"changes since timestamp {since} are not complete: compaction may have removed deletes up "
+                f"to {kept_from} ({moment}). Read the collection as a whole, and then the changes since the "
+                "timestamp of that read. A reader that comes less often than compaction.retention_s keeps "
+                "its changes under a name (option keep_as)"
+            )
+        if name:
+            await self._keep_changes(collection_id, since, name, lease_ms)
+        return await self.take_snapshot(collection_id, (), lease_ms)
+
+    async def _keep_changes(
+        self, collection_id: CollectionID, since: Timestamp, name: str, lease_ms: int
+    ) -> None:
+        """Persist the pin of a change feed, in the place of its former one."""
+        if not 0 < lease_ms <= PIN_MS_MAX:
+            raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
+        new_id = await self._rootcoord.alloc_ids(1)
+        async with self._lock:
+            own = [p for p in self._state.pins() if (p.collection_id, p.feed) == (collection_id, name)]
+            pin_id = own[0].pin_id if own else new_id
+            expires_ms = self._clock.wall_ms() + lease_ms
+            await self._state.put(pins=[Pin(pin_id, collection_id, "", expires_ms, read_ts=since, feed=name)])
+        self.start()
+
     async def release_snapshot(self, snapshot_id: int) -> None:
         pin = self._state.pin(snapshot_id)
         if pin is not None:
@@ -132,6 +171,8 @@ class Snapshots:
         return frozenset[str]().union(*kept, *self._taking)
 
     async def _files_of(self, pin: Pin) -> frozenset[str]:
+        if not pin.path:
+            return frozenset()
         try:
             snapshot = await self._manifests.snapshot(pin.path)
         except ObjectMissing:
@@ -261,7 +302,7 @@ class Snapshots:
         async with self._lock:
             ending = {pin.pin_id for pin in pins}
             shared = {pin.path for pin in self._state.pins() if pin.pin_id not in ending}
-            for path in {pin.path for pin in pins} - shared:
+            for path in {pin.path for pin in pins if pin.path} - shared:
                 await self._manifests.forget_snapshot(path)
             await self._state.forget_pins(pins)
         for pin in pins:

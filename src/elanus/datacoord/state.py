@@ -1,4 +1,4 @@
-"""Datacoord's state, in memory and in the metadata: vchannels, segments, imports, compactions and pins.
+"""Datacoord's state, in memory and in the metadata: vchannels, segments, imports, writes, compactions, pins.
 
 Each has one key. A vchannel's record points to a manifest object with its delta logs, a segment's record to
 its own manifest, so records stay small however much data there is. Changes are persisted atomically first
@@ -24,8 +24,11 @@ from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.writes import WriteRecord
 from elanus.datacoord.records import Records, in_batches
 from elanus.datacoord.segment_table import NoUses, PathUses, SegmentTable
+from elanus.datacoord.write_table import PREFIX as _WRITES
+from elanus.datacoord.write_table import WriteTable, encoded, key_of
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import MetaStore
 
@@ -73,6 +76,7 @@ class DataState:
         self._owned: dict[str, Counter[NodeID]] = {}
         self._imports: dict[TaskID, ImportTask] = {}
         self._importing: dict[TaskID, CollectionID] = {}
+        self.writes = WriteTable()
         self._pins: dict[int, Pin] = {}
         self._plans: dict[int, CompactionPlan] = {}
 
@@ -85,6 +89,7 @@ class DataState:
         for stored in await self._records.load(_IMPORTS):
             task = msgspec.json.decode(stored, type=ImportTask)
             self._imports[task.task_id] = task
+        self.writes.load(await self._records.load(_WRITES))
         for stored in await self._records.load(_PINS):
             pin = msgspec.json.decode(stored, type=Pin)
             self._pins[pin.pin_id] = pin
@@ -218,6 +223,7 @@ class DataState:
         imports: Sequence[ImportTask] = (),
         pins: Sequence[Pin] = (),
         plans: Sequence[CompactionPlan] = (),
+        writes: Sequence[WriteRecord] = (),
     ) -> None:
         """Persist any number of records, all or none, and apply them in memory.
 
@@ -229,8 +235,9 @@ class DataState:
         records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
         records |= {f"{_PINS}{p.pin_id}": msgspec.json.encode(p) for p in pins}
         records |= {f"{_PLANS}{p.plan_id}": msgspec.json.encode(p) for p in plans}
+        records |= encoded(writes)
         if records:
-            await self._put(records, segments, vchannels, imports, pins, plans)
+            await self._put(records, segments, vchannels, imports, pins, plans, writes)
 
     @uncancellable
     async def _put(
@@ -241,6 +248,7 @@ class DataState:
         imports: Sequence[ImportTask],
         pins: Sequence[Pin],
         plans: Sequence[CompactionPlan],
+        writes: Sequence[WriteRecord],
     ) -> None:
         try:
             await self._records.put(records)
@@ -254,6 +262,8 @@ class DataState:
         self._imports |= {t.task_id: t for t in imports}
         self._pins |= {p.pin_id: p for p in pins}
         self._plans |= {p.plan_id: p for p in plans}
+        for write in writes:
+            self.writes.show(write)
         await self._records.finish()
 
     async def _look_again(self, keys: Iterable[str]) -> None:
@@ -269,6 +279,8 @@ class DataState:
             elif key.startswith(_IMPORTS):
                 task = msgspec.json.decode(stored, type=ImportTask)
                 self._imports[task.task_id] = task
+            elif key.startswith(_WRITES):
+                self.writes.load([stored])
             elif key.startswith(_PLANS):
                 plan = msgspec.json.decode(stored, type=CompactionPlan)
                 self._plans[plan.plan_id] = plan
@@ -294,6 +306,13 @@ class DataState:
             await self._records.delete([f"{_IMPORTS}{task.task_id}" for task in some])
             for task in some:
                 self._imports.pop(task.task_id, None)
+
+    @uncancellable
+    async def forget_writes(self, writes: Sequence[WriteRecord]) -> None:
+        for some in in_batches(writes):
+            await self._records.delete([key_of(w.collection_id, w.write_id) for w in some])
+            for write in some:
+                self.writes.forget(write)
 
     @uncancellable
     async def forget_pins(self, pins: Sequence[Pin]) -> None:

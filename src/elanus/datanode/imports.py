@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from elanus.api.imports import ImportOrder, ImportOutcome
+from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
 from elanus.api.rootcoord import RootCoordApi
+from elanus.core.attempts import stamped
 from elanus.core.errors import Cancelled, Internal, Unavailable
 from elanus.core.faults import Fault
-from elanus.core.imports import waiting_for
+from elanus.core.imports import WriteMode, waiting_for
+from elanus.core.segments import DeltaLog
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_outcomes import kept_outcomes
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
@@ -25,6 +27,8 @@ from elanus.pipeline.import_sources import tables
 from elanus.pipeline.import_survey import named_files, survey_job
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.port import Job, JobCancelled, JobLost
+from elanus.pipeline.worker import scratch_directory
+from elanus.pipeline.write_deletes import write_deletes
 from elanus.storage.objects import open_store
 
 Plan = TypeVar("Plan")
@@ -61,17 +65,24 @@ class SparkImports:
         self._offload = offload
 
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        outcomes = [] if order.mode is WriteMode.DELETE else await self._written(order)
+        rejected = sum(outcome.rejected for outcome in outcomes)
+        check_count(rejected, order.rejects_max)
+        segments = tuple(s for outcome in outcomes for s in outcome.segments)
+        return ImportOutcome(segments, rejected, await self._offload(self._deletes, order, segments))
+
+    async def _written(self, order: ImportOrder) -> list[ImportOutcome]:
+        """Return what the tasks of the import have written, in this try or in an earlier one."""
         settings = self._settings
         found: list[FileRows] = await self._offload(_tables, settings.source_url, order.files)
         survey = survey_job(order.task_id, found, order.schema, settings.source_url, settings.slots)
         files = [file for part in await self._run(survey, order) for file in part]
+        outcomes: list[ImportOutcome]
         left, outcomes = await self._offload(self._left, order, files)
         if left:
             left = await self._numbered(left)
             outcomes += await self._run(import_job(order.task_id, order.files, left), order)
-        rejected = sum(outcome.rejected for outcome in outcomes)
-        check_count(rejected, order.rejects_max)
-        return ImportOutcome(tuple(s for outcome in outcomes for s in outcome.segments), rejected)
+        return outcomes
 
     async def _run(self, job: Job[Plan, Outcome], order: ImportOrder) -> list[Outcome]:
         cause = f"import {order.task_id} into {order.schema.name}"
@@ -83,6 +94,12 @@ class SparkImports:
             raise Unavailable(f"the import has to be run again: {error}") from error
         except Fault as error:
             raise Internal(f"the import failed: {error}") from error
+
+    def _deletes(self, order: ImportOrder, segments: Sequence[ImportedSegment]) -> tuple[DeltaLog, ...]:
+        settings = self._settings
+        source, store = open_store(settings.source_url), open_store(settings.store_url)
+        with scratch_directory(settings.scratch_dir) as scratch:
+            return write_deletes(order, segments, source, store, scratch, stamped(order.attempt, "write"))
 
     def _left(
         self, order: ImportOrder, files: list[FileRows]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
 from elanus.core.functions import Function
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access_port import AccessFront
@@ -245,10 +245,14 @@ class Front(AccessFront, SnapshotFront, Protocol):
         files: Sequence[str],
         write_id: str = "",
         rejects_max: int = 0,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
-        """Start an import. A ``write_id`` names the write: one that did not fail is not repeated.
+        """Start an import.
 
-        ``rejects_max``: how many rows that do not fit are left out before the import fails.
+        A ``write_id`` names the write, or with a ``batch`` a stream of writes: one that did not fail is not
+        repeated. ``rejects_max``: how many rows that do not fit are left out before the import fails. Raises
+        `InvalidParameter` for a ``mode`` that does not fit the collection.
         """
         ...
 

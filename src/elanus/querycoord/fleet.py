@@ -72,6 +72,7 @@ def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChan
         vchannels=change.vchannels,
         visible_from={s: moment for s, moment in moments.items() if s in sealed},
         missing=change.missing,
+        deletes=change.deletes,
     )
 
 
@@ -111,6 +112,7 @@ class OneNode:
             incarnation=statuses[self._node_id].incarnation,
             visible_from=change.visible_from,
             missing=change.missing,
+            deletes=change.deletes,
         )
         await self._node.announce(announcement)
         return after(info, change)

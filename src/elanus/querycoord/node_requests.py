@@ -44,6 +44,7 @@ def watch_request(
         leaving=target.collection.leaving,
         damaged=tuple(map(_unrecovered, recovery.damaged)),
         again=again,
+        unserved=recovery.unserved,
     )
 
 

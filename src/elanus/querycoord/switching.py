@@ -23,7 +23,7 @@ from elanus.querycoord.planned_layout import Layout
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import LoadState
 from elanus.querycoord.target import Target
-from elanus.querycoord.visible_from import LEAD_MS, Settled, decide_moments
+from elanus.querycoord.visible_from import Settled, decide_moments, delete_moments, lead_ms
 
 _SWITCH_WAIT_S = 30.0
 _SWITCH_LOOK_S = 0.02
@@ -87,10 +87,12 @@ class VersionSwitch:
         seen = [status.versions.get(self._collection_id, 0) for status in statuses.values()]
         behind = any(statuses[n].versions.get(self._collection_id, 0) < info.version for n in layout.nodes())
         same = dict(info.vchannels) == dict(layout.vchannels) and dict(info.missing) == dict(missing)
+        same = same and all(log.file.path in info.deletes for log in target.unserved)
         if online or offline or behind or not info.version or not same:
             version = self._fleet.version_after(max(info.version, *seen, 0))
             successors = target.recovery.successors
             replaced = tuple(sorted(s for s, successor in successors.items() if successor in online))
+            visible_from, deletes = await self._moments(online, target, moments)
             change = SealedSegmentsChangeInfo(
                 self._collection_id,
                 version,
@@ -98,23 +100,31 @@ class VersionSwitch:
                 offline,
                 dict(layout.vchannels),
                 replaced,
-                await self._visible_from(online, target, moments),
+                visible_from,
                 missing,
+                deletes,
             )
             info = await self._fleet.announce(info, change, statuses)
             _log.info("version announced", collection=self._collection_id, version=version)
         return info
 
-    async def _visible_from(
+    async def _moments(
         self, online: Mapping[SegmentID, NodeID], target: Target, before: Settled
-    ) -> Mapping[SegmentID, Timestamp]:
-        """Return the timestamp from which reads see each of the segments that a version brings online."""
+    ) -> tuple[Mapping[SegmentID, Timestamp], Mapping[str, Timestamp]]:
+        """Return the timestamp from which reads see each of the segments that a version brings online, and
+        the deletes in each delta log of a write."""
         moments = decide_moments(online, target.segments, target.recovery.successors, before)
-        if not moments.open:
-            return moments.known
-        stamps = dict.fromkeys(moments.open, plus_ms(await self._stamp(), LEAD_MS))
-        await self.persist(replace(self.record, stamps={**moments.known, **stamps}))
-        return {**moments.known, **stamps}
+        deletes = delete_moments(target.unserved, {**before.named, **moments.known}, target.segments, before)
+        known = {path: moment for path, moment in deletes.items() if moment is not None}
+        if not moments.open and len(known) == len(deletes):
+            return moments.known, known
+        new = [log for log in target.unserved if deletes[log.file.path] is None]
+        moment = plus_ms(await self._stamp(), lead_ms(new))
+        if moments.open:
+            stamps = {**moments.known, **dict.fromkeys(moments.open, moment)}
+            await self.persist(replace(self.record, stamps=stamps))
+        visible_from = {**moments.known, **dict.fromkeys(moments.open, moment)}
+        return visible_from, {path: known.get(path, moment) for path in deletes}
 
     def _strangers(
         self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]

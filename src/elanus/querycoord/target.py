@@ -14,7 +14,7 @@ from elanus.core.estimate import segment_memory_bytes
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import IndexFile, SegmentManifest
+from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.querycoord.state import Load
 
 
@@ -42,6 +42,11 @@ class Target:
             for d in self.recovery.damaged
             if d.manifest.partition_id in self.partition_ids
         }
+
+    @property
+    def unserved(self) -> tuple[DeltaLog, ...]:
+        """The delta logs of writes that take effect with a version that has their rows."""
+        return tuple(log for vchannel in self.recovery.vchannels for log in vchannel.unserved)
 
     def vchannel(self, name: str) -> VchannelRecovery:
         return next(v for v in self.recovery.vchannels if v.vchannel == name)

@@ -21,20 +21,27 @@ No moment is needed where no read can have been answered without the rows: in th
 in the first version with their partition. There the rows count from their commit. A segment that compaction
 made from imported segments inherits the latest of their moments. It holds other rows too, so a node does not
 hide it but refuses the earlier reads.
+
+A write that deletes rows has its deletes in delta logs. Reads see them from the same moment as its rows, so
+they see all of the write or nothing. Nodes apply them when the version arrives, before the moment: it is
+further ahead the more there are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from elanus.core.ids import PartitionID, SegmentID
-from elanus.core.segments import SegmentManifest
+from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querycoord.replica_records import ReplicaRecord
 
 LEAD_MS = 250
 """How far the moment is ahead of the time at which the version is made, in milliseconds."""
+DELETES_LEAD_MS = 750
+"""How much further it is for a version that brings deletes; one more for as many as `_DELETES_A_MS`."""
+_DELETES_A_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +51,14 @@ class Settled:
     ``named``: the segments that versions in force name, each with its moment (0: it counts from its commit).
     ``stamped``: moments of versions that may not have been announced. ``partitions``: those that can be read;
     None: all. ``found``: segments that nodes serve, whether or not a version in force names them.
+    ``deletes``: the delta logs that versions in force name, each with its moment.
     """
 
     named: Mapping[SegmentID, Timestamp]
     stamped: Mapping[SegmentID, Timestamp]
     partitions: frozenset[PartitionID] | None
     found: Collection[SegmentID]
+    deletes: Mapping[str, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +74,17 @@ def settled(records: Iterable[ReplicaRecord], found: Collection[SegmentID]) -> S
     named: dict[SegmentID, Timestamp] = {}
     stamped: dict[SegmentID, Timestamp] = {}
     partitions: frozenset[PartitionID] | None = frozenset()
+    deletes: dict[str, Timestamp] = {}
     for record in records:
         stamped |= record.stamps
         info = record.info
+        deletes |= info.deletes
         for segment_id in info.sealed:
             moment = info.visible_from.get(segment_id, NO_TIMESTAMP)
             named[segment_id] = max(moment, named.get(segment_id, NO_TIMESTAMP))
         if info.version and partitions is not None:
             partitions = None if record.partitions is None else partitions.union(record.partitions)
-    return Settled(named, stamped, partitions, found)
+    return Settled(named, stamped, partitions, found, deletes)
 
 
 def decide_moments(
@@ -105,6 +116,35 @@ def decide_moments(
         elif manifest is not None and _is_late(manifest, before):
             undecided.append(segment_id)
     return Moments({s: moment for s, moment in known.items() if moment}, tuple(undecided))
+
+
+def lead_ms(deletes: Iterable[DeltaLog]) -> int:
+    """Return how far the moment of a version with these deletes is ahead."""
+    keys = sum(log.file.rows for log in deletes)
+    return LEAD_MS + (DELETES_LEAD_MS + keys // _DELETES_A_MS if keys else 0)
+
+
+def delete_moments(
+    unserved: Iterable[DeltaLog],
+    rows: Mapping[SegmentID, Timestamp],
+    manifests: Mapping[SegmentID, SegmentManifest],
+    before: Settled,
+) -> dict[str, Timestamp | None]:
+    """Return the moment of each delta log; None for those that need a new one.
+
+    ``rows``: the moments of the version's segments, those named before included.
+    """
+    of_write = {manifests[s].commit_ts: moment for s, moment in rows.items() if moment and s in manifests}
+    is_read = before.partitions is None or bool(before.partitions)
+    found: dict[str, Timestamp | None] = {}
+    for log in unserved:
+        if log.file.path in before.deletes:
+            found[log.file.path] = before.deletes[log.file.path]
+        elif not is_read:
+            found[log.file.path] = NO_TIMESTAMP
+        else:
+            found[log.file.path] = of_write.get(log.file.ts_max)
+    return found
 
 
 def _is_late(manifest: SegmentManifest, before: Settled) -> bool:

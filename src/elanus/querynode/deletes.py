@@ -20,7 +20,7 @@ import pyarrow as pa
 from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.messages import DeleteMessage, UpsertMessage
 from elanus.core.schema import TIMESTAMP_FIELD
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querynode.keys import SortedKeys, in_code_order
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN
 
@@ -33,11 +33,14 @@ class DeleteBatch:
     """Deletes in one partition, or in all.
 
     ``keys`` are in the order of their codes, so a range of codes is a slice; ``ts`` is aligned with them.
+    ``moment``: if set, reads as of an earlier timestamp do not see the deletes, though they concern the rows
+    that are older than ``ts``.
     """
 
     keys: SortedKeys
     ts: npt.NDArray[np.int64]
     partition_id: PartitionID
+    moment: Timestamp = NO_TIMESTAMP
 
     @classmethod
     def of(cls, keys: pa.Array, ts: npt.NDArray[np.int64], partition_id: PartitionID) -> DeleteBatch:

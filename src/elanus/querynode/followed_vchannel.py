@@ -20,6 +20,7 @@ from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import DeleteBuffer
 from elanus.querynode.follower import Follower
 from elanus.querynode.growing import GrowingSegment
+from elanus.querynode.write_deletes import WriteDeletes
 
 
 class FollowedVchannel:
@@ -35,6 +36,7 @@ class FollowedVchannel:
         self.rows = False
         self.joined = False
         self.deletes = DeleteBuffer(NO_TIMESTAMP)
+        self.writes = WriteDeletes()
         self.follower: Follower | None = None
         self.successor: Follower | None = None
         self._settled = asyncio.Event()

@@ -142,7 +142,8 @@ class LoadedCollection(HeldCollection):
         deletes = await self._applier.sort(effect.deleting, self.schema.primary_field.name)
         if not self._follows(channel, follower):
             return
-        visits = follower.growing.concerned(deletes)
+        late = channel.writes.of_later_rows(follower.tick)
+        visits = follower.growing.concerned([*deletes, *late])
         if channel.follower is follower:
             channel.deletes.keep(effect.tick, deletes)
             visits += self._delete(channel.vchannel, deletes)
@@ -218,6 +219,7 @@ class LoadedCollection(HeldCollection):
         channel = self.channels.get(vchannel)
         if channel is not None:
             channel.deletes.forget(before)
+            channel.writes.forget(before)
             self._weigh()
 
     def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:
@@ -259,7 +261,8 @@ class LoadedCollection(HeldCollection):
         deletes = channel.deletes
         self._held.join(segment)
         try:
-            await self._applier.apply(visits_to([segment], deletes.since(request.checkpoint.ts)))
+            since = [*deletes.since(request.checkpoint.ts), *channel.writes.in_effect()]
+            await self._applier.apply(visits_to([segment], since))
             self._check_still_loadable(segment, channel, deletes)
         except BaseException:
             self._held.leave(segment)
@@ -284,20 +287,26 @@ class LoadedCollection(HeldCollection):
         """Release loaded segments that no version will name here."""
         self._let_go([segment for s in segment_ids for segment in self._held.unstage(s)])
 
+    async def take_version(self, change: SealedSegmentsChange) -> None:
+        """As `announce`, after the deletes of writes that take effect with the version have been applied.
+
+        Reads do not see them before the version's moments, which leave time for this.
+        """
+        if change.deletes and change.version > self._version:
+            self._check(change)
+            for channel in self.channels.values():
+                deletes = channel.writes.announced(change.deletes)
+                visits = self._delete(channel.vchannel, deletes)
+                for follower in channel.followers():
+                    visits += follower.growing.concerned(deletes)
+                await self._applier.apply(visits)
+        self.announce(change)
+
     def announce(self, change: SealedSegmentsChange) -> None:
         """See `QueryNodeApi.announce`."""
         if change.version <= self._version:
             return
-        if change.version <= self._given_up:
-            raise NotReady(f"a vchannel was given up under version {self._given_up}: a later one is awaited")
-        ready = self.staged.keys() | self.serving.keys()
-        missing = [segment_id for segment_id in change.online if segment_id not in ready]
-        if missing:
-            raise SegmentNotFound(
-                f"version {change.version} names segments that are not ready here: {missing}"
-            )
-        leads = self.leads if change.leads is None else frozenset(change.leads)
-        self._check_followed(change, leads)
+        leads = self._check(change)
         gone: list[SealedSegment | GrowingSegment] = []
         for segment_id in change.online:
             gone += self._held.put_online(segment_id)
@@ -318,6 +327,20 @@ class LoadedCollection(HeldCollection):
         gone += self._stop_leading(lost)
         self._let_go(gone)
         self.publish()
+
+    def _check(self, change: SealedSegmentsChange) -> frozenset[str]:
+        """Return the vchannels that are led under the version. Raises as `QueryNodeApi.announce` does."""
+        if change.version <= self._given_up:
+            raise NotReady(f"a vchannel was given up under version {self._given_up}: a later one is awaited")
+        ready = self.staged.keys() | self.serving.keys()
+        missing = [segment_id for segment_id in change.online if segment_id not in ready]
+        if missing:
+            raise SegmentNotFound(
+                f"version {change.version} names segments that are not ready here: {missing}"
+            )
+        leads = self.leads if change.leads is None else frozenset(change.leads)
+        self._check_followed(change, leads)
+        return leads
 
     def _check_followed(self, change: SealedSegmentsChange, leads: frozenset[str]) -> None:
         """Raise `NotReady` if the version needs a vchannel that has not caught up."""

@@ -17,8 +17,9 @@ from elanus.querynode.follower import Follower
 from elanus.querynode.interim import Interim
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.pinned_files import PinnedSegments
-from elanus.querynode.recovery import recover_growing, unreadable
+from elanus.querynode.recovery import Recovered, recover_growing, unreadable
 from elanus.querynode.sealed import load_sealed
+from elanus.querynode.write_deletes import Batches, read_write
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
 _DELTA_LOGS_KEPT_S = 30.0
@@ -60,6 +61,22 @@ class Loading:
         if self._trimming is not None:
             self._trimming.cancel()
 
+    async def read_writes(
+        self, collection: LoadedCollection, channel: FollowedVchannel, request: WatchVchannel
+    ) -> None:
+        """Read the deletes of writes that reach rows otherwise than by the log and by what is loaded.
+
+        Those of the request that are not served yet wait for their version. Those that are served, but later
+        than the checkpoint, concern rows that are still to be read from the log.
+        """
+        late = [log.file for log in request.delta_logs if log.file.ts_max > request.checkpoint.ts]
+        pending = [log.file for log in request.unserved]
+        for files, put in ((late, channel.writes.serve), (pending, channel.writes.wait)):
+            for file in channel.writes.unread(files):
+                batches = await self.offload(read_write, self._store, file)
+                collection.check_current(channel)
+                put(file, batches)
+
     async def watch(
         self,
         collection: LoadedCollection,
@@ -91,6 +108,7 @@ class Loading:
                     self._store,
                     self.delta_logs,
                 )
+            await self._delete_by_writes(channel, recovered)
             collection.check_current(channel)
             if channel.holds(collection.wanted) and recovered.damaged == channel.unrecovered():
                 channel.withdraw(follower)  # nothing that could not be recovered before can be now
@@ -102,6 +120,13 @@ class Loading:
         collection.settle(channel)
         collection.publish()
         await channel.taken_over(follower)
+
+    async def _delete_by_writes(self, channel: FollowedVchannel, recovered: Recovered) -> None:
+        """Apply the deletes of writes that a version has named, or names meanwhile, to recovered rows."""
+        applied = 0
+        while recovered.segments and channel.writes.changes != applied:
+            applied = channel.writes.changes
+            await self.offload(_delete, recovered, channel.writes.in_effect())
 
     async def load(self, collection: LoadedCollection, request: LoadSegment) -> None:
         """Load a sealed segment and stage it. Raises as `QueryNodeApi.load_segment` does."""
@@ -129,3 +154,8 @@ class Loading:
         self.stop()
         loop = asyncio.get_running_loop()
         self._trimming = loop.call_later(_DELTA_LOGS_KEPT_S, self.delta_logs.trim)
+
+
+def _delete(recovered: Recovered, deletes: Batches) -> None:
+    for segment in recovered.segments:
+        segment.delete([batch for batch in deletes if batch.concerns(segment.partition_id)])

@@ -183,6 +183,7 @@ class QueryNode:
         channel = collection.channels.get(request.vchannel)
         if channel is None:
             raise Internal(f"{request.vchannel} is none of collection {request.collection_id}'s vchannels")
+        await self._loading.read_writes(collection, channel, request)
         channel.rows = channel.rows or request.rows
         again = any(s.segment_id in request.again for s in channel.unrecovered())
         while again or not channel.holds(collection.wanted):
@@ -227,7 +228,7 @@ class QueryNode:
                 f"version {change.version} of collection {change.collection_id} was meant for query node "
                 f"{self._node_id} as it was before its restart: read its status again"
             )
-        self._loaded(change.collection_id).announce(change)
+        await self._loaded(change.collection_id).take_version(change)
 
     async def forget_deletes(self, collection_id: CollectionID, vchannel: str, before: Timestamp) -> None:
         self._loaded(collection_id).forget_deletes(vchannel, before)

@@ -51,6 +51,7 @@ from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable, 
 from elanus.core.explanation import NodeReport
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.offload import Offload
+from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter, compile_filter
 from elanus.querynode.explaining import followed_part
 from elanus.querynode.inline_reads import is_small
@@ -124,6 +125,7 @@ class ChannelServing:
         self._part = _Part()
         self._unable: ElanusError | None = None
         self._overdue: set[SegmentID] = set()
+        self._overdue_deletes: dict[str, Timestamp] = {}
         self._waiting: dict[asyncio.Task[None], DqRequest] = {}
         self._answering: dict[asyncio.Task[None], DqRequest] = {}
         self._task: asyncio.Task[None] | None = None
@@ -146,7 +148,7 @@ class ChannelServing:
     async def start(self) -> None:
         """Apply the version of the `QueryChannelInfo`, and follow the channel. Raises `ChannelLost`."""
         reader = await self._channels.open_reader(self._info.channel, self._info.seek_position)
-        self._take_version(
+        await self._take_version(
             SealedSegmentsChangeInfo(
                 self._info.collection_id,
                 self._info.version,
@@ -155,6 +157,7 @@ class ChannelServing:
                 self._info.vchannels,
                 visible_from=self._info.visible_from,
                 missing=self._info.missing,
+                deletes=self._info.deletes,
             )
         )
         self._task = untraced(self._follow(reader), f"query channel {self.channel}")
@@ -179,7 +182,7 @@ class ChannelServing:
                 message = decode_message(data)
                 if isinstance(message, SealedSegmentsChangeInfo):
                     await self._end_waits(message.version)
-                    self._take_version(message)
+                    await self._take_version(message)
                 elif message.collection_id == self._collection.collection_id:
                     self._begin(message)
         except ElanusError as error:
@@ -211,7 +214,7 @@ class ChannelServing:
 
     # versions
 
-    def _take_version(self, change: SealedSegmentsChangeInfo) -> None:
+    async def _take_version(self, change: SealedSegmentsChangeInfo) -> None:
         if change.version <= self._version:
             _log.info("version ignored: late", version=change.version, in_force=self._version)
             return
@@ -227,7 +230,7 @@ class ChannelServing:
         self._part = _Part(leads, mine, tuple(self._sealed))
         self._overdue |= {*leaving, *change.replaced}
         try:
-            self._collection.announce(
+            await self._collection.take_version(
                 SealedSegmentsChange(
                     collection_id=change.collection_id,
                     version=change.version,
@@ -237,14 +240,17 @@ class ChannelServing:
                     leads=leads,
                     visible_from=change.visible_from,
                     missing=change.missing,
+                    deletes={**self._overdue_deletes, **change.deletes},
                 )
             )
         except ElanusError as error:
             _log.warning("version not served", version=change.version, error=error.message)
             self._unable = error
+            self._overdue_deletes |= change.deletes
         else:
             self._unable = None
             self._overdue.clear()
+            self._overdue_deletes.clear()
 
     # reads
 

@@ -237,7 +237,7 @@ class Builders:
             data_nodes=needs.data_nodes(session.node_id),
             gc=GcPorts(peers.index, peers.query, needs.pools.files, needs.pools.delta_logs),
             ledger=self._job_ledger(meta, session),
-            import_served=ServedImports(peers.data, peers.index, peers.query).is_served,
+            import_served=ServedImports(peers.data, peers.index, peers.query, peers.root).is_served,
         )
         return DataCoord(dependencies, policy)
 
@@ -272,6 +272,7 @@ class Builders:
         return ImportPolicy(
             settings.tasks_max,
             round(settings.retention_s * 1000),
+            round(settings.write_retention_s * 1000),
             settings.at_once,
             round(settings.timeout_s * 1000),
         )

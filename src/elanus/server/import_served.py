@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
-from elanus.api.querycoord import QueryCoordApi
+from elanus.api.querycoord import QueryCoordApi, ReplicaStatus
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentState
+from elanus.core.timestamps import MAX_TIMESTAMP
 
 
 class ServedImports:
@@ -17,7 +21,10 @@ class ServedImports:
     No segment is compacted before its import is complete (`elanus.datacoord.planner`).
     """
 
-    def __init__(self, data: DataCoordApi, index: IndexCoordApi, query: QueryCoordApi) -> None:
+    def __init__(
+        self, data: DataCoordApi, index: IndexCoordApi, query: QueryCoordApi, root: RootCoordApi
+    ) -> None:
+        self._root = root
         self._data = data
         self._index = index
         self._query = query
@@ -44,4 +51,14 @@ class ServedImports:
             return False  # it is loading
         serving = await self._query.serving(task.collection_id)
         seen = {(s.segment_id, node_id) for node_id, s in serving if s.sealed and s.visible}
+        if not await self._are_deleted(task, replicas):
+            return False
         return bool(replicas) and all((s, r.info.sealed.get(s)) in seen for r in replicas for s in live)
+
+    async def _are_deleted(self, task: ImportTask, replicas: Sequence[ReplicaStatus]) -> bool:
+        """Whether reads of now see the deletes of the task: every replica's version names them, and their
+        moments have passed."""
+        if not task.deltas:
+            return True
+        moments = [r.info.deletes.get(path, MAX_TIMESTAMP) for r in replicas for path in task.deltas]
+        return max(moments, default=MAX_TIMESTAMP) < await self._root.alloc_timestamp(1)

@@ -366,6 +366,9 @@ class ImportsSettings(Section):
     """Imports that may wait for their turn before further ones are refused."""
     retention_s: float = Field(default=86_400, gt=0)
     """How long an import that has ended can be asked about."""
+    write_retention_s: float = Field(default=2_592_000, gt=0)
+    """How long the name of a write is remembered after its commit, 30 days: repeated within that time it adds
+    nothing. The last batch of a streaming query is remembered as long as the collection exists."""
 
 
 class QuerynodeSettings(Section):

@@ -197,7 +197,7 @@ class SimBuilders:
                 lambda address: client(life, needs.handles[address], PipelineApi),
                 LedgerPolicy(jobs_max=100, age_max_s=3600),
             ),
-            import_served=ServedImports(peers.data, peers.index, peers.query).is_served,
+            import_served=ServedImports(peers.data, peers.index, peers.query, peers.root).is_served,
         )
         return DataCoord(dependencies, data_policy(needs.density, compacts=needs.compacts))
 

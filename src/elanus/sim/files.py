@@ -134,7 +134,9 @@ def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: Ob
         if row.born > expired_until:
             kept.setdefault(row.key, []).append(row)
     written = [
-        d for d in contents.deletions if d.vchannel == vchannel.vchannel and d.ts <= vchannel.checkpoint.ts
+        d
+        for d in contents.deletions
+        if d.vchannel == vchannel.vchannel and (d.task_id or d.ts <= vchannel.checkpoint.ts)
     ]
     needed = Counter(_place(d) for d in written if any(d.concerns(row) for row in kept.get(d.key, ())))
     done_with = Counter(map(_place, written)) - needed

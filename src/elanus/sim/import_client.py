@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from elanus.api.imports import ImportRequest
 from elanus.core.ids import TaskID
-from elanus.core.imports import ENDED, ImportState
+from elanus.core.imports import ENDED, ImportState, WriteMode
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.truth import KEY
 from elanus.sim.workload import KEYS, Client, rows_of
@@ -31,7 +31,10 @@ class ImportClient(Client):
     _imported: tuple[int, ...] = ()
 
     async def _import(self, name: str) -> str:
-        """Import one or two files of new rows, and wait for the end of the task, or cancel it."""
+        """Import one or two files of new rows, and wait for the end of the task, or cancel it.
+
+        Every other import replaces the rows that have its keys.
+        """
         count = self._random.randint(1, _ROWS_MAX)
         values = [16 * self._number + place for place in range(count)]
         common = self._random.sample(range(KEYS), min(count, self._random.randint(0, _COMMON_KEYS_MAX)))
@@ -51,7 +54,10 @@ class ImportClient(Client):
             self._give(files)
             place = (cached.collection_id, name, cached.partition_id(partition), partition)
             start_import = self._system.roles_of_clients.data.start_import
-            return await verbs.define("import", lambda: start_import(ImportRequest(*place, tuple(files))))
+            upserts = self._number % 2 == 0 and not cached.view.schema.primary_field.auto_id
+            mode = WriteMode.UPSERT if upserts else WriteMode.APPEND
+            request = ImportRequest(*place, tuple(files), mode=mode)
+            return await verbs.define("import", lambda: start_import(request))
 
         task_id = await self._system.ask(self._proxy(), "import", start)
         self._imported = (*self._imported, *keys)[-_KEPT:]

@@ -8,10 +8,12 @@ from pathlib import Path
 from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import Internal
+from elanus.core.imports import WriteMode
 from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan, cut
 from elanus.pipeline.import_sources import tables
 from elanus.pipeline.port import JobFailed
+from elanus.pipeline.write_deletes import write_deletes
 from elanus.sim.pipeline import Jobs
 from elanus.sim.stores import MemoryStore
 
@@ -35,7 +37,9 @@ class SimImports:
 
         Raises `Internal`, and what reading the files and the tasks raise.
         """
-        files = survey(self._source, tables(order.files), order.schema)
+        files = []
+        if order.mode is not WriteMode.DELETE:
+            files = survey(self._source, tables(order.files), order.schema)
         rows = sum(file.rows for file in files)
         first_id = await self._root.alloc_ids(2 * rows)
         plans = []
@@ -59,12 +63,12 @@ class SimImports:
             first_id += 2 * plan.rows
         try:
             return await self._jobs.run_job(
-                f"import {order.task_id}", order.attempt, lambda name: self._write(plans, name)
+                f"import {order.task_id}", order.attempt, lambda name: self._write(order, plans, name)
             )
         except JobFailed as error:
             raise Internal(f"the import failed: {error}") from error
 
-    def _write(self, plans: Sequence[ImportPlan], name: str) -> ImportOutcome:
+    def _write(self, order: ImportOrder, plans: Sequence[ImportPlan], name: str) -> ImportOutcome:
         written: list[ImportedSegment] = []
         for plan in plans:
             writer = SegmentsWriter(plan, self._store, self._scratch, name)
@@ -72,4 +76,5 @@ class SimImports:
                 writer.add(rows)
             writer.write_out()
             written += writer.written
-        return ImportOutcome(tuple(written))
+        deltas = write_deletes(order, written, self._source, self._store, self._scratch, name)
+        return ImportOutcome(tuple(written), deltas=deltas)

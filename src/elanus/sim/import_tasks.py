@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from elanus.core.channels import shard_of_keys
-from elanus.core.ids import CollectionID, SegmentID, TaskID
-from elanus.core.imports import ENDED, ImportState, ImportTask
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, SegmentID, TaskID
+from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
-from elanus.sim.truth import KEY, VALUE, Row, Truth
+from elanus.sim.truth import KEY, VALUE, Deletion, Row, Truth
 
 _COMMITTED = (ImportState.PERSISTED, ImportState.COMPLETED)
 
@@ -65,8 +65,13 @@ class ImportTasks:
         if task.rows != len(rows):
             raise InvariantBroken("IMP1", f"import {task.task_id} has {task.rows} of {len(rows)} rows", keys)
         self._task_of |= dict.fromkeys(task.segments, task.task_id)
-        self._truth.imported(task.collection_id, rows)
-        self._note(f"import {task.task_id} committed at {task.commit_ts}: {keys}", keys)
+        deletions = []
+        if task.mode is WriteMode.UPSERT:
+            deletions = [
+                Deletion(row.key, row.vchannel, ALL_PARTITIONS, task.commit_ts, task.task_id) for row in rows
+            ]
+        self._truth.imported(task.collection_id, rows, deletions)
+        self._note(f"{task.mode} {task.task_id} committed at {task.commit_ts}: {keys}", keys)
 
     def _rows(self, task: ImportTask, batch: pa.RecordBatch) -> Iterable[Row]:
         vchannels = self._vchannels[task.collection_id]
@@ -95,6 +100,22 @@ class ImportTasks:
         if not row.is_imported:
             return False
         return read_ts < self._found_from.get(self._task_of[row.segment_id], MAX_TIMESTAMP)
+
+    def may_linger(self, row: Row, read_ts: Timestamp) -> bool:
+        """Whether a read at that timestamp may find this row though an import has deleted it."""
+        return read_ts < self._found_from.get(row.died_by, MAX_TIMESTAMP)
+
+    def check_replaced(self, rows: Iterable[Row], read_ts: Timestamp) -> None:
+        """Check that a key is not missing of which an import deletes one row and adds another.
+
+        ``rows``: all that the key may have. Raises `InvariantBroken`.
+        """
+        rows = list(rows)
+        adds = {self._task_of[row.segment_id]: row for row in rows if row.is_imported}
+        for row in rows:
+            if row.died_by in adds and row.died <= read_ts:
+                what = f"an answer at {read_ts} has neither row of upsert {row.died_by}"
+                raise InvariantBroken("IMP1", what, (row.key,))
 
     def check_whole(self, rows: Iterable[Row], found: Collection[int], read_ts: Timestamp) -> None:
         """Check that an answer holds all rows of an import or none. Raises `InvariantBroken`.

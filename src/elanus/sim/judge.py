@@ -86,8 +86,16 @@ class Judge:
         self._leaving.add(partition_id)
 
     def _may_be_gone(self, contents: Contents, row: Row, read_ts: Timestamp) -> bool:
-        """Whether a read may or may not find the row: its partition is dropped, or it is being imported."""
-        return self._is_leaving(contents, row) or self.imports.may_be_missing(row, read_ts)
+        """Whether a read may or may not find the row: its partition is dropped, or it is being imported, or
+        deleted by an import."""
+        return (
+            self._is_leaving(contents, row)
+            or self.imports.may_be_missing(row, read_ts)
+            or self._lingers(row, read_ts)
+        )
+
+    def _lingers(self, row: Row, read_ts: Timestamp) -> bool:
+        return row.died <= read_ts < row.died_in_log and self.imports.may_linger(row, read_ts)
 
     def _is_leaving(self, contents: Contents, row: Row) -> bool:
         return row.partition_id in self._leaving or contents.may_be_gone(row)
@@ -194,9 +202,10 @@ class Judge:
         least = sum(not self._may_be_gone(contents, row, read_ts) for row in alive)
         if count < least:
             raise InvariantBroken("VIS1", f"{count} rows counted at {read_ts}, {least} are alive")
-        if len(alive) < count <= len(alive) + len(expired):
+        most = len(alive) + len(self._lingering(cached, contents, read_ts))
+        if most < count <= most + len(expired):
             raise InvariantBroken("VIS5", f"{count} rows counted at {read_ts}, {len(alive)} had not expired")
-        if count > len(alive):
+        if count > most:
             raise InvariantBroken("VIS2", f"{count} rows counted at {read_ts}, {len(alive)} are alive")
 
     def check_rows(
@@ -211,7 +220,7 @@ class Judge:
         contents = self._truth.contents(cached.collection_id)
         wanted: dict[int, list[Row]] = {}
         alive, expired = _by_age(cached, contents.alive(read_ts), read_ts)
-        for row in alive:
+        for row in (*alive, *self._lingering(cached, contents, read_ts)):
             if value_below is None or row.value < value_below:
                 wanted.setdefault(row.key, []).append(row)
         found = frozenset(keys)
@@ -225,6 +234,10 @@ class Judge:
         ]
         if missing:
             raise InvariantBroken("VIS1", f"missing at {read_ts}: {sorted(missing)}", tuple(sorted(missing)))
+        if value_below is None:
+            for key, rows in wanted.items():
+                if key not in found and not any(self._is_leaving(contents, row) for row in rows):
+                    self.imports.check_replaced(rows, read_ts)
         single = [rows[0] for rows in wanted.values() if len(rows) == 1 and rows[0].is_imported]
         staying = [row for row in single if not self._is_leaving(contents, row)]
         self.imports.check_whole(staying, found, read_ts)
@@ -234,6 +247,10 @@ class Judge:
                 if any(row.key == key and value in (None, row.value) for row in expired):
                     raise InvariantBroken("VIS5", f"key {key} has expired at {read_ts}", (key,))
                 raise _wrong(contents, key, value, read_ts)
+
+    def _lingering(self, cached: CachedCollection, contents: Contents, read_ts: Timestamp) -> Sequence[Row]:
+        rows = [row for row in contents.lingering(read_ts) if self._lingers(row, read_ts)]
+        return _by_age(cached, rows, read_ts)[0]
 
     def _is_right(self, contents: Contents, rows: list[Row], value: int | None, read_ts: Timestamp) -> bool:
         if not rows:

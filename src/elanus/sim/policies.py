@@ -142,7 +142,7 @@ def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
         log_hold_s=10.0,
         gc=GcSchedule(GC_POLICY, enabled=True, interval_s=4.0, settle_s=2.0),
         compaction=compaction,
-        imports=ImportPolicy(tasks_max=3, retention_ms=8000),
+        imports=ImportPolicy(tasks_max=3, retention_ms=8000, write_retention_ms=60_000),
         memory=MemoryPolicy(density.growing_soft_bytes, look_interval_s=1.0),
     )
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID, TaskID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.messages import (
     DdlMessage,
@@ -27,11 +27,16 @@ from elanus.log.codec import decode
 from elanus.log.port import LogEntry, Position
 
 KEY, VALUE = "id", "value"
+NO_TASK = TaskID(0)
 
 
 @dataclass(slots=True)
 class Row:
-    """A row that was written. ``died``: the first delete of its key that is later than the row."""
+    """A row that was written. ``died``: the first delete of its key that is later than the row.
+
+    ``died_in_log``: the first that is in the log; ``died_by``: the import that committed the first one that
+    is in none.
+    """
 
     key: int
     value: int
@@ -42,6 +47,8 @@ class Row:
     died: Timestamp = MAX_TIMESTAMP
     is_imported: bool = False
     is_cloned: bool = False
+    died_in_log: Timestamp = MAX_TIMESTAMP
+    died_by: TaskID = NO_TASK
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +57,8 @@ class Deletion:
     vchannel: str
     partition_id: PartitionID
     ts: Timestamp
+    task_id: TaskID = NO_TASK
+    """The import that committed it; 0: it is in the log."""
 
     def concerns(self, row: Row) -> bool:
         """For a row with this key: whether the delete is newer than the row and covers its partition."""
@@ -97,14 +106,23 @@ class Contents:
         drop_of = self.dropped.get
         return [row for row in alive if drop_of((row.vchannel, row.partition_id), MAX_TIMESTAMP) > ts]
 
+    def lingering(self, ts: Timestamp) -> list[Row]:
+        """The rows that only the deletes of imports have deleted at ``ts``: reads may not see these yet."""
+        return [row for row in self.rows if row.died <= ts < row.died_in_log and row.born <= ts]
+
     def may_be_gone(self, row: Row) -> bool:
         """Whether the row's partition is being dropped: an earlier read may or may not still find it."""
         return any(partition_id == row.partition_id for _, partition_id in self.dropped)
 
 
 def _apply(deletion: Deletion, row: Row) -> None:
-    if deletion.concerns(row):
-        row.died = min(row.died, deletion.ts)
+    if not deletion.concerns(row):
+        return
+    if not deletion.task_id:
+        row.died_in_log = min(row.died_in_log, deletion.ts)
+    elif deletion.ts < row.died:
+        row.died_by = deletion.task_id
+    row.died = min(row.died, deletion.ts)
 
 
 @dataclass(slots=True)
@@ -131,7 +149,7 @@ class Truth:
         self._pchannels: dict[str, _Pchannel] = {}
         self._contents: dict[CollectionID, Contents] = {}
         self._messages: dict[int, tuple[LogEntry, Message]] = {}
-        self._imported: list[tuple[CollectionID, Sequence[Row]]] = []
+        self._imported: list[tuple[CollectionID, Sequence[Row], Sequence[Deletion]]] = []
         self._cloned: dict[CollectionID, tuple[Sequence[Row], Sequence[Deletion]]] = {}
 
     def contents(self, collection_id: CollectionID) -> Contents:
@@ -154,11 +172,20 @@ class Truth:
         self._pchannels.setdefault(pchannel, _Pchannel()).entries.append(entry)
         self._read(pchannel, entry, self._note)
 
-    def imported(self, collection_id: CollectionID, rows: Sequence[Row]) -> None:
-        """Add the rows of an import that has been committed."""
-        self._imported.append((collection_id, rows))
+    def imported(
+        self, collection_id: CollectionID, rows: Sequence[Row], deletions: Sequence[Deletion]
+    ) -> None:
+        """Add the rows of an import that has been committed, and its deletes."""
+        self._imported.append((collection_id, rows, deletions))
+        self._import(collection_id, rows, deletions)
+
+    def _import(
+        self, collection_id: CollectionID, rows: Sequence[Row], deletions: Sequence[Deletion]
+    ) -> None:
         for row in rows:
             self.contents(collection_id).add(replace(row))
+        for deletion in deletions:
+            self.contents(collection_id).delete(deletion)
 
     def cloned(
         self,
@@ -172,7 +199,14 @@ class Truth:
             return
         contents = self.contents(source)
         rows = [
-            replace(row, vchannel=vchannels[row.vchannel], died=MAX_TIMESTAMP, is_cloned=True)
+            replace(
+                row,
+                vchannel=vchannels[row.vchannel],
+                died=MAX_TIMESTAMP,
+                died_in_log=MAX_TIMESTAMP,
+                died_by=NO_TASK,
+                is_cloned=True,
+            )
             for row in contents.rows
             if row.born <= moment
             and contents.dropped.get((row.vchannel, row.partition_id), MAX_TIMESTAMP) > moment
@@ -196,9 +230,8 @@ class Truth:
         }
         self._pchannels = {p: _Pchannel(entries) for p, entries in kept.items()}
         self._contents = {}
-        for collection_id, rows in self._imported:
-            for row in rows:
-                self.contents(collection_id).add(replace(row))
+        for imported in self._imported:
+            self._import(*imported)
         for clone in self._cloned:
             self._add_cloned(clone)
         for pchannel, entries in kept.items():

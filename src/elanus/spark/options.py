@@ -8,15 +8,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.core.imports import WriteMode
 from elanus.core.pins import PIN_MS_MAX
+from elanus.core.timestamps import Timestamp
 from elanus.rpc.security import ClientSecurity
 from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
-_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store"}
-_WRITE = _SERVER | {"partition", "write_id", "stream_id", "import_directory", "checkpointlocation"}
+_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store", "changes_from", "keep_as"}
+_WRITE = _SERVER | {
+    "partition",
+    "write_id",
+    "stream_id",
+    "import_directory",
+    "checkpointlocation",
+    "operation",
+}
+_OPERATIONS = (WriteMode.APPEND, WriteMode.UPSERT, WriteMode.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +37,8 @@ class ReadOptions:
 
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
     found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
+    ``changes_from``: the timestamp to read changes from, None to read rows; ``keep_as``: the name under which
+    these changes are kept, "" for none.
     """
 
     address: str
@@ -38,6 +50,8 @@ class ReadOptions:
     filter: str
     lease_ms: int
     store: str
+    changes_from: Timestamp | None = None
+    keep_as: str = ""
     token: str = field(default="", repr=False)
 
 
@@ -46,7 +60,8 @@ class WriteOptions:
     """``partition`` "": the default one. ``write_id``: the name of the write, "" for a new one.
 
     ``stream_id``: the name of a streaming query, whose batches are writes of their own. ``import_directory``:
-    where the server's import directory is found from here, "" for where the server says.
+    where the server's import directory is found from here, "" for where the server says. ``operation``: what
+    the write does.
     """
 
     address: str
@@ -57,6 +72,7 @@ class WriteOptions:
     write_id: str
     stream_id: str
     import_directory: str
+    operation: WriteMode = WriteMode.APPEND
     token: str = field(default="", repr=False)
 
 
@@ -74,6 +90,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         write_id=options.get("write_id", ""),
         stream_id=options.get("stream_id", digest),
         import_directory=options.get("import_directory", ""),
+        operation=_operation(options.get("operation", "")),
         token=options.get("token", ""),
     )
 
@@ -85,6 +102,13 @@ def _checked(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
     if not options.get("collection"):
         raise MissingParameter('no collection: give its name, .option("collection", "docs")')
     return options
+
+
+def _operation(name: str) -> WriteMode:
+    names = [mode.value for mode in _OPERATIONS]
+    if name.lower() not in ("", *names):
+        raise InvalidParameter(f"operation is {name!r}: give one of {', '.join(names)}")
+    return WriteMode(name.lower() or WriteMode.APPEND)
 
 
 def _security(options: Mapping[str, str]) -> ClientSecurity | None:
@@ -104,6 +128,8 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         filter=options.get("filter", ""),
         lease_ms=_lease_ms(options.get("lease_s", "")),
         store=options.get("store", ""),
+        changes_from=_changes_from(options),
+        keep_as=options.get("keep_as", ""),
         token=options.get("token", ""),
     )
 
@@ -125,6 +151,20 @@ def _port(text: str) -> int:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def _changes_from(options: Mapping[str, str]) -> Timestamp | None:
+    text = options.get("changes_from", "")
+    if not text:
+        if options.get("keep_as"):
+            raise InvalidParameter("keep_as keeps changes: give the timestamp to begin at, changes_from")
+        return None
+    if not text.isdecimal():
+        raise InvalidParameter(f"changes_from is {text!r}: give a hybrid timestamp, a number")
+    for name in ("partitions", "filter"):
+        if options.get(name):
+            raise InvalidParameter(f"{name} does not apply to changes: they are of the whole collection")
+    return Timestamp(int(text))
 
 
 def _lease_ms(text: str) -> int:

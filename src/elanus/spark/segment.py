@@ -78,7 +78,7 @@ def _row_group(
     key = read.schema.primary_field.name
     ttl_field = read.schema.ttl_field
     needed = {key, TIMESTAMP_FIELD, *([ttl_field] if ttl_field else [])} | chosen.field_names
-    first = hidden_after(_columns(read, parquet, group, sorted(needed)), until)
+    first = hidden_after(columns_of(read.schema, parquet, group, sorted(needed)), until)
     first = with_commit_ts(first, read.manifest)
     row_ts = first.column(TIMESTAMP_FIELD).to_numpy()
     mask = row_ts <= read.read_ts
@@ -91,7 +91,7 @@ def _row_group(
     if not mask.any():
         return None
     rest = [name for name in read.columns if name not in needed]
-    table = _columns(read, parquet, group, rest) if rest else None
+    table = columns_of(read.schema, parquet, group, rest) if rest else None
     columns = [
         (first if name in needed else table).column(name).combine_chunks()  # type: ignore[union-attr]
         for name in read.columns
@@ -101,19 +101,19 @@ def _row_group(
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _columns(read: SegmentRead, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
+def columns_of(schema: CollectionSchema, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
     """Return columns of a row group; fields added since the file was written hold defaults or nulls, or
     what their functions compute."""
-    absent = absent_fields(parquet.schema_arrow, names, read.schema.added_fields)
+    absent = absent_fields(parquet.schema_arrow, names, schema.added_fields)
     table = parquet.read_row_group(group, columns=[name for name in names if name not in absent])
     rows = parquet.metadata.row_group(group).num_rows
     for field in absent.values():
-        function = read.schema.function_of(field) if field.is_function_output else None
+        function = schema.function_of(field) if field.is_function_output else None
         if function is None:
             column = absent_column(field, rows)
         else:
-            texts = parquet.read_row_group(group, columns=inputs_of(read.schema, function)).combine_chunks()
-            column = computed_column(read.schema, function, texts)
+            texts = parquet.read_row_group(group, columns=inputs_of(schema, function)).combine_chunks()
+            column = computed_column(schema, function, texts)
         table = table.append_column(field_of(field), column)
     return table
 

@@ -1,4 +1,4 @@
-"""``df.write.format("elanus")`` and ``writeStream``: rows appended to a collection, exactly once.
+"""``df.write.format("elanus")`` and ``writeStream``: rows written to a collection, exactly once.
 
 Tasks write their rows as Parquet files into the server's import directory. The commit has the server import
 all of them at once, under the write's name: the server records the name with the rows, in one transaction,
@@ -6,13 +6,14 @@ and a write that it knows is not repeated. So it does not matter how often Spark
 what dies in between. A streaming query's batches are named by the query's checkpoint and their numbers, so
 that a batch that is replayed after a crash adds nothing.
 
+A write that upserts, deletes or overwrites is an import too: its deletes are part of the same commit.
+
 Spark makes the writer, runs its tasks and calls the commit in different Python processes: what they share is
 pickled with the writer.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 import uuid
@@ -20,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,18 +30,18 @@ from pyspark.sql.datasource import (
     DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import InvalidParameter
-from elanus.core.imports import ENDED, ImportState, ImportTask
+from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
-from elanus.rpc.carrier import RpcChannel
+from elanus.spark.asking import ask
 from elanus.spark.options import WriteOptions
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 
-_CONNECT_S = 20.0
-_ANSWER_S = 120.0
 _LOOK_S = 0.25
 _STAGING = "spark-writes"
 _VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
@@ -78,6 +79,15 @@ class Staging:
             self._store().put_file(name, file)
         return Staged(name, rows)
 
+    def write_empty(self, schema: pa.Schema) -> Staged:
+        """Put a file without rows."""
+        name = f"{_STAGING}/{uuid.uuid4().hex}.parquet"
+        with TemporaryDirectory() as scratch:
+            file = Path(scratch) / "rows.parquet"
+            pq.write_table(schema.empty_table(), file)
+            self._store().put_file(name, file)
+        return Staged(name, 0)
+
     def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         store = self._store()
         for name in _files(messages):
@@ -96,8 +106,10 @@ class Sink:
             options.import_directory or self._ask(lambda server: server.import_directory())
         )
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str) -> None:
-        """Return when the rows are committed: reads find them from then on.
+    def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
+        """Return when the write is committed: reads find it, as a whole, as soon as it is loaded.
+
+        ``batch``: its number, where ``write_id`` names a streaming query.
 
         Raises `InvalidParameter` for rows that do not fit, with the server's reason: none is there then.
         """
@@ -109,10 +121,9 @@ class Sink:
                 f"{len(files)} partitions have rows, a write may have {IMPORT_FILES_MAX}: coalesce the frame"
             )
         place = self._options
+        where = place.database, place.collection, place.partition
         task = self._ask(
-            lambda server: server.write_files(
-                place.database, place.collection, place.partition, tuple(files), write_id
-            )
+            lambda server: server.write_files(*where, tuple(files), write_id, place.operation, batch)
         )
         while task.state not in (*ENDED, *_VISIBLE):
             time.sleep(_LOOK_S)
@@ -128,33 +139,24 @@ class Sink:
         return self._ask(lambda server: server.import_task(task.task_id))
 
     def _ask(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
-        options = self._options
-        if options.security is not None:
-            options.security.check()
-
-        async def ask() -> T:
-            channel = RpcChannel(options.address, security=options.security, token=options.token)
-            try:
-                await channel.ready(_CONNECT_S)
-                server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
-                return await call(server)
-            finally:
-                await channel.close()
-
-        return asyncio.run(ask())
+        return ask(self._options, call)
 
 
 class ElanusWriter(DataSourceArrowWriter):
     """A batch write: one partition of the frame is one task."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._sink = Sink(options)
+        self._replaces = options.operation is WriteMode.OVERWRITE
+        self._schema = schema
         self._write_id = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return self._sink.staging.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        if self._replaces and not _files(messages):  # the rows that are there go all the same
+            messages = [*messages, self._sink.staging.write_empty(to_arrow_schema(self._schema))]
         self._sink.commit(messages, self._write_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -177,7 +179,7 @@ class ElanusStreamWriter(DataSourceStreamArrowWriter):
         return self._sink.staging.write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        self._sink.commit(messages, f"{self._stream_id}/{batch_id}")
+        self._sink.commit(messages, self._stream_id, batch_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         self._sink.abort(messages)

@@ -13,9 +13,8 @@ hand.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -39,24 +38,25 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, ConnectorApi, SnapshotLease
+from elanus.api.connector import SnapshotLease
 from elanus.core import schema as elanus_schema
 from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.imports import WriteMode
 from elanus.core.nullable import spread, valid_rows
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.core.vector_lists import VectorLists
 from elanus.expr import compile_filter
-from elanus.rpc.carrier import RpcChannel
+from elanus.spark.asking import ask
+from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader
+from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.sink import ElanusStreamWriter, ElanusWriter
+from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
-from elanus.storage.snapshots import read_snapshot
 
-_CONNECT_S = 20.0
-_ANSWER_S = 120.0
 TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataType]] = {
     elanus_schema.DataType.BOOL: BooleanType(),
     elanus_schema.DataType.INT8: ByteType(),
@@ -105,30 +105,47 @@ class ElanusSource(DataSource):
         """Take the snapshot, and return its columns. Raises the server's errors."""
         options = parse_options(self.options)
         self.lease = _take_snapshot(options)
-        collection = _read(options, self.lease).schema
+        collection = snapshot_of(options, self.lease).schema
         compile_filter(options.filter, collection)  # a wrong filter fails here, not in a task
-        return spark_schema(collection, options.columns)
+        columns = options.columns
+        if options.changes_from is None:
+            return spark_schema(collection, columns)
+        key = collection.primary_field
+        columns = columns or tuple(f.name for f in collection.fields if collection.returns(f))
+        fields = spark_schema(collection, columns if key.name in columns else (key.name, *columns)).fields
+        nullable = [StructField(f.name, f.dataType, f.name != key.name) for f in fields]
+        return StructType([*nullable, *OWN])
 
-    def reader(self, schema: StructType) -> ElanusReader:
+    def reader(self, schema: StructType) -> ElanusReader | ElanusChangeReader:
         options = parse_options(self.options)
         lease = getattr(self, "lease", None)
         if lease is None:
             raise InvalidParameter(
                 "a collection defines its columns itself: give .option('columns'), not .schema()"
             )
+        if options.changes_from is not None:
+            return ElanusChangeReader(options, lease, schema)
         return ElanusReader(options, lease, schema)
 
+    def streamReader(self, schema: StructType) -> ElanusStreamReader:  # noqa: N802
+        return ElanusStreamReader(parse_options(self.options), schema)
+
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
-        if overwrite:
-            raise NotSupported(
-                "the mode overwrite is not supported: write with mode append; drop the partition or delete "
-                "its rows before"
+        options = parse_write_options(self.options)
+        if not overwrite:
+            return ElanusWriter(options, schema)
+        if options.operation is not WriteMode.APPEND or not options.partition:
+            raise InvalidParameter(
+                "the mode overwrite replaces the rows of one partition: name it in the option partition "
+                "(_default for the default one), and give no operation"
             )
-        return ElanusWriter(parse_write_options(self.options))
+        return ElanusWriter(replace(options, operation=WriteMode.OVERWRITE), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ElanusStreamWriter:  # noqa: N802
         if overwrite:
-            raise NotSupported("the output mode complete is not supported: use append")
+            raise NotSupported(
+                "the output mode complete is not supported: use update, with the option operation=upsert"
+            )
         return ElanusStreamWriter(parse_write_options(self.options))
 
 
@@ -148,11 +165,11 @@ class ElanusReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        snapshot = _read(self._options, self._lease)
+        snapshot = snapshot_of(self._options, self._lease)
         return [
             SegmentPartition(
                 SegmentRead(
-                    store_url=_store_url(self._options, self._lease),
+                    store_url=store_url(self._options, self._lease),
                     schema=snapshot.schema,
                     manifest=manifest,
                     delta_logs=snapshot.delta_logs.get(manifest.vchannel, ()),
@@ -195,7 +212,10 @@ def _spark_type(field: FieldSchema) -> DataType:
 def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Schema) -> pa.RecordBatch:
     """A batch in the Arrow types that Spark exchanges: vectors of floats as lists of variable length."""
     columns = [
-        _as_type(batch.column(n), collection.field(field.name), field.type) for n, field in enumerate(target)
+        _as_type(batch.column(n), collection.field(field.name), field.type)
+        if field.name in collection.by_name
+        else batch.column(n).cast(field.type)
+        for n, field in enumerate(target)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=target)
 
@@ -209,6 +229,8 @@ def _vector_lists(column: pa.Array, field: FieldSchema, target: pa.DataType) -> 
 
 
 def _as_type(column: pa.Array, field: FieldSchema, target: pa.DataType) -> pa.Array:
+    if column.null_count == len(column):
+        return pa.nulls(len(column), target)
     if field.has_vector_lists:
         return _vector_lists(column, field, target)
     valid = valid_rows(column) if field.kind.vector is not None else None
@@ -236,34 +258,7 @@ def _sparse(rows: SparseRows, target: pa.DataType) -> pa.Array:
 
 
 def _take_snapshot(options: ReadOptions) -> SnapshotLease:
-    if options.security is not None:
-        options.security.check()
-
-    async def ask() -> SnapshotLease:
-        channel = RpcChannel(options.address, security=options.security, token=options.token)
-        try:
-            await channel.ready(_CONNECT_S)
-            server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
-            lease: SnapshotLease = await server.snapshot(
-                options.database, options.collection, options.partitions, options.lease_ms
-            )
-            return lease
-        finally:
-            await channel.close()
-
-    return asyncio.run(ask())
-
-
-def _read(options: ReadOptions, lease: SnapshotLease) -> CollectionSnapshot:
-    store = open_store(_store_url(options, lease))
-    try:
-        return read_snapshot(store, lease.path, SNAPSHOTS)
-    except ObjectMissing as error:
-        raise InvalidParameter(
-            f"no snapshot {lease.path} in {store.url}: its lease has ended, or the server's object store is "
-            "found elsewhere from here (.option('store', ...))"
-        ) from error
-
-
-def _store_url(options: ReadOptions, lease: SnapshotLease) -> str:
-    return options.store or lease.store_url
+    if options.changes_from is not None:
+        return take_changes(options, options.changes_from)
+    place = options.database, options.collection, options.partitions, options.lease_ms
+    return ask(options, lambda server: server.snapshot(*place))

@@ -61,12 +61,19 @@ def delta_log_writer(store: ObjectStore, path: str, file_schema: pa.Schema, scra
 def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
     """The deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
 
-    Deletes later than the file's ``until`` are left out. Raises `ObjectMissing` and `CorruptObject` naming
-    the file.
+    If ``ts_min`` and ``ts_max`` are one timestamp, it is that of every delete, whatever the file says: the
+    deletes of a write get theirs when the write is committed. Deletes later than the file's ``until`` are
+    left out.
+
+    Raises `ObjectMissing` and `CorruptObject` naming the file.
     """
     with opened(store, file.path, DELTA_LOG) as parquet:
         columns = [PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN]
         table = parquet.read(columns=columns, use_threads=worth_threads(parquet))
+    if file.ts_min == file.ts_max:
+        place = table.schema.get_field_index(TIMESTAMP_FIELD)
+        stamps = pa.array(np.full(table.num_rows, file.ts_max, dtype=np.int64))
+        table = table.set_column(place, table.schema.field(place), stamps)
     if file.until == NO_TIMESTAMP:
         return table
     return table.filter(pc.less_equal(table.column(TIMESTAMP_FIELD), int(file.until)))

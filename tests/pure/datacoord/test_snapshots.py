@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from compaction_bench import planned, start
 from data_bench import Bench
 from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 from whole_coord import Coord
 
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
-from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
+from elanus.core.errors import CollectionNotFound, InvalidParameter, TimestampTooOld, Unavailable
 from elanus.core.ids import SegmentID
+from elanus.core.pins import Pin
 from elanus.core.segments import SegmentManifest
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp, minus_ms
@@ -167,3 +169,60 @@ async def test_a_snapshot_that_cannot_be_had(tmp_path: Path) -> None:
         await coord.take_snapshot(CID, (), HOUR_MS)
     assert await pinned(coord) == frozenset()
     await coord.stop()
+
+
+async def test_changes_that_compaction_may_have_removed_are_refused(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    plan = replace(bench.compaction.plan, retention_s=60)
+    bench.compaction = replace(bench.compaction, plan=plan)
+    bench.root.now_ms = 10_000_000
+    coord = await bench.watched()
+    await bench.commit(checkpoint=replace(await bench.recovery(), ts=Timestamp(2**60)))
+    now = bench.root.stamp()
+    lease = await coord.take_changes(CID, now, "", HOUR_MS)
+    assert lease.read_ts > now
+    with pytest.raises(InvalidParameter, match="later than now"):
+        await coord.take_changes(CID, Timestamp(now + (1 << 40)), "", HOUR_MS)
+    old = minus_ms(now, 61_000)
+    with pytest.raises(TimestampTooOld, match=r"Z\)\. Read the collection as a whole"):
+        await coord.take_changes(CID, old, "", HOUR_MS)
+    await coord.stop()
+
+
+async def test_a_name_keeps_changes_and_moves_on_with_its_reader(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.compaction = replace(bench.compaction, plan=replace(bench.compaction.plan, retention_s=60))
+    bench.root.now_ms = 10_000_000
+    coord = await bench.watched()
+    await bench.commit(checkpoint=replace(await bench.recovery(), ts=Timestamp(2**60)))
+    first = bench.root.stamp()
+    await coord.take_changes(CID, first, "copy", HOUR_MS)
+    await asyncio.sleep(100)
+    bench.root.now_ms += 100_000
+    coord = await bench.restart()
+    await coord.take_changes(CID, first, "", HOUR_MS)
+    kept = [(p.name, p.ts) for p in coord.context.state.pins() if p.name]
+    assert kept == [("copy", first)]
+    later = bench.root.stamp()
+    await coord.take_changes(CID, later, "copy", 30_000)
+    assert [p.ts for p in coord.context.state.pins() if p.name] == [later]
+    await asyncio.sleep(100)
+    bench.root.now_ms += 100_000
+    assert [p for p in coord.context.state.pins() if p.name] == []
+    with pytest.raises(TimestampTooOld):
+        await coord.take_changes(CID, later, "copy", HOUR_MS)
+    await coord.stop()
+
+
+async def test_deletes_that_a_feed_needs_are_not_folded_in(tmp_path: Path) -> None:
+    """With a retention of nothing, everything up to the checkpoint is folded in otherwise."""
+    bench, files = await start(tmp_path)
+    context = bench.coord.context
+    await files.flushed(range(10))
+    read_until = bench.root.stamp()
+    feed = Pin(1, CID, "", context.clock.wall_ms() + HOUR_MS, "copy", read_until)
+    await context.state.put(pins=[feed])
+    await files.flushed(range(10, 20))
+    (plan,) = await planned(bench)
+    assert plan.fold_until == read_until
+    await bench.coord.stop()

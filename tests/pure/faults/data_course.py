@@ -243,7 +243,7 @@ class DataCourse:
             ledger=JobLedger(meta, clock, lambda address: None, LedgerPolicy(9, 9.0)),  # type: ignore[arg-type,return-value]
             import_served=is_served,
         )
-        imports = ImportPolicy(9, 3_600_000)
+        imports = ImportPolicy(9, 3_600_000, 3_600_000)
         policy = DataPolicy(
             AllocationPolicy(1 << 20, 2000),
             sealing,

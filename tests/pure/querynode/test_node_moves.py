@@ -18,11 +18,11 @@ async def test_what_was_moved_away_from_a_node_that_reads_on_late_stays_where_it
     first, second = await fleet.finish(1, 2), await fleet.finish(3, 4)
     takes, held = ChannelServing._take_version, []
 
-    def late(serving: ChannelServing, change: SealedSegmentsChangeInfo) -> None:
+    async def late(serving: ChannelServing, change: SealedSegmentsChangeInfo) -> None:
         if serving._node_id == laggard:
             held.append((serving, change))
         else:
-            takes(serving, change)
+            await takes(serving, change)
 
     async def info() -> QueryChannelInfo:
         (found,) = await fleet.coord.query_channels(COLLECTION)
@@ -50,7 +50,7 @@ async def test_what_was_moved_away_from_a_node_that_reads_on_late_stays_where_it
             assert (await info()).sealed.keys() == {first, second, third}
             assert held
         for serving, change in held:
-            takes(serving, change)
+            await takes(serving, change)
         await fleet.handed_off()
         await fleet.check()
     await fleet.end()

@@ -57,7 +57,7 @@ class Peers:
 
 async def is_served(replicas: tuple[ReplicaStatus, ...] | None, *serving: tuple[int, SegmentServing]) -> bool:
     peers = cast(Any, Peers(replicas, serving))
-    return await ServedImports(peers, peers, peers).is_served(TASK)
+    return await ServedImports(peers, peers, peers, peers).is_served(TASK)
 
 
 @pytest.mark.parametrize("other", [replica(1, 12), replica(1, 12, names=False)])

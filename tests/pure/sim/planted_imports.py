@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from elanus.core.imports import ImportState
-from elanus.core.timestamps import NO_TIMESTAMP, plus_ms
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, plus_ms
 from elanus.datacoord import import_queue
 from elanus.datacoord.import_queue import Imports
+from elanus.querycoord import switching
 from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.visible_from import decide_moments
+from elanus.querynode.write_deletes import WriteDeletes
 from elanus.server.import_served import ServedImports
 from elanus.sim import plan
 
@@ -84,11 +86,23 @@ def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
         pairs = zip(manifests, paths, strict=True)
         segments = [import_queue.imported_segment(manifest, path, max_rows) for manifest, path in pairs]
         async with self._lock:
-            await show(self, replace(task, state=ImportState.STARTED), outcome, segments, commit_ts)
+            await show(self, replace(task, state=ImportState.STARTED), outcome, segments, commit_ts, [])
         self._changes.happened(task.collection_id)
 
     patch.setattr(Imports, "cancel_import", cancel_only)
     patch.setattr(Imports, "_commit", anyway)
+
+
+def write_deletes_left_out(patch: pytest.MonkeyPatch) -> None:
+    """A version brings the rows of an upsert online, and the old rows stay."""
+    patch.setattr(WriteDeletes, "announced", lambda *_: ())
+
+
+def write_deletes_at_the_commit(patch: pytest.MonkeyPatch) -> None:
+    """The old rows are gone before reads see the new ones."""
+    patch.setattr(
+        switching, "delete_moments", lambda unserved, *_: {log.file.path: Timestamp(0) for log in unserved}
+    )
 
 
 _OTHER_ROWS = frozenset({"SEG1", "VIS3", "VIS4"})
@@ -102,5 +116,7 @@ BUGS = (
     ),
     ("imported segments with moments of their own", moments_of_their_own, frozenset({"IMP1"})),
     ("import completed before it is served", completed_before_it_is_served, frozenset({"VIS1"})),
+    ("deletes of an upsert left out", write_deletes_left_out, frozenset({"VIS2", "DEL1"}), 6, 1),
+    ("deletes of an upsert at its commit", write_deletes_at_the_commit, frozenset({"IMP1"}), 8, 1),
     ("cancelled import committed", cancelled_import_committed, frozenset({"IMP1"}), 12, 4),
 )

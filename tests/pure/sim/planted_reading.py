@@ -55,7 +55,7 @@ def versions_mixed(patch: pytest.MonkeyPatch) -> None:
             while True:
                 message = decode_message((await reader.next())[1])
                 if isinstance(message, SealedSegmentsChangeInfo):
-                    self._take_version(message)
+                    await self._take_version(message)
                 elif message.collection_id == self._collection.collection_id:
                     self._begin(message)
         except ElanusError:

@@ -177,9 +177,10 @@ def test_vectors_become_lists_as_spark_has_them(read: SegmentRead, store: LocalS
 
 
 def test_overwriting_is_refused_with_what_to_do_instead() -> None:
-    with pytest.raises(NotSupported, match="write with mode append"):
-        ElanusSource({}).writer(StructType(), overwrite=True)
-    with pytest.raises(NotSupported, match="use append"):
+    for options in ({"collection": "a"}, {"collection": "a", "partition": "p", "operation": "delete"}):
+        with pytest.raises(InvalidParameter, match="replaces the rows of one partition"):
+            ElanusSource(options).writer(StructType(), overwrite=True)
+    with pytest.raises(NotSupported, match="use update"):
         ElanusSource({}).streamWriter(StructType(), overwrite=True)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import ImportState, ImportTask
+from elanus.core.imports import ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.spark.options import parse_write_options
 from elanus.spark.sink import ElanusStreamWriter, Sink, Staged, Staging
@@ -88,7 +88,7 @@ def test_a_commit_names_its_write_and_waits_until_the_rows_are_there(tmp_path: P
     sink = KnownSink(tmp_path, ImportState.PENDING, ImportState.STARTED, ImportState.PERSISTED)
     staged = [sink.staging.write(iter([BATCH])), Staged("", 0), None]
     sink.commit(staged, "w1")
-    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1")
+    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1)
     assert sink.asked[1:] == [("state of", 1)] * 2
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
     sink.commit([Staged("", 0)], "w2")

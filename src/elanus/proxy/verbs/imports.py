@@ -8,9 +8,10 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import SUFFIXES, is_pattern
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
+from elanus.core.schema import CollectionSchema
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.mutations import write_partition
@@ -25,11 +26,16 @@ class BulkImports(Verbs):
         files: Sequence[str],
         write_id: str = "",
         rejects_max: int = 0,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
         self._proxy.admission.allow(Action.WRITING, cached)
         partition_id = write_partition(cached, partition)
+        check_mode(mode, cached.view.schema, partition)
+        if mode is WriteMode.DELETE and not partition:
+            partition_id = ALL_PARTITIONS
         if partition_id != ALL_PARTITIONS:
             partition = partition or DEFAULT_PARTITION
         request = ImportRequest(
@@ -40,6 +46,8 @@ class BulkImports(Verbs):
             tuple(files),
             write_id,
             rejects_max,
+            batch,
+            mode,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
@@ -56,6 +64,21 @@ class BulkImports(Verbs):
 
     def cancel_import(self, task_id: int) -> None:
         self._proxy.call(self._proxy.coordinators.data.cancel_import(TaskID(task_id)))
+
+
+def check_mode(mode: WriteMode, schema: CollectionSchema, partition: str) -> None:
+    """Check that rows may be written in this way. Raises `InvalidParameter`."""
+    key = schema.primary_field
+    if key.auto_id and mode in (WriteMode.UPSERT, WriteMode.OVERWRITE):
+        raise InvalidParameter(
+            f"the server makes the keys of collection {schema.name} (field {key.name}), so a write in mode "
+            f"{mode.value} has none by which rows could replace others: use append, or delete by keys"
+        )
+    if mode is WriteMode.OVERWRITE and not partition:
+        raise InvalidParameter(
+            "an overwrite replaces the rows of one partition: name it in the option partition (_default for "
+            "the default one)"
+        )
 
 
 def check_files(files: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from elanus.api.connector import SnapshotApi, SnapshotLease
 from elanus.core.rate_limits import Action
+from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.family import partition_ids
 
@@ -34,6 +35,22 @@ class Snapshots:
         proxy.admission.allow(Action.READING, cached)
         ids = partition_ids(cached, partitions)
         return proxy.call(self._snapshots.take_snapshot(cached.collection_id, ids, lease_ms), timeout_s)
+
+    def take_changes(
+        self,
+        database: str,
+        collection: str,
+        since: Timestamp,
+        name: str,
+        lease_ms: int,
+        timeout_s: float | None,
+    ) -> SnapshotLease:
+        """As `take`. Raises `CollectionNotFound`, and what `SnapshotApi.take_changes` does."""
+        proxy = self._current()
+        cached = proxy.collection(database, collection)
+        proxy.admission.allow(Action.READING, cached)
+        taking = self._snapshots.take_changes(cached.collection_id, since, name, lease_ms)
+        return proxy.call(taking, timeout_s)
 
     def release(self, snapshot_id: int) -> None:
         self._current().call(self._snapshots.release_snapshot(snapshot_id))

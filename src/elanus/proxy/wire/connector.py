@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.ids import TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
 from elanus.proxy.port import Front
@@ -39,6 +39,12 @@ class Connector:
     ) -> SnapshotLease:
         """A snapshot contains nothing that a query of all rows would not return."""
         return self._snapshots.take(database, collection, partitions, lease_ms, caller.time_left_s)
+
+    @requires("PrivilegeQuery", on="collection")
+    def changes(
+        self, caller: Caller, database: str, collection: str, since: Timestamp, name: str, lease_ms: int
+    ) -> SnapshotLease:
+        return self._snapshots.take_changes(database, collection, since, name, lease_ms, caller.time_left_s)
 
     @requires("PrivilegeUnpinSnapshotData")
     def release(self, caller: Caller, snapshot_id: int) -> None:
@@ -103,9 +109,13 @@ class Connector:
         partition: str,
         files: tuple[str, ...],
         write_id: str,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         check_key("write_id", write_id)
-        return self._front.start_import(database, collection, partition, files, write_id)
+        return self._front.start_import(
+            database, collection, partition, files, write_id, mode=mode, batch=batch
+        )
 
     @requires(NO_PRIVILEGE)
     def import_task(self, caller: Caller, task_id: TaskID) -> ImportTask:

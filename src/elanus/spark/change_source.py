@@ -1,0 +1,123 @@
+"""Changes as a DataFrame, and as a streaming source, whose offsets are timestamps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from elanus.api.connector import CollectionSnapshot, SnapshotLease
+from elanus.core.errors import InvalidParameter
+from elanus.core.timestamps import Timestamp
+from elanus.spark.change_rows import (
+    PARTITION_ID_COLUMN,
+    TS_COLUMN,
+    TYPE_COLUMN,
+    ChangeRead,
+    change_reads,
+    read_changes,
+)
+from elanus.spark.changes import take_changes
+from elanus.spark.options import ReadOptions
+from elanus.spark.snapshot import snapshot_of, store_url
+from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectMissing
+
+OWN = (
+    StructField(TYPE_COLUMN, StringType(), nullable=False),
+    StructField(TS_COLUMN, LongType(), nullable=False),
+    StructField(PARTITION_ID_COLUMN, LongType(), nullable=False),
+)
+
+
+class ChangePartition(InputPartition):
+    """The changes in one segment or delta log."""
+
+    def __init__(self, read: ChangeRead) -> None:
+        super().__init__(read)
+
+
+class _Tasks:
+    """What tasks do: they get this object."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    def _partitions(
+        self, lease: SnapshotLease, snapshot: CollectionSnapshot, since: Timestamp
+    ) -> list[InputPartition]:
+        names = tuple(name for name in self._schema.fieldNames() if name in snapshot.schema.by_name)
+        url = store_url(self._options, lease)
+        return [ChangePartition(read) for read in change_reads(snapshot, url, since, names)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task. Without changes there is one partition of Spark's own making."""
+        from elanus.spark.source import as_spark
+
+        read = partition.value
+        if read is None:
+            return
+        target = to_arrow_schema(self._schema, timezone="UTC")
+        try:
+            for batch in read_changes(read, open_store(read.store_url)):
+                yield as_spark(batch.select(target.names), read.schema, target)
+        except ObjectMissing as error:
+            raise InvalidParameter(
+                f"{error} is gone from {read.store_url}: the lease of the changes has ended; read them "
+                "again, with a larger lease_s"
+            ) from error
+
+
+class ElanusChangeReader(_Tasks, DataSourceReader):
+    """A batch: the changes from ``changes_from`` up to the moment of the load."""
+
+    def __init__(self, options: ReadOptions, lease: SnapshotLease, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._lease = lease
+
+    def partitions(self) -> Sequence[InputPartition]:
+        snapshot = snapshot_of(self._options, self._lease)
+        assert self._options.changes_from is not None, "changes are read from a timestamp on"
+        return self._partitions(self._lease, snapshot, self._options.changes_from)
+
+
+class ElanusStreamReader(_Tasks, DataSourceStreamReader):
+    """A stream: an offset is the timestamp up to which changes have been read."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        if options.changes_from is None:
+            raise InvalidParameter(
+                "a stream reads changes: give the timestamp to begin at, .option('changes_from', ...)"
+            )
+        super().__init__(options, schema)
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return {"ts": self._options.changes_from}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        since = Timestamp(start["ts"])
+        lease = take_changes(self._options, since)
+        snapshot = snapshot_of(self._options, lease)
+        return {"ts": snapshot.read_ts} if self._partitions(lease, snapshot, since) else start
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A later snapshot has the same changes up to ``end``: a batch can be repeated at any time."""
+        since, until = Timestamp(start["ts"]), Timestamp(end["ts"])
+        if since == until:
+            return []
+        lease = take_changes(self._options, since)
+        return self._partitions(lease, up_to(snapshot_of(self._options, lease), until), since)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: what is kept follows the offset that the next batch begins at."""
+
+
+def up_to(snapshot: CollectionSnapshot, until: Timestamp) -> CollectionSnapshot:
+    """Return the snapshot for reading changes up to an earlier timestamp."""
+    return replace(snapshot, read_ts=until)

@@ -1,0 +1,137 @@
+"""Writes that delete: reads see new rows and deletes from one moment on, wherever the old rows are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from node_world import COLLECTION, VCHANNEL, World, scenario
+from test_node_imports import imported
+
+from elanus.api.querynode import SealedSegmentsChange
+from elanus.core.ids import ALL_PARTITIONS, SegmentID
+from elanus.core.segments import DeltaLog
+from elanus.core.timestamps import Timestamp
+from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
+
+
+def deletes(world: World, keys: Sequence[int], commit_ts: int) -> DeltaLog:
+    """A delta log that a write has committed: in the file its deletes have another timestamp."""
+    schema = delta_log_schema(world.schema.primary_field, COLLECTION, VCHANNEL)
+
+    path = f"delta_log/write-{commit_ts}.parquet"
+    with delta_log_writer(world.store, path, schema, world.scratch) as writer:
+        writer.write(delete_rows(pa.array(keys), Timestamp(2), ALL_PARTITIONS, schema))
+        file = writer.finish()
+    return DeltaLog(VCHANNEL, replace(file, ts_min=Timestamp(commit_ts), ts_max=Timestamp(commit_ts)))
+
+
+async def serve(world: World, log: DeltaLog, segments: Sequence[SegmentID], moment: int) -> None:
+    """The version that brings a write online, as querycoord announces it."""
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+    for segment_id in segments:
+        await world.node.load_segment(world.segment_request(segment_id))
+    world.version += 1
+    change = SealedSegmentsChange(
+        COLLECTION,
+        world.version,
+        tuple(segments),
+        (),
+        visible_from=dict.fromkeys(segments, Timestamp(moment)),
+        deletes={log.file.path: Timestamp(moment)},
+    )
+    await world.node.announce(change)
+
+
+@scenario()
+async def test_all_of_an_upsert_is_seen_from_its_moment_on(world: World) -> None:
+    """Keys 1 and 2 are in a sealed segment, 3 and 4 are growing, 5 is new."""
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    world.seal()
+    await world.hand_off(world.flush())
+    await world.insert([(3, 30), (4, 40)])
+    await world.tick()
+    commit_ts = world.stamp()
+    await world.insert([(4, 44)])  # a later write of a client wins
+    between = await world.stamp_and_tick()
+    moment = world.stamp() + 5
+    await serve(
+        world, deletes(world, [1, 3, 4, 5], commit_ts), [imported(world, 50, [1, 3, 5], commit_ts)], moment
+    )
+    assert sorted(world.node.query(world.node_query(ts=between))["value"].to_pylist()) == [10, 20, 30, 44]
+    world.now = moment
+    await world.tick()
+    assert sorted(world.node.query(world.node_query())["value"].to_pylist()) == [1, 3, 5, 20, 44]
+    assert sorted(world.node.query(world.node_query(ts=between))["value"].to_pylist()) == [10, 20, 30, 44]
+
+
+@scenario()
+async def test_rows_that_are_read_from_the_log_after_the_version_are_deleted_too(world: World) -> None:
+    await world.insert([(1, 10)])
+    await world.tick()
+    early = world.stamp()
+    commit_ts = world.stamp()
+    await serve(world, deletes(world, [1, 2], commit_ts), [], commit_ts + 5)
+    await world.insert([(2, 20)], ts=early)
+    await world.insert([(3, 30)])
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [3]
+
+
+@scenario()
+async def test_a_segment_that_was_asked_for_before_the_version_gets_the_deletes(world: World) -> None:
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    world.seal()
+    (segment,) = world.flush()
+    asked = world.segment_request(segment)
+    commit_ts = world.stamp()
+    await serve(world, deletes(world, [1], commit_ts), [], commit_ts + 5)
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [2]
+    await world.node.load_segment(asked)
+    await world.announce([segment])
+    assert world.keys() == [2], "the sealed copy has the delete as the growing one had"
+
+
+@pytest.mark.parametrize("is_read_later", [False, True])
+def test_a_node_that_starts_afresh_deletes_the_same(tmp_path, is_read_later: bool) -> None:  # type: ignore[no-untyped-def]
+    """The write is served by then, so its deletes are in what is loaded; rows older than the commit may still
+    be in the log alone."""
+
+    @scenario()
+    async def play(world: World) -> None:
+        await world.insert([(1, 10), (2, 20)])
+        await world.tick()
+        world.seal()
+        if not is_read_later:
+            world.flush()
+        commit_ts = world.stamp()
+        await world.insert([(2, 22)])
+        world.delta_logs = (*world.delta_logs, deletes(world, [1, 2], commit_ts))
+        await world.restart()
+        await world.stamp_and_tick()
+        assert world.node.query(world.node_query())["value"].to_pylist() == [22]
+
+    play(tmp_path)
+
+
+@scenario()
+async def test_a_refused_version_changes_nothing(world: World) -> None:
+    await world.insert([(1, 10)])
+    await world.tick()
+    commit_ts = world.stamp()
+    log = deletes(world, [1], commit_ts)
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+    change = SealedSegmentsChange(
+        COLLECTION, 9, (SegmentID(99),), (), deletes={log.file.path: Timestamp(commit_ts)}
+    )
+    with pytest.raises(Exception, match="not ready here"):
+        await world.node.announce(change)
+    await world.stamp_and_tick()
+    assert world.keys() == [1]
