@@ -214,7 +214,13 @@ class Bench:
         self.index = FakeIndexCoord()
         self.query = FullMemory()
         self.sweeper = Sweeper(self.store)
-        self.imports = ImportPolicy(tasks_max=3, retention_ms=60_000, at_once=1, timeout_ms=IMPORT_TIMEOUT_MS)
+        self.imports = ImportPolicy(
+            tasks_max=3,
+            retention_ms=60_000,
+            write_retention_ms=600_000,
+            at_once=1,
+            timeout_ms=IMPORT_TIMEOUT_MS,
+        )
         self.gc_policy = GcPolicy(3600, 7200, COMMIT_DEADLINE_S, 10_000)
         self.gc_enabled = False
         self.offload: Offload = inline
