@@ -167,7 +167,7 @@ class FakeData:
         self.rows_granted_max = 2**31
         self.dropped: set[CollectionID] = set()
         self.sources: dict[CollectionID, HeldSource] = {}
-        """What clones are made of."""
+        """The sources of clones."""
         self.before_answer: Callable[[], None] = lambda: None
         self.when_flushed: Callable[[], object] = lambda: None
 

@@ -71,8 +71,23 @@ class PinnedSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldFiles:
+    """Files that a pin or the clones of a collection keep, whatever happens to their own collection.
+
+    ``holder`` is for people. ``until_ms``: UTC; 0: until it is released or dropped. ``bytes``: of the rows of
+    clones, 0 where it is not known.
+    """
+
+    holder: str
+    collection_id: int
+    until_ms: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class GcReport:
-    """One round. ``error`` is set when the round did not complete; the next one continues."""
+    """One round. ``error`` is set when the round did not complete; the next one continues. ``held``: what
+    snapshots and clones keep."""
 
     started_ms: int
     took_ms: int
@@ -83,6 +98,7 @@ class GcReport:
     segments_reclaimed: int
     records_forgotten: int
     error: str = ""
+    held: tuple[HeldFiles, ...] = ()
 
     @property
     def reclaimed_bytes(self) -> int:

@@ -24,7 +24,7 @@ class NewSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CloneSource:
-    """What is cloned: the snapshot with ``pin_id``, else the collection as of ``moment`` (0: now).
+    """The source of a clone: the snapshot with ``pin_id``, else the collection as of ``moment`` (0: now).
 
     A collection that was dropped is cloned as of the last moment that its files have completely.
     """

@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from rich.progress import Progress
 from rich.table import Table
 
-from elanus.api.gc import Finding, GcReport, GcStatus, PinnedSegment
+from elanus.api.gc import Finding, GcReport, GcStatus, HeldFiles, PinnedSegment
 from elanus.cli import remote
 from elanus.cli.status import duration, size
 from elanus.storage.paths import PREFIXES
@@ -63,6 +63,8 @@ def render(report: GcReport) -> Iterator[RenderableType]:
         yield _findings("Stays", stays)
     if report.pinned:
         yield _pinned(report.pinned)
+    if report.held:
+        yield _held(report.held)
     objects, count_bytes = sum(f.objects for f in gone), sum(f.bytes for f in gone)
     verb = "reclaimed" if report.deleted else "could be reclaimed"
     yield f"{size(count_bytes)} in {objects:,} objects {verb}, {duration(report.took_ms)}"
@@ -78,6 +80,17 @@ def _findings(title: str, findings: Sequence[Finding]) -> Table:
     for found in sorted(findings, key=lambda f: (f.prefix, f.verdict)):
         examples = "\n".join(found.examples[:_EXAMPLES_SHOWN_MAX]) if found.verdict.goes else ""
         table.add_row(found.prefix, found.verdict.value, f"{found.objects:,}", size(found.bytes), examples)
+    return table
+
+
+def _held(held: Sequence[HeldFiles]) -> Table:
+    more = f", {_PINNED_SHOWN_MAX} of {len(held)}" if len(held) > _PINNED_SHOWN_MAX else ""
+    table = Table("held by", "collection", title=f"Files that are held{more}", title_justify="left")
+    table.add_column("size", justify="right")
+    table.add_column("until")
+    for one in held[:_PINNED_SHOWN_MAX]:
+        until = _time(one.until_ms) if one.until_ms else "released or dropped"
+        table.add_row(one.holder, str(one.collection_id), size(one.bytes) if one.bytes else "", until)
     return table
 
 

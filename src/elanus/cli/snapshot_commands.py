@@ -1,5 +1,4 @@
-"""The commands ``elanus snapshot``, ``elanus clone`` and ``elanus undrop``: their arguments, and what they
-call."""
+"""The commands ``elanus snapshot``, ``elanus clone`` and ``elanus undrop``, with their arguments."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class SnapshotsFailed(Exception):
 
 
 def moment_of(text: str) -> Timestamp:
-    """Read a moment: "" for now, ISO 8601 (UTC unless it says otherwise), or a Milvus timestamp.
+    """Read a moment: "" means the present, ISO 8601 (UTC unless it says otherwise), or a Milvus timestamp.
 
     Raises `SnapshotsFailed`.
     """

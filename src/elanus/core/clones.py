@@ -3,7 +3,7 @@
 A clone copies nothing. Its manifests name the files of the source, and say up to which moment each file
 counts (`elanus.core.segments.BinlogFile.until`): a file may also have rows and deletes that came later. Row
 ids, timestamps, field ids and partition ids stay what they were, so a delete up to the moment concerns the
-same rows in the clone as in the source. What is written into the clone goes into files of its own, and its
+same rows in the clone as in the source. Rows written into the clone go into files of its own, and its
 compactions replace borrowed files by own ones.
 """
 

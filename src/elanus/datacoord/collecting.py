@@ -30,7 +30,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.records import in_batches
-from elanus.datacoord.references import Moment, References
+from elanus.datacoord.references import Moment, References, held_files
 from elanus.datacoord.state import Vchannel
 
 _RETRY_S = 30.0
@@ -177,7 +177,8 @@ class Collector:
         held = frozenset(await self._ports.query.held_segments())
         index = await self._ports.index.index_references()
         rules = await self._references.rules(moment, index, policy, held, pinned)
-        report = replace(report, pinned=moment.pinned(policy, held))
+        kept = held_files(moment, self._state.pins())
+        report = replace(report, pinned=moment.pinned(policy, held), held=kept)
         self._stage = GcState.SWEEPING
         findings: list[Finding] = []
         for prefix, prefix_rules in rules.items():

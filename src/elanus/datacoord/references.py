@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.gc import IndexReferences, PinnedSegment
+from elanus.api.gc import HeldFiles, IndexReferences, PinnedSegment
 from elanus.core.faults import StorageFault
 from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
-from elanus.core.ids import NO_SEGMENT, SegmentID
+from elanus.core.ids import NO_SEGMENT, CollectionID, SegmentID
 from elanus.core.offload import Offload
+from elanus.core.pins import Pin
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.manifests import Manifests
@@ -57,6 +59,7 @@ class Moment:
     def pinned(self, policy: GcPolicy, held: frozenset[SegmentID]) -> tuple[PinnedSegment, ...]:
         """Return the dropped segments whose files are kept, and until when."""
         gone = {s.segment_id for s in self.reclaimable(policy, held)}
+        lent = {s.lender for s in self.segments if s.state is not SegmentState.DROPPED}
         return tuple(
             PinnedSegment(
                 s.segment_id,
@@ -64,11 +67,33 @@ class Moment:
                 s.size_bytes,
                 physical_ms(s.dropped),
                 int(expires_ms(s.dropped, policy)),
-                "a query node" if s.segment_id in held else "",
+                _reader(s.segment_id in held, s.segment_id in lent),
             )
             for s in self.segments
             if keeps_files(s) and s.segment_id not in gone
         )
+
+
+def held_files(moment: Moment, pins: Iterable[Pin]) -> tuple[HeldFiles, ...]:
+    """Return what pins and clones keep beyond the life of the collections that the files were written for."""
+    found = [
+        HeldFiles(
+            f"snapshot {pin.name}" if pin.name else "a clone being made" if pin.clones else "a reader",
+            pin.collection_id,
+            pin.expires_ms,
+            0,
+        )
+        for pin in pins
+    ]
+    borrowed: Counter[CollectionID] = Counter()
+    for info in moment.segments:
+        if info.lender != NO_SEGMENT and info.state is not SegmentState.DROPPED:
+            borrowed[info.collection_id] += info.size_bytes
+    return (*found, *(HeldFiles("a clone", cid, 0, size) for cid, size in borrowed.items()))
+
+
+def _reader(is_held: bool, is_lent: bool) -> str:
+    return " and ".join(who for who, reads in (("a query node", is_held), ("a clone", is_lent)) if reads)
 
 
 class References:

@@ -117,7 +117,7 @@ class GarbageJudge:
         return self._named[manifest]
 
     def _files_of_pin(self, pin: Pin) -> frozenset[str]:
-        """What a pin keeps; nothing once its release has begun, which deletes the snapshot first."""
+        """The files that a pin keeps; none once its release has begun, which deletes the snapshot first."""
         if pin.path not in self._named:
             if pin.path not in self._store:
                 return frozenset()

@@ -319,3 +319,21 @@ async def test_compaction_folds_in_nothing_later_than_a_moment_that_is_looked_at
     await asyncio.gather(taking, return_exceptions=True)
     assert coord.context.moments.earliest() > bench.root.stamp()
     await coord.stop()
+
+
+async def test_a_round_reports_what_snapshots_and_clones_hold(tmp_path: Path) -> None:
+    bench = await begun(tmp_path)
+    segment = await bench.written()
+    await bench.far()
+    await bench.coord.create_snapshot(NewSnapshot(CID, "daily"))
+    await bench.cloned()
+    await bench.dropped()
+    await asyncio.sleep(GC_SETTLE_S)
+    report = await bench.collect(delete=False)
+    assert [(h.holder, h.collection_id, h.until_ms) for h in report.held] == [
+        ("snapshot daily", CID, 0),
+        ("a clone", CLONE, 0),
+    ]
+    (stays,) = [p for p in report.pinned if p.segment_id == segment]
+    assert (stays.read_by, stays.bytes > 0, stays.until_ms > stays.dropped_ms) == ("a clone", True, True)
+    await bench.coord.stop()

@@ -1,4 +1,4 @@
-"""Snapshots and clones as a client's thread asks for them. Names become ids, also of dropped collections."""
+"""Snapshots and clones as a client's thread asks for them: names become ids, of dropped collections too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a collection held at a moment, from manifests that know of later things."""
+"""The contents of a collection at a moment, from manifests that know of later things."""
 
 from __future__ import annotations
 
