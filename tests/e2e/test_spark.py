@@ -108,7 +108,7 @@ def test_a_write_that_does_not_fit_leaves_nothing(
     assert client.query("narrow", output_fields=["count(*)"])[0]["count(*)"] == 0
 
 
-def test_an_overwrite_replaces_a_partition_and_the_stream_of_changes_tells_it(
+def test_an_overwrite_replaces_a_partition_and_the_stream_of_changes_has_it(
     shared: Server, client: MilvusClient, spark: SparkSession, tmp_path: Path
 ) -> None:
     client.create_collection("parted", dimension=2, metric_type="L2", consistency_level="Strong")
