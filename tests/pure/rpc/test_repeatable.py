@@ -39,8 +39,8 @@ SENT_ONCE = {
     "IndexNodeApi": {"build_index"},
     "PipelineApi": {"cancel_job"},
     "JobLedgerApi": {"cancel_job"},
-    "SnapshotApi": {"take_snapshot"},
-    "ConnectorApi": {"snapshot", "start_import"},
+    "SnapshotApi": {"take_snapshot", "take_changes"},
+    "ConnectorApi": {"changes", "snapshot", "start_import"},
     "KeysApi": {"create_key", "drop_key"},
 }  # fmt: skip
 """All that a client must not send again by itself. A new method stands here until somebody marks it."""

@@ -34,7 +34,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
@@ -404,13 +404,22 @@ class FakeFront(
         return [replace(flushed, state=SegmentState.SEALED, node_ids=(NodeID(3),), memory_bytes=64)]
 
     def start_import(
-        self, database: str, collection: str, partition: str, files: Sequence[str], write_id: str = ""
+        self,
+        database: str,
+        collection: str,
+        partition: str,
+        files: Sequence[str],
+        write_id: str = "",
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
         place = (view.collection_id, collection, PartitionID(8), partition)
         created_ms = 1_700_000_000_500
-        task = ImportTask(task_id, *place, tuple(files), created_ms, write_id=write_id)
+        task = ImportTask(
+            task_id, *place, tuple(files), created_ms, write_id=write_id, batch=batch, mode=mode
+        )
         self.imports[task_id] = task
         return task
 
