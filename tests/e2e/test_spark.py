@@ -45,15 +45,15 @@ def test_the_page_and_a_version_that_stays(
     shown = capsys.readouterr().out
     assert shown.startswith("Completed 10000 \n")
     assert "|-- vector: array (nullable = false)" in shown
-    assert shown.endswith("\n10100\n3.0 14\n")
+    assert shown.endswith("\n10099\n3.0 14\n[('delete', 51), ('insert', 10150)]\n")
 
     docs = names["docs"]
     client.delete("docs", ids=[3, 4])
     client.insert("docs", [{"id": 70_000, "vector": [0.0] * 4, "color": "new"}])
-    assert docs.count() == 10_100, "every action reads the version of the load"
+    assert docs.count() == 10_099, "every action reads the version of the load"
     now = frame(spark, shared, "docs", columns="id")
     assert now.where("id in (3, 4, 5, 70000)").orderBy("id").collect() == [(5,), (70_000,)]
-    assert now.count() == 10_099
+    assert now.count() == 10_098
     with pytest.raises(Exception, match="collection not found"):
         frame(spark, shared, "nothing")
 
@@ -103,6 +103,34 @@ def test_a_write_that_does_not_fit_leaves_nothing(
     write = rows.write.format("elanus").options(uri=shared.uri, collection="narrow")
     with pytest.raises(Exception, match="has 3 values, its dimension asks for 2"):
         write.mode("append").save()
-    with pytest.raises(Exception, match="overwrite is not supported"):
+    with pytest.raises(Exception, match="name it in the option partition"):
         write.mode("overwrite").save()
     assert client.query("narrow", output_fields=["count(*)"])[0]["count(*)"] == 0
+
+
+def test_an_overwrite_replaces_a_partition_and_the_stream_of_changes_has_it(
+    shared: Server, client: MilvusClient, spark: SparkSession, tmp_path: Path
+) -> None:
+    client.create_collection("parted", dimension=2, metric_type="L2", consistency_level="Strong")
+    for partition in ("old", "other"):
+        client.create_partition("parted", partition)
+    client.insert("parted", [{"id": n, "vector": [n, 0.0]} for n in range(10)], partition_name="old")
+    client.insert("parted", [{"id": 100 + n, "vector": [n, 0.0]} for n in range(10)], partition_name="other")
+    rows = spark.range(5, 8).selectExpr("id", "array(1f, 2f) AS vector")
+    place = {"uri": shared.uri, "collection": "parted"}
+    rows.write.format("elanus").mode("overwrite").options(**place, partition="old", write_id="w").save()
+
+    def ids(partition: str) -> list[int]:
+        found = client.query("parted", filter="id >= 0", partition_names=[partition], output_fields=["id"])
+        return sorted(row["id"] for row in found)
+
+    until(lambda: ids("old") == [5, 6, 7], 30, "the rows of the overwrite alone")
+    assert ids("other") == list(range(100, 110))
+    since = {"changes_from": "0", "columns": "id", "keep_as": "copy"}
+    stream = spark.readStream.format("elanus").options(**place, **since).load()
+    query = stream.writeStream.format("parquet").trigger(availableNow=True)
+    query = query.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert query.start(str(tmp_path / "changes")).awaitTermination(120)
+    changes = spark.read.parquet(str(tmp_path / "changes"))
+    kinds = [row["_change_type"] for row in changes.collect()]
+    assert (kinds.count("insert"), set(kinds)) == (23, {"insert", "delete"})

@@ -27,7 +27,7 @@ ATTEMPTS_MAX = 5
 
 
 class WriteMode(StrEnum):
-    """What a write does in addition to adding its rows.
+    """The kind of a write: it adds its rows, and does this in addition.
 
     ``UPSERT``: older rows with the same keys are deleted. ``DELETE``: the files hold keys, whose rows are
     deleted; none is added. ``OVERWRITE``: the rows that the partition had when the write began are deleted,
@@ -130,7 +130,7 @@ def oldest_attempt(tasks: Iterable[ImportTask], none: int) -> int:
 def same_write(tasks: Iterable[ImportTask], wanted: ImportTask) -> ImportTask | None:
     """Return the task of the same write into a collection, unless it failed; None without a ``write_id``.
 
-    Of a stream, a later batch counts as well: a stream writes one batch after the other.
+    A later batch of the same stream counts as well: a stream writes one batch after the other.
     """
     write = (wanted.collection_id, wanted.write_id)
     for task in tasks if wanted.write_id else ():

@@ -128,6 +128,7 @@ class Snapshots:
         now = await self._rootcoord.alloc_timestamp(1)
         if since > now:
             raise InvalidParameter(f"changes since timestamp {since}, which is later than now, {now}")
+        since = max(since, (await self._rootcoord.collection_by_id(collection_id)).created)
         kept = minus_ms(now, round(self._retention_s * 1000))
         kept_from = min(kept, feed_start(self._state.pins(), collection_id, self._clock.wall_ms()))
         if since < kept_from:

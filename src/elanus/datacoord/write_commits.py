@@ -1,7 +1,7 @@
 """The deletes of writes, from their commit until every query node that serves the collection has them.
 
-A write's delta logs enter their vchannels' lists in the transaction that shows its rows. Whoever reads the
-collection from files finds both or neither. A query node has loaded the collection before: it gets the
+A write's delta logs enter their vchannels' lists in the transaction that shows its rows. A reader of the
+collection's files finds both or neither. A query node has loaded the collection before: it gets the
 deletes with the version that brings the rows online, and reads see both from one moment on
 (`elanus.querycoord.visible_from`). Until the write's task is *Completed* its deletes are *unserved*: a node
 must not find them in what it loads, where they would take effect before the rows do. So they are kept apart
@@ -51,7 +51,7 @@ async def with_deletes(
 def are_current(state: DataState, changes: Iterable[Change]) -> bool:
     """Whether the lists that were extended are still in force."""
     found = ((state.vchannel(before.vchannel), before) for before, _ in changes)
-    return all(now is not None and now.deltas == before.deltas for now, before in found)
+    return all(known is not None and known.deltas == before.deltas for known, before in found)
 
 
 def changed(vchannels: Sequence[Vchannel], changes: Iterable[Change]) -> list[Vchannel]:

@@ -1,4 +1,4 @@
-"""What has changed in a collection between two timestamps, from its files alone. Plain Arrow, no Spark.
+"""The changes of a collection between two timestamps, from its files alone. Plain Arrow, no Spark.
 
 Rows and deletes keep their timestamps in files, through merges and compactions, until deletes are folded in.
 So the files of a snapshot at *e* hold every row and every delete later than *s*, if nothing later than *s*

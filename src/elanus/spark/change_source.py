@@ -43,7 +43,7 @@ class ChangePartition(InputPartition):
 
 
 class _Tasks:
-    """What tasks do: they get this object."""
+    """The part that tasks run: they get this object."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options

@@ -42,9 +42,9 @@ SENT_ONCE = {
     "IndexNodeApi": {"build_index"},
     "PipelineApi": {"cancel_job"},
     "JobLedgerApi": {"cancel_job"},
-    "SnapshotApi": {"take_snapshot"},
+    "SnapshotApi": {"take_snapshot", "take_changes"},
     "ConnectorApi": {
-        "snapshot", "start_import",
+        "changes", "snapshot", "start_import",
         "create_snapshot", "restore_snapshot", "clone_collection", "undrop_collection",
     },
     "KeysApi": {"create_key", "drop_key"},

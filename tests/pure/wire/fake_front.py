@@ -35,7 +35,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.reduce import primary_keys
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
@@ -413,13 +413,22 @@ class FakeFront(
         files: Sequence[str],
         write_id: str = "",
         rejects_max: int = 0,
+        mode: WriteMode = WriteMode.APPEND,
+        batch: int = -1,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
         place = (view.collection_id, collection, PartitionID(8), partition)
         created_ms = 1_700_000_000_500
         task = ImportTask(
-            task_id, *place, tuple(files), created_ms, write_id=write_id, rejects_max=rejects_max
+            task_id,
+            *place,
+            tuple(files),
+            created_ms,
+            write_id=write_id,
+            rejects_max=rejects_max,
+            batch=batch,
+            mode=mode,
         )
         self.imports[task_id] = task
         return task
