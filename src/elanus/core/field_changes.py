@@ -10,13 +10,13 @@ from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
 from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
 from elanus.core.types import Family
+from elanus.core.warmup import FIELD_WARMUP, check_field_warmup
 
 DYNAMIC = "dynamicfield.enabled"
 MMAP = "mmap.enabled"
-WARMUP = "warmup"
-_KEPT = frozenset({MMAP, WARMUP})
+_KEPT = frozenset({MMAP, FIELD_WARMUP})
 """Parameters that are kept and described. They could change speed only, and do not."""
-_OF_INDEXES = frozenset({MMAP, WARMUP, "indexoffsetcache.enabled"})
+_OF_INDEXES = frozenset({MMAP, FIELD_WARMUP, "indexoffsetcache.enabled"})
 _TRUTH = frozenset({"true", "false"})
 
 
@@ -57,6 +57,7 @@ def _with_params(
             raise InvalidParameter(
                 f"invalid {MMAP} value: {value}, expected: true, false: field {field.name}"
             )
+    check_field_warmup(field.name, params)
     kept = {key: value for key, value in field.params.items() if key not in deleted}
     kept |= {key: value for key, value in params.items() if key in _KEPT}
     own = {MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity, "dim": field.dim}

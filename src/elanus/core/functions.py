@@ -26,6 +26,7 @@ ANALYZER_PARAMS = "analyzer_params"
 MULTI_ANALYZER_PARAMS = "multi_analyzer_params"
 TEXT_PARAMS = frozenset({ENABLE_ANALYZER, ENABLE_MATCH, ANALYZER_PARAMS, MULTI_ANALYZER_PARAMS})
 """The type parameters of text fields that concern the analysis of texts."""
+_INPUT_TYPES = frozenset({DataType.VARCHAR, DataType.TEXT})
 _OUTPUT_TYPES = {BM25: DataType.SPARSE_FLOAT_VECTOR, MINHASH: DataType.BINARY_VECTOR}
 """The supported kinds of functions, and the types of their outputs."""
 
@@ -142,10 +143,10 @@ def _check_inputs(function: Function, by_name: Mapping[str, FieldSchema]) -> Non
                 f"function input field cannot be nullable: function {function.name}, field {name}"
             )
         fields.append(by_name[name])
-    if len(fields) != 1 or fields[0].data_type is not DataType.VARCHAR:
+    if len(fields) != 1 or fields[0].data_type not in _INPUT_TYPES:
         raise InvalidParameter(
-            f"{function.kind} function input field must be a VARCHAR field, got {len(fields)} field with "
-            f"type {type_name(fields[0].data_type)}"
+            f"{function.kind} function input field must be a VARCHAR/TEXT field, got {len(fields)} field "
+            f"with type {type_name(fields[0].data_type)}"
         )
     if function.kind == BM25 and not enables_analyzer(fields[0]):
         raise InvalidParameter("BM25 function input field must set enable_analyzer to true")

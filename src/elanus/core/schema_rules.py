@@ -34,6 +34,7 @@ from elanus.core.types import (
     VectorForm,
     type_name,
 )
+from elanus.core.warmup import check_field_warmup
 
 DIM = "dim"
 MAX_LENGTH = "max_length"
@@ -69,6 +70,7 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     name, params, kind = declared.name, declared.params, KINDS[declared.data_type]
     for part in struct_and_name(name) or (name,):
         check_field_name(part)
+    check_field_warmup(name, params)
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)
     _check_partition_key(declared, kind)

@@ -54,7 +54,7 @@ def test_a_function_goes_with_its_field(name: str) -> None:
         (replace(TERMS, nullable=True), BM25, "function output field cannot be nullable"),
         (NEAR, replace(BM25, outputs=("near",)), "BM25 function output field must be a"),
         (TERMS, replace(BM25, inputs=("nope",)), "function input field not found: nope"),
-        (TERMS, replace(BM25, inputs=("id",)), "BM25 function input field must be a VARCHAR field"),
+        (TERMS, replace(BM25, inputs=("id",)), "BM25 function input field must be a VARCHAR/TEXT field"),
     ],
 )
 def test_what_cannot_be_added(field: FieldSchema, function: Function, text: str) -> None:

@@ -248,6 +248,14 @@ def test_an_index_on_a_key_of_the_dynamic_field_may_name_the_key() -> None:
     assert bench.index.calls.of("create_index") == [(CID, "$meta", "", params | {"json_path": "year"})]
 
 
+def test_an_index_of_a_field_that_is_being_added_is_not_dropped_with_the_others() -> None:
+    def drop(bench: Bench) -> None:
+        bench.index.defined += [index(90), replace(index(91), field_id=FieldID(999), name="soon")]
+        bench.front.drop_index("default", "c", "", "")
+
+    assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(90))]
+
+
 def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
     def drop(bench: Bench) -> None:
         bench.index.defined += [index(90), replace(index(91), field_id=FieldID(101), name="price")]

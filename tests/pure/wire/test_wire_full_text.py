@@ -84,7 +84,7 @@ def test_a_schema_comes_back_with_its_function() -> None:
         ([function(params=[common_pb2.KeyValuePair(key="a")])], "BM25 function accepts no params"),
         ([function(input_field_names=["nothing"])], "function input field not found: nothing"),
         ([function(output_field_names=["nothing"])], "function output field not found: nothing"),
-        ([function(input_field_names=["id"])], "must be a VARCHAR field, got 1 field with type Int64"),
+        ([function(input_field_names=["id"])], "must be a VARCHAR/TEXT field, got 1 field with type Int64"),
         ([function(output_field_names=["id"])], "function output field cannot be primary key"),
         ([function(), function(name="b")], "duplicate function output field: function b, field terms"),
     ],
@@ -119,6 +119,17 @@ def test_other_functions_and_outputs_without_one_are_refused() -> None:
         schema_of(schema_bytes(*FIELDS, functions=[embedding]))
     with pytest.raises(InvalidParameter, match="output of a function, but no function has it"):
         schema_of(schema_bytes(key_message(), terms_message(is_function_output=True)))
+
+
+def test_a_text_without_a_maximum_length_may_be_the_input() -> None:
+    fields = (
+        key_message(),
+        field_message("text", DataType.TEXT, {"enable_analyzer": "true"}),
+        terms_message(),
+    )
+    schema = schema_of(schema_bytes(*fields, functions=[function()]))
+    assert schema.functions[0].input == "text"
+    assert schema.field("text").params == {"enable_analyzer": "true"}
 
 
 def test_an_insert_leaves_the_output_out_and_jobs_compute_it() -> None:

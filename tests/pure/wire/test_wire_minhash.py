@@ -55,7 +55,7 @@ def test_a_schema_comes_back_with_its_function() -> None:
         ({}, {"near": field_message("near", DataType.FLOAT_VECTOR, {"dim": 64})},
          "MinHash function output field must be a BinaryVector field, but got FloatVector"),
         ({}, {"text": field_message("text", DataType.INT64)},
-         "MinHash function input field must be a VARCHAR field, got 1 field with type Int64"),
+         "MinHash function input field must be a VARCHAR/TEXT field, got 1 field with type Int64"),
     ],
 )  # fmt: skip
 def test_a_bad_function_is_refused(params: dict[str, object], changes: dict[str, Any], text: str) -> None:

@@ -38,6 +38,24 @@ def test_a_field_is_added_as_clients_of_every_generation_ask_for_it(call: Call) 
     assert described.update_timestamp > before
 
 
+@pytest.mark.usefixtures("books")
+def test_a_default_moment_of_an_added_field_is_in_the_zone_of_the_collection(call: Call) -> None:
+    zone = pairs({"timezone": "Asia/Shanghai"})
+    assert call("AlterCollection", collection_name="books", properties=zone).code == 0
+    fields = []
+    for name in ("first", "second"):
+        field = field_message(name, DataType.TIMESTAMPTZ, nullable=True)
+        field.default_value.string_data = "2025-01-01T08:00:00"
+        fields.append(field)
+    added = call("AddCollectionField", collection_name="books", schema=fields[0].SerializeToString())
+    assert added.code == 0, added.reason
+    info = milvus_pb2.AlterCollectionSchemaRequest.FieldInfo(field_schema=fields[1])
+    assert alter_schema(call, field_infos=[info]).code == 0
+    described = call("DescribeCollection", collection_name="books").schema.fields
+    shown = {f.name: f.default_value.string_data for f in described}
+    assert shown["first"] == shown["second"] == "2025-01-01T08:00:00+08:00"
+
+
 def alter_schema(call: Call, **added: object) -> common_pb2.Status:
     kind = milvus_pb2.AlterCollectionSchemaRequest
     action = kind.Action(add_request=kind.AddRequest(**added))

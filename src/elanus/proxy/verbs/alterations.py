@@ -29,6 +29,7 @@ from elanus.core.time_to_live import (
     checked_ttl_field,
     time_to_live_s,
 )
+from elanus.core.warmup import check_collection_warmups
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.indexes import checked_index
@@ -43,6 +44,7 @@ class Alterations(Verbs):
     ) -> None:
         time_to_live_s(set_properties)
         check_timezone(set_properties)
+        check_collection_warmups(set_properties)
         check_properties(set_properties)
         if asks_for_dynamic_field(set_properties, delete_keys):
             self._enable_dynamic_field(database, name)

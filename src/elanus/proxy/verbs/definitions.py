@@ -29,6 +29,7 @@ from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.warmup import check_collection_warmups
 from elanus.proxy.api import CollectionView, CreateCollection
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.verbs.family import Verbs, refuse_partitions
@@ -89,6 +90,7 @@ class Definitions(Verbs):
     def create_collection(self, request: CreateCollection) -> None:
         time_to_live_s(request.properties)
         check_timezone(request.properties)
+        check_collection_warmups(request.properties)
         check_properties(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)

@@ -48,7 +48,8 @@ class IndexDefinitions(Verbs):
         cached = self._collection(database, collection)
         index = self._proxy.coordinators.index
         found = self._proxy.define("describe index", lambda: index.describe(cached.collection_id))
-        views = [_index_view(status, cached.view.schema) for status in found]
+        schema = cached.view.schema  # it may not yet have a field that is being added with its index
+        views = [_index_view(status, schema) for status in found if status.index.field_id in schema.by_id]
         chosen = [
             v
             for v in views
@@ -96,7 +97,8 @@ class IndexDefinitions(Verbs):
         fields = cached.view.schema.by_id
 
         def is_meant(index: Index) -> bool:
-            return index_name in ("", index.name) and field_name in ("", fields[index.field_id].name)
+            field = fields.get(index.field_id)
+            return field is not None and index_name in ("", index.name) and field_name in ("", field.name)
 
         async def drop() -> None:
             meant = [i for i in await coordinators.index.indexes(cached.collection_id) if is_meant(i)]

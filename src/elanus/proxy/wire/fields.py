@@ -30,6 +30,7 @@ from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 _KEPT_PARAMS = frozenset({DIM, MAX_LENGTH, MAX_CAPACITY, "mmap.enabled", "warmup"})
+_TEXTS = frozenset({int(DataType.VARCHAR), int(DataType.TEXT)})
 _KEPT_OF_TEXTS = _KEPT_PARAMS | TEXT_PARAMS
 
 _UNDERSTOOD = frozenset(
@@ -156,7 +157,7 @@ def _element_type(message: schema_pb2.FieldSchema) -> DataType:
 
 def _type_params(message: schema_pb2.FieldSchema) -> dict[str, str]:
     params = to_dict(message.type_params)
-    kept = _KEPT_OF_TEXTS if message.data_type == int(DataType.VARCHAR) else _KEPT_PARAMS
+    kept = _KEPT_OF_TEXTS if message.data_type in _TEXTS else _KEPT_PARAMS
     for key in params.keys() - kept:
         raise unsupported(f"type parameter {key} (field {message.name})", "leave it out")
     return params

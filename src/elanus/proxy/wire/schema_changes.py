@@ -5,6 +5,7 @@ from __future__ import annotations
 from elanus.core.errors import InvalidParameter
 from elanus.core.function_changes import refuse_altered_function, refuse_lone_drop, refuse_lone_function
 from elanus.core.functions import Function
+from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
 from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
@@ -38,7 +39,9 @@ class SchemaChanges:
         self, request: milvus_pb2.AddCollectionFieldRequest, caller: Caller
     ) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
-        self._front.add_field(database_of(request, caller), name, decode_added_field(request.schema, name))
+        database = database_of(request, caller)
+        field = decode_added_field(request.schema, name, self._zone(database, name))
+        self._front.add_field(database, name, field)
         return success()
 
     @rpc("collection_name", privilege="PrivilegeDropCollection")
@@ -71,7 +74,8 @@ class SchemaChanges:
         if not added.func_schema:
             if info.index_name or info.extra_params:
                 raise unsupported("an index of a field that is added", "use CreateIndex afterwards")
-            self._front.add_field(database, name, added_field(info.field_schema, name))
+            field = added_field(info.field_schema, name, self._zone(database, name))
+            self._front.add_field(database, name, field)
             return
         if len(added.func_schema) != 1:
             raise InvalidParameter(
@@ -85,6 +89,11 @@ class SchemaChanges:
             info.index_name,
             to_dict(info.extra_params),
         )
+
+    def _zone(self, database: str, name: str) -> str:
+        """The time zone of a default moment without an offset."""
+        properties = self._front.describe_collection(database, name).properties
+        return properties.get(TIMEZONE, DEFAULT_TIMEZONE)
 
     def _drop(
         self, database: str, name: str, dropped: milvus_pb2.AlterCollectionSchemaRequest.DropRequest

@@ -80,7 +80,7 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
     )
 
 
-def decode_added_field(field_bytes: bytes, collection: str) -> FieldSchema:
+def decode_added_field(field_bytes: bytes, collection: str, zone: str = DEFAULT_TIMEZONE) -> FieldSchema:
     """Return the field of an AddCollectionField request. Raises as `decode_schema` does."""
     try:
         message = schema_pb2.FieldSchema.FromString(field_bytes)
@@ -88,13 +88,15 @@ def decode_added_field(field_bytes: bytes, collection: str) -> FieldSchema:
         raise InvalidParameter(
             f"the field to add to collection {collection} is not a valid message: {error}"
         ) from error
-    return added_field(message, collection)
+    return added_field(message, collection, zone)
 
 
-def added_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
-    """Return a field that is to be added. Raises as `decode_schema` does."""
+def added_field(
+    message: schema_pb2.FieldSchema, collection: str, zone: str = DEFAULT_TIMEZONE
+) -> FieldSchema:
+    """Return a field that is to be added. ``zone``: as for `decode_schema`. Raises as that does."""
     check_declared_names([message.name])
-    field = decode_field(message, collection)
+    field = decode_field(message, collection, zone)
     check_text_field(field, {field.name: field})
     return field
 
