@@ -125,6 +125,8 @@ async def test_a_handoff_while_blocks_are_joined_discards_them(world: World, thr
     await settled(world)
     assert not follower_of(world).growing
     assert follower_of(world).growing_bytes == 0
+    collection = world.node._collections[COLLECTION]
+    assert collection.growing_bytes == sum(c.deletes.memory_bytes for c in collection.channels.values())
     assert world.keys() == [1, 2]
 
 
