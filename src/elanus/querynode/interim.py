@@ -3,8 +3,8 @@
 Comparing a search with every growing row takes 10 ms for 60,000 rows of 784 floats. So once the last blocks
 of a growing segment together pass a size, a thread joins them into one block and encodes its vectors
 (`elanus.index.interim`), and the loop exchanges the blocks. Only the rows after them are compared one by one.
-Four joined blocks of a size are joined again, without encoding anything: a segment has few blocks, and each
-row is copied two or three times. Nothing has to be discarded at handoff: the index goes with the segment.
+Two joined blocks of a size are joined again, without encoding anything: a segment has few blocks, and each
+row is copied a few times. Nothing has to be discarded at handoff: the index goes with the segment.
 
 A follower exchanges blocks between packs (`elanus.querynode.follower`): no deletes are applied and no rows
 added meanwhile. Deletes that came while the block was made are taken from the blocks it replaces.
@@ -28,9 +28,9 @@ from elanus.querynode.growing import GrowingBlock, GrowingSegment
 from elanus.querynode.growing_segments import GrowingSegments
 from elanus.rpc.tracing import untraced
 
-BYTES_MIN = 16 * 1024 * 1024
-BYTES_MAX = 256 * 1024 * 1024
-FAN_IN = 4
+BYTES_MIN = 8 * 1024 * 1024
+BYTES_MAX = 512 * 1024 * 1024
+FAN_IN = 2
 _log = structlog.get_logger("querynode")
 
 Blocks = tuple[GrowingBlock, ...]

@@ -175,10 +175,14 @@ class LoadedCollection(HeldCollection):
             self._weigh()
 
     def exchanged(self, follower: Follower, gone: Sequence[GrowingBlock]) -> None:
-        """A larger block with an interim index has taken the place of these blocks of a follower."""
-        if gone and self._follows(self.channels[follower.vchannel], follower):
+        """A larger block has taken the place of these blocks; none: their segment had been released."""
+        if not self._follows(self.channels[follower.vchannel], follower):
+            return
+        if gone:
             self._on_release(tuple(gone))
             self.publish()
+        else:
+            self._weigh()
 
     def absorbed(self, follower: Follower) -> None:
         """A follower's tick has moved past an effect: wake who waits for that."""

@@ -379,7 +379,7 @@ class QuerynodeSettings(Section):
     memory_mb: int = Field(default=0, ge=0, le=16_777_216)
     """Memory that a query node may fill with segments. A load that does not fit is refused with the sum, and
     segments are spread by what is left. 0: no limit is known."""
-    interim_index_mb: int = Field(default=16, ge=0, le=1024)
+    interim_index_mb: int = Field(default=8, ge=0, le=1024)
     """Once as many megabytes of a segment's rows have arrived since, they get an interim index, which serves
     searches until the flushed segment is loaded. 0: none do, and searches compare each growing row."""
     recall_cpu_percent: float = Field(default=1.0, ge=0, le=100)

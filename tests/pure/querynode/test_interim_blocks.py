@@ -125,6 +125,8 @@ async def test_a_handoff_while_blocks_are_joined_discards_them(world: World, thr
     await settled(world)
     assert not follower_of(world).growing
     assert follower_of(world).growing_bytes == 0
+    collection = world.node._collections[COLLECTION]
+    assert collection.growing_bytes == sum(c.deletes.memory_bytes for c in collection.channels.values())
     assert world.keys() == [1, 2]
 
 
@@ -180,16 +182,16 @@ async def test_fields_that_can_have_no_codes_are_left_as_they_are(world: World) 
 
 def test_blocks_are_joined_by_size_and_then_by_level() -> None:
     one = sized(0, 10)
-    rules = InterimRules(bytes_min=3 * one.batch_bytes, bytes_max=FAN_IN * 9 * one.batch_bytes)
-    large, larger = sized(1, 30), sized(2, 90)
+    rules = InterimRules(bytes_min=3 * one.batch_bytes, bytes_max=FAN_IN * 6 * one.batch_bytes)
+    large, larger = sized(1, 30), sized(2, 60)
     assert due([], rules) is None
     assert due([one, one], rules) is None
     assert due([large, one, one, one], rules) == slice(1, 4)
-    assert due([large] * 3, rules) is None
-    assert due([larger, *[large] * 4, one], rules) == slice(1, 5)
-    assert due([larger, *[large] * 4, *[one] * 3], rules) == slice(5, 8)
-    assert due([larger] * FAN_IN, rules) == slice(0, FAN_IN)
-    assert due([sized(3, 270)] * FAN_IN, rules) is None
+    assert due([large, one], rules) is None
+    assert due([larger, large, large, one], rules) == slice(1, 3)
+    assert due([larger, large, large, *[one] * 3], rules) == slice(3, 6)
+    assert due([larger, larger], rules) == slice(0, 2)
+    assert due([sized(3, 120)] * FAN_IN, rules) is None
 
 
 # blocks by themselves

@@ -10,6 +10,7 @@ from planted_schedule import everything_visited
 
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.follower import Follower, PackEffect
+from elanus.querynode.growing import GrowingBlock
 from elanus.querynode.key_filters import filter_of
 from elanus.querynode.loaded_collection import LoadedCollection
 
@@ -53,9 +54,15 @@ def filters_miss_a_key(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elanus.querynode.block.filter_of", lambda codes: filter_of(codes[1:]))
 
 
+def joined_blocks_forget_their_deletes(patch: pytest.MonkeyPatch) -> None:
+    """A growing block that takes the place of others lacks the deletes that were applied to them."""
+    patch.setattr(GrowingBlock, "take_deletes", lambda self, parts: None)
+
+
 _DELETED_IS_SEEN = frozenset({"DEL1", "VIS2"})
 BUGS = (
     ("deletes reach growing rows only", deletes_reach_growing_rows_only, _DELETED_IS_SEEN),
+    ("joined blocks forget their deletes", joined_blocks_forget_their_deletes, _DELETED_IS_SEEN, 12, 150),
     ("tick does not wait for deletes", tick_does_not_wait_for_deletes, _DELETED_IS_SEEN),
     (
         "rows added while deletes are applied",
