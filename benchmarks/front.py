@@ -131,7 +131,7 @@ def serve(serving: Serving) -> None:
 
 
 def _answer(request: bytes, context: Any) -> bytes:
-    """What every handler of a proxy does, and a little work."""
+    """Read the context as every handler of a proxy does, and do a little work."""
     assert dict(context.invocation_metadata())
     assert context.time_remaining()
     assert context.peer()

@@ -3,7 +3,7 @@
 A mistake in the serving loop may end the process instead of raising, so the server has its own and must end
 with status 0. Between all this, some clients check every byte of their answers.
 
-    python tests/e2e/serving_storm.py --minutes 10 [--serving grpc] [--seed 1]
+    python tests/e2e/serving_storm.py --minutes 10 [--serving grpc]
 
 repeats the storm on one server and fails when its memory keeps growing.
 """

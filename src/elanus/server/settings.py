@@ -52,7 +52,7 @@ class ProxySettings(AccessSettings):
     where `serving` is `loop`."""
     serving: Literal["loop", "grpc"] = "loop"
     """The gRPC server. `loop`: reads of a kind that took less than a millisecond so far are answered by the
-    thread that receives them, everything else by the `workers`; a call costs less than half the processor
+    thread that receives them, everything else by the `workers`; a call costs about half the processor
     time. It is tried out at the start, and needs the release of grpcio that Elanus requires: otherwise a
     warning is logged and `grpc` serves. `grpc`: grpcio's own server, where the `workers` answer
     everything."""

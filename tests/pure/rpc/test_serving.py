@@ -53,7 +53,7 @@ class Handlers:
         return repr(context.time_remaining() > 1e9).encode()
 
     def refuse(self, request: bytes, context: Any) -> None:
-        context.set_trailing_metadata((("reason", "told"), ("data-bin", b"\x00")))
+        context.set_trailing_metadata((("reason", "known"), ("data-bin", b"\x00")))
         context.abort(grpc.StatusCode[request.decode()], "no: größer")
 
     def status(self, request: bytes, context: Any) -> bytes:
@@ -185,7 +185,7 @@ def test_an_aborted_call_has_code_text_and_trailing_metadata(channel: grpc.Chann
             call(channel, "refuse", code.encode())
         assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode[code], "no: größer")
         assert list(map(tuple, caught.value.trailing_metadata())) == [
-            ("reason", "told"),
+            ("reason", "known"),
             ("data-bin", b"\x00"),
         ]
 

@@ -140,7 +140,7 @@ class UnaryCall:
         queue.watch(self._arrival.call, self._on_closed)
 
     def end(self, code: grpc.StatusCode | None, details: str = "", message: bytes | None = None) -> None:
-        """Answer. What the handler set is sent in place of ``code`` and ``details``. Does nothing if
+        """Answer. The handler's own settings are sent in place of ``code`` and ``details``. Does nothing if
         closed."""
         with self._lock:
             if self._closed or self.is_answered:

@@ -93,7 +93,7 @@ class LoopServer:
         if not self._ended.wait(grace_s):
             self._queue.cancel_all_calls()
             if not self._ended.wait(_CANCEL_WAIT_S):
-                # What is left is in use by threads that will not return, so nothing may be destroyed.
+                # The remaining calls are in use by threads that do not return, so nothing may be destroyed.
                 _log.error("calls not ended", calls=self._live)
                 return
         self._queue.destroy()

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 SHORT_S = 0.001
 """A kind of call whose mean is longer is left to the pool, where several threads compute at a time."""
 _WEIGHT = 0.25
-"""Of the newest call in the mean of its kind."""
+"""The share of the newest call in the mean of its kind."""
 _AWAY_MIN = 16
 _AWAY_MAX = 1024
 _KINDS_MAX = 4096

@@ -1,4 +1,4 @@
-"""What a gRPC server can do for its owner, and grpcio's own server in that form."""
+"""The interface of a gRPC server to its owner, and grpcio's own server in that form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the loop uses of grpcio's private API: the completion queue, the server below it, and operations.
+"""The part of grpcio's private API that the loop uses: the completion queue, the server below it, and
+operations.
 
 An operation holds memory of the C library and belongs to one batch: it is made for each call, never kept. The
 events of a batch keep its call alive, so a reader of the queue drops each event before it asks for the next.
@@ -73,7 +74,7 @@ def path_of(arrival: Any) -> bytes:
 
 
 def message_of(event: Any) -> bytes | None:
-    """What `receive` received; None if the client sent nothing or is gone."""
+    """The message that `receive` received; None if the client sent nothing or is gone."""
     data: bytes | None = event.batch_operations[0].message()
     return data
 

@@ -1,6 +1,6 @@
 """A handler's notice that its thread is about to wait for others.
 
-Whoever serves calls registers for its threads. Code that blocks (for a tick, for an answer of another role)
+A server of calls registers for its threads. Code that blocks (for a tick, for an answer of another role)
 calls `about_to_wait` first. It does nothing in threads for which nobody registered.
 """
 
