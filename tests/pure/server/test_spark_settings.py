@@ -1,4 +1,4 @@
-"""What the pipeline's settings become in Spark: its own settings, and the threads of index builds."""
+"""The settings of the pipeline as Spark receives them, and the threads of index builds."""
 
 from __future__ import annotations
 
