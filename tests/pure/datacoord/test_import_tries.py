@@ -21,7 +21,7 @@ async def test_files_of_all_tries_of_an_import_stay_until_it_ends(tmp_path: Path
         task_id = await bench.coord.start_import(ImportRequest(CID, "docs", DEFAULT, "", ("a.json",)))
         await settle()
         attempt = bench.importers[-1].orders[0].attempt
-        written = {f"{at}/a{attempt}-x" for at in (f"{INSERT_LOG}/1/2/3", f"import_outcomes/{task_id}")}
+        written = {f"{at}/a{attempt}-x" for at in (f"{INSERT_LOG}/1/2/3", f"progress/outcomes-{task_id}")}
         for path in written:
             bench.store.put(path, b"x")
         await bench.restart()
