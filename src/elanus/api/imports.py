@@ -42,8 +42,8 @@ class ImportOrder:
     The names of all files that are written contain ``attempt``. ``stamp`` fills their timestamp column,
     which the commit's timestamp overrides. A segment takes at most ``segment_rows_max`` rows.
     ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
-    ``first_attempt``: that of the task's first try. What a task of any try since then has written is used, if
-    its part of the files is the same. ``replaced``: the segments whose rows an overwrite deletes.
+    ``first_attempt``: that of the task's first try. Outcomes of Spark tasks since then are used again, if
+    their parts of the files are the same. ``replaced``: the segments whose rows an overwrite deletes.
     """
 
     task_id: TaskID

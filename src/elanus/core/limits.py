@@ -40,7 +40,7 @@ IMPORT_FILES_MAX = 1024
 IMPORT_FILES_FOUND_MAX = 65_536
 """Files of one pattern or directory in an import."""
 IMPORT_REJECTS_MAX = 1_000_000
-"""Rows that one import may be told to leave out."""
+"""Rows that one import may leave out at most."""
 FILTER_LENGTH_MAX_CHARS = 64_000_000
 FILTER_UNLISTED_MAX_CHARS = 500_000
 """The part of a filter outside of lists of plain literals: it is parsed token by token."""

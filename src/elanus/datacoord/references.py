@@ -21,7 +21,6 @@ from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import Vchannel
 from elanus.storage.paths import (
     DELTA_LOG,
-    IMPORT_OUTCOMES,
     INDEX_FILES,
     INSERT_LOG,
     MANIFESTS,
@@ -118,7 +117,7 @@ class References:
         owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
         owners |= {v.vchannel for v in moment.dropped_vchannels}
         named, unreadable = await self._named(moment, gone)
-        named |= {INDEX_FILES: list(index.files), SNAPSHOTS: [], PROGRESS: [], IMPORT_OUTCOMES: []}
+        named |= {INDEX_FILES: list(index.files), SNAPSHOTS: [], PROGRESS: []}
         for path in pinned:
             named.setdefault(path.partition("/")[0], []).append(path)
         kept = frozenset(owners - gone | unreadable)

@@ -1,4 +1,4 @@
-"""What finished tasks of an import have written, kept until the import ends.
+"""The outcomes of finished tasks of an import, kept until the import ends.
 
 A task puts its outcome, a list of files, into the object store when its files are there. If the driver, the
 data node or the coordinator dies, the next try of the import finds it under the key of the task's plan

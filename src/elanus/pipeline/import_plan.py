@@ -27,8 +27,8 @@ PART_BYTES_MIN = 32 * 1024 * 1024
 class RowGroup:
     """``first_row``: its place within the file.
 
-    Where only reading the rows would tell, ``rows`` is a bound of their number (``is_counted`` false), and
-    ``first_row`` is 0.
+    Where rows are not counted (``is_counted`` false), which would mean reading them, ``rows`` is a bound of
+    their number, and ``first_row`` is 0.
     """
 
     number: int

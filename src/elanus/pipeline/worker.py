@@ -3,7 +3,7 @@
 An error in a task would reach the driver as a Java exception with a Python traceback in its text. So
 tasks return errors as values: `Guarded` wraps a task, `TaskFailure` carries the error, and the driver
 raises it again as what it was. Spark does not retry such a task: a damaged file or a full disk stays what it
-is, and the role that ordered the job decides. The driver hears of such an error when its task ends, not with
+is, and the role that ordered the job decides. The driver receives such an error when its task ends, not with
 the job's last one, through ``report``, and ends the job.
 
 An error that may pass (an object store that does not answer, an input error, lack of memory) is raised, so

@@ -38,6 +38,8 @@ from elanus.log.port import LogFollower
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession, SparkSettings
 from elanus.server.settings import Settings
+from elanus.server.settings_pipeline import PipelineSettings
+from elanus.server.spark_conf import parsed
 
 INTERFACES: tuple[type[Any], ...] = (DataNodeApi, ImportNodeApi, IndexNodeApi, SweeperApi, PipelineApi)
 """The interfaces that the coordinators call."""
@@ -77,7 +79,7 @@ def _spark_settings(settings: Settings) -> SparkSettings:
         cores_max=pipeline.cores_max,
         executor_python=pipeline.executor_python,
         python_memory_mb=settings.imports.task_mb,
-        conf=pipeline.spark_conf,
+        conf=parsed(pipeline.spark_conf),
     )
 
 
@@ -91,6 +93,13 @@ def _datanode_policy(settings: Settings) -> DataNodePolicy:
         range_size_max_bytes=512 * _MB,
         flush_timeout_s=settings.pipeline.flush_timeout_s,
     )
+
+
+def build_threads(pipeline: PipelineSettings, processors: int) -> int:
+    """Return the threads of one index build; ``processors`` are those of this machine."""
+    if pipeline.build_threads:
+        return pipeline.build_threads
+    return processors if pipeline.spark_master.startswith("local") else max(1, pipeline.executor_cores)
 
 
 def start_spark(settings: Settings, scratch: Path) -> PipelineSession:
@@ -133,7 +142,7 @@ class PipelineRole:
             SparkCompactions(needs.runner, needs.store_url, scratch),
             _datanode_policy(needs.settings),
         )
-        threads = needs.settings.pipeline.threads_of_build(os.cpu_count() or 1)
+        threads = build_threads(needs.settings.pipeline, os.cpu_count() or 1)
         self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads)
         self._imports = SparkImports(needs.runner, needs.root, self._import_settings())
         self._sweeps = SparkSweeps(needs.runner, needs.store_url)

@@ -9,7 +9,7 @@
     manifests/<collection>/<segment>/<name>.json
     snapshots/<collection>/<name>.json
     progress/<job>/<what a task reported>
-    import_outcomes/<import>/<name>.msgpack
+    progress/outcomes-<import>/<name>.msgpack
 
 The manifest of a vchannel's delta logs has the vchannel's name in place of the segment. Names of files
 that an attempt wrote begin with its number (`elanus.core.attempts.stamped`).
@@ -35,8 +35,7 @@ INDEX_FILES = "index_files"
 MANIFESTS = "manifests"
 SNAPSHOTS = "snapshots"
 PROGRESS = "progress"
-IMPORT_OUTCOMES = "import_outcomes"
-PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, SNAPSHOTS, PROGRESS, IMPORT_OUTCOMES)
+PREFIXES = (INSERT_LOG, STATS_LOG, DELTA_LOG, INDEX_FILES, MANIFESTS, SNAPSHOTS, PROGRESS)
 """All prefixes that objects are written to. Garbage collection sweeps each of them."""
 
 
@@ -89,12 +88,12 @@ def progress_path(job: str, name: str) -> str:
 
 
 def import_outcomes_prefix(task: TaskID) -> str:
-    return f"{IMPORT_OUTCOMES}/{task}"
+    return f"{PROGRESS}/outcomes-{task}"
 
 
 def import_outcome_path(task: TaskID, name: str) -> str:
     """The path of what a task of an import has written, see `elanus.pipeline.import_outcomes`."""
-    return f"{IMPORT_OUTCOMES}/{task}/{name}.msgpack"
+    return f"{import_outcomes_prefix(task)}/{name}.msgpack"
 
 
 def parse(path: str) -> ObjectName | None:
@@ -110,10 +109,10 @@ def parse(path: str) -> ObjectName | None:
     if prefix == INDEX_FILES and len(ids) == 4 and _are_ids(ids):
         segment, _, version, build = ids
         return ObjectName(segment, build_id=int(build), version=int(version))
-    if prefix in (SNAPSHOTS, IMPORT_OUTCOMES) and len(ids) == 1 and _are_ids(ids):
+    if prefix == SNAPSHOTS and len(ids) == 1 and _are_ids(ids):
         return ObjectName(ids[0], number_in(name))
     if prefix == PROGRESS and len(ids) == 1:
-        return ObjectName(ids[0])
+        return ObjectName(ids[0], number_in(name))  # a report has no number, an import's outcome has
     return None
 
 

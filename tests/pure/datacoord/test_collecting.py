@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 from data_bench import COMMIT_DEADLINE_S, GC_INTERVAL_S, GC_SETTLE_S, Bench
-from fakes import CID, DEFAULT, OTHER, collection, settle
+from fakes import CID, DEFAULT, OTHER, collection
 
 from elanus.api.datacoord import RangeCommit, SegmentOutput
 from elanus.api.gc import GcReport, GcState, IndexReferences
-from elanus.api.imports import ImportRequest
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import CommitRefused, Unavailable
@@ -282,35 +281,6 @@ async def test_files_of_an_open_attempt_are_never_taken(tmp_path: Path) -> None:
         await bench.take(11)
         await bench.collect()
         assert bench.left(INSERT_LOG) == {output.insert_logs[0].path}, "the other one's deadline has passed"
-
-
-async def test_files_of_all_tries_of_an_import_stay_until_it_ends(tmp_path: Path) -> None:
-    """A later try, also one that a restarted coordinator begins, uses what an earlier one has written."""
-    bench = Store(tmp_path)
-    bench.gc_policy = replace(bench.gc_policy, drop_tolerance_s=0, missing_tolerance_s=0)
-    async with running(tmp_path, bench):
-        request = ImportRequest(CID, "docs", DEFAULT, "_default", ("a.parquet",))
-        task_id = await bench.coord.start_import(request)
-        await settle()
-        (order,) = bench.importers[-1].orders
-        assert order.first_attempt == order.attempt
-        written = {
-            f"insert_log/1/2/3/a{order.attempt}-x.parquet",
-            f"import_outcomes/{task_id}/a{order.attempt}-key.msgpack",
-        }
-        for path in written:
-            bench.store.put(path, b"x")
-        await bench.restart()
-        await bench.register()
-        await settle()
-        again = bench.importers[-1].orders[-1]
-        assert again.attempt > again.first_attempt == order.attempt
-        await bench.take(2 * COMMIT_DEADLINE_S)
-        await bench.collect()
-        assert written <= bench.left()
-        await bench.coord.cancel_import(task_id)
-        await bench.collect()
-        assert not written & bench.left()
 
 
 async def test_a_job_that_wakes_up_too_late_finds_its_commit_refused(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ class Node:
 
 
 async def test_a_lost_job_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Driver, data node or coordinator: whoever is lost, the next try finds what is in the object store."""
+    """Driver, data node or coordinator: the next try finds the outcomes in the object store."""
     node = Node(tmp_path, Spark(lost=2))
     for number in range(4):
         node.write(f"{number}.parquet", number * ROWS)

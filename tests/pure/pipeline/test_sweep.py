@@ -71,7 +71,7 @@ def test_every_path_is_parsed_as_what_it_was_made_of() -> None:
 
 EXAMPLES = {
     "collection": C, "partition": P, "segment": S, "vchannel": "dml_0_1v0", "build": BuildID(5), "version": 2,
-    "job": "7", "name": "a7-x",
+    "job": "7", "name": "a7-x", "task": 8,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from elanus.server.settings import PipelineSettings, ProxySettings, Settings
+from elanus.server.settings import ProxySettings, Settings
 from elanus.server.settings_load import InvalidSettings, environment_name, load, setting_names
 
 
@@ -78,14 +78,14 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
     monkeypatch.setenv(environment_name(setting), str(value))
     assert load() == Settings()
     # and the variable is really read: empty is no setting's value, but for URLs, which other schemes are not,
-    # and for certificates, which are of no use alone
+    # for certificates, which are of no use alone, and for settings of Spark, of which there need not be any
     section, _, name = setting.rpartition(".")
-    is_certificate = name.startswith("tls_")
-    wrong = "gopher://" if name == "url" else "file.pem" if is_certificate else ""
+    is_of_section = name.startswith("tls_") or name == "spark_conf"
+    wrong = "gopher://" if name == "url" else "file.pem" if is_of_section else ""
     wrong = "short" if name == "root_password" else wrong
     monkeypatch.setenv(environment_name(setting), wrong)
     if setting not in {"data_dir", "audit.directory"}:
-        with pytest.raises(InvalidSettings, match=rf"{section}: .*{name}" if is_certificate else setting):
+        with pytest.raises(InvalidSettings, match=rf"{section}: .*{name}" if is_of_section else setting):
             load()
 
 
@@ -104,7 +104,7 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         ("backpressure: {growing_soft_mb: 9999}", "backpressure: growing_soft_mb (9999) is above"),
         ("proxy: {tls_cert: a.pem}", "proxy: tls_key must be set too"),
         ("cluster: {tls_key: a.key}", "cluster: tls_cert and tls_ca must be set too"),
-        ("pipeline: {spark_conf: {master: x}}", "names of Spark's settings begin with spark."),
+        ("pipeline: {spark_conf: master x}", "spark_conf has the line 'master x'"),
         ("pipeline: {cores_max: 1}", "pipeline: cores_max must be 0 or at least 2"),
         ("cluster: {tls_server_name: a}", "cluster: tls_server_name needs tls_cert, tls_key and tls_ca"),
         ("- 1", "holds a list, not settings by name"),
@@ -160,16 +160,3 @@ def test_each_proxy_has_a_port_of_its_own() -> None:
     assert ProxySettings(port=0, count=2).ports == (0, 0)
     with pytest.raises(ValidationError, match="choose a lower port"):
         ProxySettings(port=65_535, count=2)
-
-
-def test_builds_use_the_cores_of_the_cluster_and_not_of_the_data_node() -> None:
-    def threads(**given: object) -> int:
-        return PipelineSettings.model_validate(given).threads_of_build(processors=16)
-
-    assert threads() == 16
-    assert threads(spark_master="spark://host:7077") == 1
-    assert threads(spark_master="spark://host:7077", executor_cores=4) == 4
-    assert threads(spark_master="spark://host:7077", executor_cores=4, build_threads=2) == 2
-    assert PipelineSettings(spark_conf={"spark.speculation": "true"}).spark_conf == {
-        "spark.speculation": "true"
-    }
