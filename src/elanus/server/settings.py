@@ -76,8 +76,9 @@ class ProxySettings(AccessSettings):
     """The output fields of one search or query together. A larger answer is refused, and its vectors are not
     even fetched."""
     slow_request_ms: int = Field(default=1000, ge=0, le=3_600_000)
-    """Searches and queries that take longer are kept with their explanation, the last hundred of each process
-    (`elanus slow`), and logged, one a second at most. 0: none are."""
+    """Searches and queries that take longer are kept, the last hundred of each process (`elanus slow`), and
+    logged, one a second at most. For a minute after one, those that follow are kept with their explanation.
+    0: none are kept."""
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
     """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
     steps (docs/consistency.md)."""
