@@ -171,7 +171,9 @@ def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
     if "read_ts" in noted:
         level = noted["consistency"].level
         asked = "pinned by the client" if noted["consistency"].moment is not None else ""
-        asked = asked or (level or noted["collection"].view.consistency_level).name.capitalize()
+        if level is None:
+            level = noted["collection"].view.consistency_level
+        asked = asked or level.name.capitalize()
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(physical_ms(noted["read_ts"]) // 1000))
         facts["as of"] = f"timestamp {noted['read_ts']} ({moment} UTC), consistency: {asked}"
     if "filter" in noted and not noted["filter"].matches_all:

@@ -24,6 +24,7 @@ from elanus.meta.backends import BACKENDS as METAS
 from elanus.server.settings_access import AccessSettings, AuditSettings
 from elanus.server.settings_base import PORT_MAX, Host, Port, Section, all_or_none
 from elanus.server.settings_http import HttpSettings
+from elanus.server.settings_querynode import QuerynodeSettings
 from elanus.storage.backends import BACKENDS as STORES
 
 
@@ -354,21 +355,6 @@ class ImportsSettings(Section):
     """Imports that may wait for their turn before further ones are refused."""
     retention_s: float = Field(default=86_400, gt=0)
     """How long an import that has ended can be asked about."""
-
-
-class QuerynodeSettings(Section):
-    """Searches and queries on loaded collections."""
-
-    search_threads: int = Field(default=0, ge=0, le=1024)
-    """Threads that one index search may use; 0 stands for the number of processors."""
-    memory_mb: int = Field(default=0, ge=0, le=16_777_216)
-    """Memory that a query node may fill with segments. A load that does not fit is refused with the sum, and
-    segments are spread by what is left. 0: no limit is known."""
-    recall_cpu_percent: float = Field(default=1.0, ge=0, le=100)
-    """The share of one core with which a query node repeats some searches exactly, at the lowest priority, to
-    measure their recall (docs/measured-recall.md). 0: nothing is measured."""
-    recall_target: float = Field(default=0.9, gt=0, le=1)
-    """The recall that searches should have. `elanus doctor` reports those that have less, with the cause."""
 
 
 class SessionSettings(Section):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from rest_client import RestClient
 from test_wire_calls import PEER, FakeContext
 from wire_messages import key_message, schema_bytes, search_request, vector_message
 
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, text_of
 from elanus.core.trail import Trail, current, step
 from elanus.proxy.calls import AllowAll, Caller, Calls
@@ -182,6 +184,23 @@ def test_a_defect_in_an_explanation_does_not_fail_the_read(logged: list[Any]) ->
     watch.end(trail, "Search", asked, "default", "books", 0, "", 0.5)
     assert asked == []
     assert [line["event"] for line in logged] == ["read not explained"]
+
+
+@pytest.mark.parametrize(
+    ("consistency", "words"),
+    [
+        (ReadConsistency(ConsistencyLevel.STRONG), "Strong"),
+        (ReadConsistency(), "Bounded"),
+        (ReadConsistency(guarantee_ts=1 << 40, pinned=True), "pinned by the client"),
+    ],
+)
+def test_the_level_of_consistency_is_that_of_the_read(consistency: ReadConsistency, words: str) -> None:
+    trail = Trail(lambda: 0.0, None)
+    view = SimpleNamespace(database="db", name="books", consistency_level=ConsistencyLevel.BOUNDED)
+    trail.facts |= {"collection": SimpleNamespace(view=view), "consistency": consistency, "read_ts": 1 << 40}
+    facts = explained("Search", trail).facts
+    assert facts["collection"] == "db.books"
+    assert facts["as of"].endswith(f"UTC), consistency: {words}")
 
 
 def test_the_text_of_a_whole_explanation() -> None:
