@@ -35,4 +35,5 @@ def lines_of(found: Sequence[SlowRequest]) -> Iterator[str]:
         moment = datetime.fromtimestamp(one.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         failed = f", code {one.code}" if one.code else ""
         yield f"{moment} UTC  {one.request} on {one.database}.{one.collection}{failed}, trace {one.trace}"
-        yield from (f"  {line}" for line in one.text.splitlines())
+        text = one.text or f"{one.ms:.2f} ms; not followed: no read had been slow in the minute before"
+        yield from (f"  {line}" for line in text.splitlines())

@@ -1,7 +1,8 @@
 """The explanation of one read, as values and as text.
 
 The values travel between processes and to clients as JSON, under the names that they have here. All times are
-milliseconds; processor time is that of the thread that answers.
+milliseconds; processor time is that of the thread that answers, and None where it was not measured: to look
+at that clock takes a system call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SEGMENTS_SHOWN_MAX = 50
 class Step:
     name: str
     ms: float
-    cpu_ms: float
+    cpu_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class SegmentPart:
     compared: int = 0
     compared_is_estimate: bool = False
     ms: float = 0.0
-    cpu_ms: float = 0.0
+    cpu_ms: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Explanation:
     request: str
     facts: Mapping[str, str]
     ms: float
-    cpu_ms: float
+    cpu_ms: float | None
     waited_ms: float
     steps: tuple[Step, ...]
     nodes: tuple[NodeReport, ...]
@@ -87,7 +88,8 @@ def text_of(explanation: Explanation) -> str:
 
 def _lines(found: Explanation) -> Iterator[str]:
     waited = f", {_ms(found.waited_ms)} of it waiting for the timestamp" if found.waited_ms else ""
-    yield f"{found.request}: {_ms(found.ms)}, {_ms(found.cpu_ms)} of processor time{waited}"
+    cpu = "" if found.cpu_ms is None else f", {_ms(found.cpu_ms)} of processor time"
+    yield f"{found.request}: {_ms(found.ms)}{cpu}{waited}"
     for name, text in found.facts.items():
         yield f"  {name}: {text}"
     yield from _steps(found.steps, "  ")
@@ -97,7 +99,8 @@ def _lines(found: Explanation) -> Iterator[str]:
 
 def _steps(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
     for step in steps:
-        yield f"{indent}{_ms(step.ms):>10}  {_ms(step.cpu_ms):>10} cpu  {step.name}"
+        cpu = "" if step.cpu_ms is None else f"  {_ms(step.cpu_ms):>10} cpu"
+        yield f"{indent}{_ms(step.ms):>10}{cpu}  {step.name}"
 
 
 def _node(node: NodeReport) -> Iterator[str]:

@@ -24,7 +24,7 @@ Clock = Callable[[], float]
 """Seconds since some moment."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Method:
     """How rows were compared or read. ``compared``: how many rows, over all queries.
 
@@ -54,12 +54,18 @@ class Visit:
     methods: list[Method] = field(default_factory=list)
 
 
+def _no_time() -> float:
+    return 0.0
+
+
 class Trail:
-    """``now_s``: a clock that never goes back; ``cpu_s``: the processor time of the calling thread."""
+    """``now_s``: a clock that never goes back; ``cpu_s``: the processor time of the calling thread, None to
+    leave it out. Each note looks at each clock once."""
 
     __slots__ = (
         "_because",
         "_cpu_s",
+        "_has_cpu",
         "_is_inside",
         "_laps",
         "_now_s",
@@ -69,9 +75,10 @@ class Trail:
         "visits",
     )
 
-    def __init__(self, now_s: Clock, cpu_s: Clock) -> None:
+    def __init__(self, now_s: Clock, cpu_s: Clock | None) -> None:
         self._now_s = now_s
-        self._cpu_s = cpu_s
+        self._has_cpu = cpu_s is not None
+        self._cpu_s = cpu_s or _no_time
         self._laps: list[tuple[str, float, float]] = []
         self._because = ""
         self._is_inside = False
@@ -84,7 +91,7 @@ class Trail:
 
     def child(self) -> Trail:
         """Return an empty trail with the same clocks, for a part of the read."""
-        return Trail(self._now_s, self._cpu_s)
+        return Trail(self._now_s, self._cpu_s if self._has_cpu else None)
 
     def step(self, name: str) -> None:
         """Begin a step, which lasts until the next one begins."""
@@ -97,7 +104,7 @@ class Trail:
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time of this thread from the first step to the last."""
+        """The processor time of this thread from the first step to the last; 0 if it is left out."""
         return self._laps[-1][2] - self._laps[0][2] if self._laps else 0.0
 
     def steps(self) -> tuple[Step, ...]:
@@ -110,21 +117,29 @@ class Trail:
             if name:
                 seconds, cpu_s = found.get(name, (0.0, 0.0))
                 found[name] = (seconds + ended_s - began_s, cpu_s + ended_cpu_s - began_cpu_s)
-        return tuple(Step(name, s * 1000, cpu_s * 1000) for name, (s, cpu_s) in found.items())
+        return tuple(Step(name, s * 1000, self.cpu_ms(cpu_s)) for name, (s, cpu_s) in found.items())
+
+    def cpu_ms(self, cpu_s: float) -> float | None:
+        """Return processor time that was noted, None if this trail leaves it out."""
+        return cpu_s * 1000 if self._has_cpu else None
 
     def visit(self, block: Any, *, was_known: bool = False) -> None:
         """A block of rows is looked at from now on, until the next one or `leave`. See `Visit`."""
-        self.leave()
-        self.visits.append(Visit(block, self._now_s(), self._cpu_s(), was_known))
+        now_s, cpu_s = self._now_s(), self._cpu_s()
+        self._end_visit(now_s, cpu_s)
+        self.visits.append(Visit(block, now_s, cpu_s, was_known))
         self._is_inside = True
 
     def leave(self) -> None:
         """The last block is done."""
+        self._end_visit(self._now_s(), self._cpu_s())
+
+    def _end_visit(self, now_s: float, cpu_s: float) -> None:
         if self._is_inside:
             self._is_inside = False
             last = self.visits[-1]
-            last.seconds = self._now_s() - last.began_s
-            last.cpu_s = self._cpu_s() - last.began_cpu_s
+            last.seconds = now_s - last.began_s
+            last.cpu_s = cpu_s - last.began_cpu_s
 
     def selected(self, matching: int) -> None:
         """How many rows of the block the read may return."""

@@ -13,7 +13,6 @@ without users. Only what a client may not do is raised to the front: each wire h
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -228,10 +227,10 @@ class Calls:
         operation's.
         """
         operation = self._operations[name]
-        started_s = time.perf_counter()
+        started_s = self._watch.now_s()
         trace_text = caller.trace or new_trace()
         trace = set_trace(trace_text)
-        trail = self._watch.begin(name, caller.explain)
+        trail = self._watch.begin(name, caller.explain, started_s)
         followed = None if trail is None else follow(trail)
         code = 0
         required = operation.permission
@@ -256,8 +255,8 @@ class Calls:
             end_trace(trace)
             if followed is not None:
                 end_following(followed)
-        if trail is not None:
-            self._watch.end(trail, name, caller.explain, database, ", ".join(names), code, trace_text)
+        seconds = self._watch.now_s() - started_s
+        self._watch.end(trail, name, caller.explain, database, ",".join(names), code, trace_text, seconds)
         self._finish(name, caller, required, database, names, code, started_s, trace_text, False)
         return answer
 
@@ -265,7 +264,7 @@ class Calls:
         """Count and record a call whose caller could not be signed in, and which is not answered here."""
         operation = self._operations.get(name)
         required = operation.permission if operation is not None else _UNKNOWN
-        self._finish(name, caller, required, "", (), error.code, time.perf_counter(), caller.trace, True)
+        self._finish(name, caller, required, "", (), error.code, self._watch.now_s(), caller.trace, True)
 
     def _finish(
         self,
@@ -279,7 +278,7 @@ class Calls:
         trace: str,
         refused: bool,
     ) -> None:
-        seconds = time.perf_counter() - started_s
+        seconds = self._watch.now_s() - started_s
         self._observe(name, code, seconds)
         if self._audit is not None:
             self._audit.record(

@@ -1,8 +1,8 @@
 """Which reads are followed, and who gets their explanations: the client that asked, and the slow log.
 
-A client asks for one read at a time. The slow log keeps the explanations of requests that took longer than a
-limit; as nobody knows beforehand which these are, all reads are followed while it is on. An explanation is
-made only for the reads that need one.
+A client asks for one read at a time. The slow log keeps requests that took longer than a limit. Nobody knows
+beforehand which these are, and to follow all reads would cost each of them some percent. So reads are
+followed for a minute after one was slow: the first is kept without an explanation, those after it with one.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ FOLLOWED = frozenset(
 """The operations that are reads."""
 SLOW_KEPT = 100
 """Requests in the slow log."""
+FOLLOW_S = 60.0
+"""How long reads are followed after a slow one."""
 _LINES_EVERY_S = 1.0
 _log = structlog.get_logger("proxy")
 
@@ -32,7 +34,8 @@ _log = structlog.get_logger("proxy")
 @dataclass(frozen=True, slots=True)
 class SlowRequest:
     """``at_ms``: when it was answered, UTC. ``code``: that of its answer, 0 for success. ``trace``: the id
-    by which log lines of all processes name the request. ``text``: the explanation."""
+    by which log lines of all processes name the request. ``text``: the explanation, "" for a request that was
+    not followed."""
 
     at_ms: int
     request: str
@@ -47,8 +50,8 @@ class SlowRequest:
 class ReadWatch:
     """Decides which reads are followed, and keeps the slow ones. Safe for any thread.
 
-    ``slow_ms``: requests that take longer are kept, the last `SLOW_KEPT` of them; 0: none, and reads are
-    followed only if their clients ask.
+    ``slow_ms``: reads that take longer are kept, the last `SLOW_KEPT` of them; 0: none, and reads are
+    followed only if their clients ask. ``now_s``: the clock by which callers count, too.
     """
 
     def __init__(
@@ -60,12 +63,13 @@ class ReadWatch:
         wall_s: Callable[[], float] = time.time,
     ) -> None:
         self._slow_ms = slow_ms
-        self._now_s = now_s
+        self.now_s = now_s
         self._cpu_s = cpu_s
         self._wall_s = wall_s
         self._slow: deque[SlowRequest] = deque(maxlen=SLOW_KEPT)
         self._line_s = float("-inf")
         self._unsaid = 0
+        self._follow_until_s = float("-inf")
         self.slow_count = 0
         """How many requests were slow."""
 
@@ -73,28 +77,33 @@ class ReadWatch:
         """Return the slow log, oldest first."""
         return list(self._slow)
 
-    def begin(self, name: str, explain: list[Explanation] | None) -> Trail | None:
+    def begin(self, name: str, explain: list[Explanation] | None, now_s: float) -> Trail | None:
         """Return the trail of a request that is to be followed; None for the others."""
-        if name not in FOLLOWED or (explain is None and not self._slow_ms):
+        if (explain is None and now_s >= self._follow_until_s) or name not in FOLLOWED:
             return None
-        trail = Trail(self._now_s, self._cpu_s)
+        trail = Trail(self.now_s, None if explain is None else self._cpu_s)
         trail.step("check and decode the request")
         return trail
 
     def end(
         self,
-        trail: Trail,
+        trail: Trail | None,
         name: str,
         explain: list[Explanation] | None,
         database: str,
         collection: str,
         code: int,
         trace: str,
+        seconds: float,
     ) -> None:
-        """The request is answered with this ``code``."""
+        """The request is answered with this ``code``, after so many seconds."""
+        ms = 1000 * seconds
+        is_slow = 0 < self._slow_ms < ms and name in FOLLOWED
+        if trail is None:
+            if is_slow:
+                self._keep(SlowRequest(self._at_ms(), name, database, collection, ms, code, trace, ""), "")
+            return
         trail.step("")
-        ms = 1000 * trail.seconds
-        is_slow = 0 < self._slow_ms < ms
         if explain is None and not is_slow:
             return
         try:
@@ -105,29 +114,35 @@ class ReadWatch:
         if explain is not None:
             explain.append(explanation)
         if is_slow:
-            at_ms = round(self._wall_s() * 1000)
-            text = text_of(explanation)
-            self.slow_count += 1
-            self._slow.append(SlowRequest(at_ms, name, database, collection, ms, code, trace, text))
-            self._say(self._slow[-1], explanation)
+            longest = max(explanation.steps, key=lambda step: step.ms, default=None)
+            slow = SlowRequest(
+                self._at_ms(), name, database, collection, ms, code, trace, text_of(explanation)
+            )
+            self._keep(slow, "" if longest is None else longest.name)
 
-    def _say(self, slow: SlowRequest, explanation: Explanation) -> None:
+    def _at_ms(self) -> int:
+        return round(self._wall_s() * 1000)
+
+    def _keep(self, slow: SlowRequest, longest_step: str) -> None:
+        self._follow_until_s = self.now_s() + FOLLOW_S
+        self.slow_count += 1
+        self._slow.append(slow)
+        self._say(slow, longest_step)
+
+    def _say(self, slow: SlowRequest, longest_step: str) -> None:
         """Log the request, unless another was logged a moment ago: they may come in floods."""
-        now_s = self._now_s()
+        now_s = self.now_s()
         if now_s - self._line_s < _LINES_EVERY_S:
             self._unsaid += 1
             return
         unsaid, self._unsaid, self._line_s = self._unsaid, 0, now_s
-        longest = max(explanation.steps, key=lambda step: step.ms, default=None)
         _log.warning(
             "request slow",
             request=slow.request,
             database=slow.database,
             collection=slow.collection,
             ms=round(slow.ms, 1),
-            cpu_ms=round(explanation.cpu_ms, 1),
-            waited_ms=round(explanation.waited_ms, 1),
-            longest_step="" if longest is None else longest.name,
+            longest_step=longest_step,
             code=slow.code,
             request_trace=slow.trace,
             not_logged=unsaid,
@@ -140,7 +155,7 @@ def explained(name: str, trail: Trail) -> Explanation:
         request=name.removeprefix("Rest."),
         facts=_facts(trail.facts),
         ms=1000 * trail.seconds,
-        cpu_ms=1000 * trail.cpu_seconds,
+        cpu_ms=trail.cpu_ms(trail.cpu_seconds),
         waited_ms=1000 * float(trail.facts.get("waited_s", 0.0)),
         steps=trail.steps(),
         nodes=(*(make() for make in trail.reports), *trail.received),
@@ -156,12 +171,15 @@ def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
     if "read_ts" in noted:
         level = noted["consistency"].level
         asked = "pinned by the client" if noted["consistency"].moment is not None else ""
-        asked = asked or (level or noted["collection"].view.consistency_level).name.capitalize()
+        if level is None:
+            level = noted["collection"].view.consistency_level
+        asked = asked or level.name.capitalize()
         moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(physical_ms(noted["read_ts"]) // 1000))
         facts["as of"] = f"timestamp {noted['read_ts']} ({moment} UTC), consistency: {asked}"
     if "filter" in noted and not noted["filter"].matches_all:
         facts["filter"] = noted["filter"].explain()
     for key in ("asked", "answer"):
         if key in noted:
-            facts[key] = noted[key]
+            text, *counts = noted[key]
+            facts[key] = text.format(*counts)
     return facts

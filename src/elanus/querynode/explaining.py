@@ -16,7 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.explanation import SEGMENTS_SHOWN_MAX, NodeReport, SegmentPart
 from elanus.core.ids import NodeID
-from elanus.core.trail import Method, Trail, Visit, current, following
+from elanus.core.trail import Method, Trail, Visit, current, end_following, follow, following
 from elanus.expr import BoundFilter
 from elanus.querynode.block import Block
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
@@ -46,8 +46,11 @@ def noted(
     if trail is None:
         return answer(snapshot, read, *args, **kwargs)
     part = trail.child()
-    with following(part):
+    token = follow(part)
+    try:
         found = answer(snapshot, read, *args, **kwargs)
+    finally:
+        end_following(token)
     part.step("")
     trail.reports.append(partial(report, node_id, answer.__name__, snapshot, read, part))
     return found
@@ -77,7 +80,7 @@ def report(node_id: NodeID, what: str, snapshot: Snapshot, read: FollowedRead, t
         if reason:
             left_out[reason] += 1
         elif segment.blocks:
-            parts.append(_part(segment, snapshot, read, visits))
+            parts.append(_part(segment, snapshot, read, trail, visits))
     slowest = sorted(parts, key=lambda part: -part.ms)[:SEGMENTS_SHOWN_MAX]
     shown = {part.segment_id for part in slowest}
     return NodeReport(
@@ -106,7 +109,11 @@ def _left_out(segment: SnapshotSegment, snapshot: Snapshot, read: FollowedRead) 
 
 
 def _part(
-    segment: SnapshotSegment, snapshot: Snapshot, read: FollowedRead, visits: Mapping[int, list[Visit]]
+    segment: SnapshotSegment,
+    snapshot: Snapshot,
+    read: FollowedRead,
+    trail: Trail,
+    visits: Mapping[int, list[Visit]],
 ) -> SegmentPart:
     """Return what was done with a segment, over all of its blocks and all visits of them."""
     chosen = read.filter
@@ -130,7 +137,7 @@ def _part(
         compared=sum(method.compared for method, _ in methods),
         compared_is_estimate=any(method.is_estimate for method, _ in methods),
         ms=1000 * sum(visit.seconds for visit in made),
-        cpu_ms=1000 * sum(visit.cpu_s for visit in made),
+        cpu_ms=trail.cpu_ms(sum(visit.cpu_s for visit in made)),
     )
 
 

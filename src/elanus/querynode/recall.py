@@ -2,8 +2,8 @@
 
 A search that is measured hands over its snapshot, its request and its hits. A thread of the lowest priority
 computes the true answer from the same snapshot, so writes in between make no difference, and compares. For a
-search that missed hits, it also tries several times the effort, which distinguishes an effort that is too
-small from an index that is not good enough.
+search that missed hits, it also tries several times the effort: either that finds them, or the index is not
+good enough.
 
 The thread may use a small share of one core: after each sample it pauses for as long as that takes, and only
 then is the next search taken. So for all other searches the cost is one look at a flag. A sample that is not

@@ -25,6 +25,7 @@ from elanus.server.settings_access import AccessSettings, AuditSettings
 from elanus.server.settings_base import PORT_MAX, Host, Port, Section, all_or_none
 from elanus.server.settings_http import HttpSettings
 from elanus.server.settings_pipeline import PipelineSettings
+from elanus.server.settings_querynode import QuerynodeSettings
 from elanus.storage.backends import BACKENDS as STORES
 
 
@@ -84,8 +85,9 @@ class ProxySettings(AccessSettings):
     """The output fields of one search or query together. A larger answer is refused, and its vectors are not
     even fetched."""
     slow_request_ms: int = Field(default=1000, ge=0, le=3_600_000)
-    """Searches and queries that take longer are kept with their explanation, the last hundred of each process
-    (`elanus slow`), and logged, one a second at most. 0: none are."""
+    """Searches and queries that take longer are kept, the last hundred of each process (`elanus slow`), and
+    logged, one a second at most. For a minute after one, those that follow are kept with their explanation.
+    0: none are kept."""
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
     """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
     steps (docs/consistency.md)."""
@@ -370,24 +372,6 @@ class ImportsSettings(Section):
     write_retention_s: float = Field(default=2_592_000, gt=0)
     """How long the name of a write is remembered after its commit, 30 days: repeated within that time it adds
     nothing. The last batch of a streaming query is remembered as long as the collection exists."""
-
-
-class QuerynodeSettings(Section):
-    """Searches and queries on loaded collections."""
-
-    search_threads: int = Field(default=0, ge=0, le=1024)
-    """Threads that one index search may use; 0 stands for the number of processors."""
-    memory_mb: int = Field(default=0, ge=0, le=16_777_216)
-    """Memory that a query node may fill with segments. A load that does not fit is refused with the sum, and
-    segments are spread by what is left. 0: no limit is known."""
-    interim_index_mb: int = Field(default=8, ge=0, le=1024)
-    """Once as many megabytes of a segment's rows have arrived since, they get an interim index, which serves
-    searches until the flushed segment is loaded. 0: none do, and searches compare each growing row."""
-    recall_cpu_percent: float = Field(default=1.0, ge=0, le=100)
-    """The share of one core with which a query node repeats some searches exactly, at the lowest priority, to
-    measure their recall (docs/measured-recall.md). 0: nothing is measured."""
-    recall_target: float = Field(default=0.9, gt=0, le=1)
-    """The recall that searches should have. `elanus doctor` reports those that have less, with the cause."""
 
 
 class SessionSettings(Section):

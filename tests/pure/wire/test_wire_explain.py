@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import count
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,12 +15,13 @@ from rest_client import RestClient
 from test_wire_calls import PEER, FakeContext
 from wire_messages import key_message, schema_bytes, search_request, vector_message
 
+from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, text_of
 from elanus.core.trail import Trail, current, step
 from elanus.proxy.calls import AllowAll, Caller, Calls
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
-from elanus.proxy.watch import SLOW_KEPT, ReadWatch, explained
+from elanus.proxy.watch import FOLLOW_S, SLOW_KEPT, ReadWatch, explained
 from elanus.proxy.wire.context import caller_of
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
@@ -30,25 +32,29 @@ from elanus.proxy.wire.stubs import milvus_pb2
 class SteppingFront(FakeFront):
     """Its searches have a step, and keep whether they were followed."""
 
-    def __init__(self) -> None:
+    def __init__(self, world: World) -> None:
         super().__init__()
+        self.world = world
         self.followed: list[bool] = []
 
     def search(self, request: Any) -> Any:
         self.followed.append(current() is not None)
+        self.world.now_s += 0.25
         step("search on query nodes")
+        self.world.now_s += self.world.search_s
         return super().search(request)
 
 
 class World:
-    """``tick_s``: what each look at the clock takes."""
+    """``search_s``: how long the query nodes take."""
 
-    def __init__(self, slow_ms: float = 0, tick_s: float = 0.25) -> None:
-        self.front = SteppingFront()
-        self.ticks = count()
+    def __init__(self, slow_ms: float = 0, search_s: float = 0.75) -> None:
+        self.now_s = 50.0
+        self.search_s = search_s
+        self.front = SteppingFront(self)
         self.watch = ReadWatch(
             slow_ms,
-            now_s=lambda: next(self.ticks) * tick_s,
+            now_s=lambda: self.now_s,
             cpu_s=lambda: 0.0,
             wall_s=lambda: 1_700_000_000.0,
         )
@@ -83,8 +89,8 @@ def test_the_header_asks_for_an_explanation() -> None:
         "check and decode the request",
         "search on query nodes",
     ]
-    assert sum(one["ms"] for one in found["steps"]) == found["ms"] == 500
-    assert answer.status.extra_info["elanus-explain-text"].startswith("Search: 500.00 ms")
+    assert sum(one["ms"] for one in found["steps"]) == found["ms"] == 1000
+    assert answer.status.extra_info["elanus-explain-text"].startswith("Search: 1000.00 ms")
     assert answer.status.code == 0
 
 
@@ -93,7 +99,6 @@ def test_others_get_none_and_are_not_followed(headers: tuple[tuple[str, str], ..
     world = World()
     assert dict(world.search(*headers).status.extra_info) == {}
     assert world.front.followed == [False]
-    assert next(world.ticks) == 0, "nobody looked at the clock"
 
 
 def test_other_rpcs_are_not_explained() -> None:
@@ -134,29 +139,33 @@ def test_slow_reads_are_kept_and_logged(logged: list[Any]) -> None:
     world = World(slow_ms=400)
     assert dict(world.search().status.extra_info) == {}, "the client did not ask"
     (slow,) = world.watch.slow_requests()
-    assert (slow.request, slow.database, slow.collection, slow.ms, slow.code) == (
-        "Search",
-        "default",
-        "books",
-        500,
-        0,
-    )
-    assert slow.at_ms == 1_700_000_000_000
-    assert "search on query nodes" in slow.text
+    place = (slow.request, slow.database, slow.collection, slow.ms, slow.code)
+    assert place == ("Search", "default", "books", 1000, 0)
+    assert (slow.at_ms, slow.text) == (1_700_000_000_000, "")
     (line,) = [line for line in logged if line["event"] == "request slow"]
-    assert (line["collection"], line["ms"], line["not_logged"]) == ("books", 500, 0)
-    assert line["longest_step"] in ("check and decode the request", "search on query nodes")
+    assert (line["collection"], line["ms"], line["not_logged"]) == ("books", 1000, 0)
+
+
+def test_after_a_slow_read_others_are_followed_for_a_minute() -> None:
+    world = World(slow_ms=400)
+    world.search()
+    world.search()
+    assert "search on query nodes" in world.watch.slow_requests()[-1].text
+    world.now_s += FOLLOW_S
+    world.search()
+    assert world.watch.slow_requests()[-1].text == ""
+    assert world.front.followed == [False, True, False]
 
 
 def test_fast_reads_leave_nothing_in_the_slow_log(logged: list[Any]) -> None:
-    world = World(slow_ms=600)
+    world = World(slow_ms=1500)
     world.search()
     assert world.watch.slow_requests() == []
     assert logged == []
 
 
 def test_the_slow_log_is_bounded_and_so_are_its_lines(logged: list[Any]) -> None:
-    world = World(slow_ms=1, tick_s=0.002)
+    world = World(slow_ms=1, search_s=-0.248)
     for _ in range(SLOW_KEPT + 5):
         world.search()
     assert (len(world.watch.slow_requests()), world.watch.slow_count) == (SLOW_KEPT, SLOW_KEPT + 5)
@@ -169,21 +178,39 @@ def test_a_defect_in_an_explanation_does_not_fail_the_read(logged: list[Any]) ->
 
     watch = ReadWatch()
     asked: list[Explanation] = []
-    trail = watch.begin("Search", asked)
+    trail = watch.begin("Search", asked, 0.0)
     assert trail is not None
     trail.reports.append(broken)
-    watch.end(trail, "Search", asked, "default", "books", 0, "")
+    watch.end(trail, "Search", asked, "default", "books", 0, "", 0.5)
     assert asked == []
     assert [line["event"] for line in logged] == ["read not explained"]
 
 
+@pytest.mark.parametrize(
+    ("consistency", "words"),
+    [
+        (ReadConsistency(ConsistencyLevel.STRONG), "Strong"),
+        (ReadConsistency(), "Bounded"),
+        (ReadConsistency(guarantee_ts=1 << 40, pinned=True), "pinned by the client"),
+    ],
+)
+def test_the_level_of_consistency_is_that_of_the_read(consistency: ReadConsistency, words: str) -> None:
+    trail = Trail(lambda: 0.0, None)
+    view = SimpleNamespace(database="db", name="books", consistency_level=ConsistencyLevel.BOUNDED)
+    trail.facts |= {"collection": SimpleNamespace(view=view), "consistency": consistency, "read_ts": 1 << 40}
+    facts = explained("Search", trail).facts
+    assert facts["collection"] == "db.books"
+    assert facts["as of"].endswith(f"UTC), consistency: {words}")
+
+
 def test_the_text_of_a_whole_explanation() -> None:
-    trail = Trail(count().__next__, lambda: 0.0)
+    seconds = count()
+    trail = Trail(lambda: float(next(seconds)), lambda: 0.0)
     trail.step("plan")
     trail.step("search on query nodes")
     trail.step("")
     trail.facts["waited_s"] = 0.5
-    trail.facts["answer"] = "10 hits"
+    trail.facts["answer"] = "{} hits", 10
     segment = SegmentPart(41, "sealed", 100, 7, 9, "index price", "", ("exact: every row compared",), 7)
     trail.received.append(
         NodeReport(3, "search", 12, 2, 1, {"in other partitions": 4}, (segment,), (Step("rank", 1, 1),), 500)

@@ -20,15 +20,16 @@ def note_read(
     """``asked``: a format of what the client wants, which the ``counts`` fill in."""
     trail = current()
     if trail is not None:
-        trail.facts |= {"collection": cached, "consistency": consistency, "read_ts": read_ts}
+        facts = trail.facts
+        facts["collection"], facts["consistency"], facts["read_ts"] = cached, consistency, read_ts
         if bound is not None:
-            trail.facts["filter"] = bound
+            facts["filter"] = bound
         if asked:
-            trail.facts["asked"] = asked.format(*counts)
+            facts["asked"] = asked, *counts
 
 
 def note_answer(text: str, *counts: int) -> None:
     """``text``: a format of what the client gets, which the ``counts`` fill in."""
     trail = current()
     if trail is not None:
-        trail.facts["answer"] = text.format(*counts)
+        trail.facts["answer"] = text, *counts
