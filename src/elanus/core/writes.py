@@ -2,9 +2,9 @@
 
 A write's name is recorded in the transaction that commits its rows and deletes. The rule of memory: a single
 write is remembered for a time after its commit (`imports.write_retention_s`, 30 days), so it may be repeated
-that long. A stream of writes numbers its batches and writes them one after the other. Only the last
-batch of a stream is remembered, as long as the collection exists: whatever comes with that number or a lower one was
-written before.
+that long. A stream of writes numbers its batches and writes them one after the other. Only the last batch of
+a stream is remembered, as long as the collection exists: a batch with that number or a lower one was written
+before.
 """
 
 from __future__ import annotations
