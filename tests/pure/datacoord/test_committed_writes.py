@@ -21,7 +21,7 @@ def outcome(bench: Bench, segment: int, deletes: str) -> ImportOutcome:
     written = ImportedSegment(
         SegmentID(segment), bench.vchannel, binlog(f"insert_log/{segment}", 10), "stats_log", DEFAULT
     )
-    return ImportOutcome((written,), (DeltaLog(bench.vchannel, binlog(deletes, 10)),))
+    return ImportOutcome((written,), deltas=(DeltaLog(bench.vchannel, binlog(deletes, 10)),))
 
 
 async def answer(importer: FakeImporter, what: ImportOutcome) -> None:

@@ -201,14 +201,14 @@ async def test_a_name_keeps_changes_and_moves_on_with_its_reader(tmp_path: Path)
     bench.root.now_ms += 100_000
     coord = await bench.restart()
     await coord.take_changes(CID, first, "", HOUR_MS)
-    kept = [(p.name, p.ts) for p in coord.context.state.pins() if p.name]
+    kept = [(p.feed, p.read_ts) for p in coord.context.state.pins() if p.feed]
     assert kept == [("copy", first)]
     later = bench.root.stamp()
     await coord.take_changes(CID, later, "copy", 30_000)
-    assert [p.ts for p in coord.context.state.pins() if p.name] == [later]
+    assert [p.read_ts for p in coord.context.state.pins() if p.feed] == [later]
     await asyncio.sleep(100)
     bench.root.now_ms += 100_000
-    assert [p for p in coord.context.state.pins() if p.name] == []
+    assert [p for p in coord.context.state.pins() if p.feed] == []
     with pytest.raises(TimestampTooOld):
         await coord.take_changes(CID, later, "copy", HOUR_MS)
     await coord.stop()
@@ -220,7 +220,7 @@ async def test_deletes_that_a_feed_needs_are_not_folded_in(tmp_path: Path) -> No
     context = bench.coord.context
     await files.flushed(range(10))
     read_until = bench.root.stamp()
-    feed = Pin(1, CID, "", context.clock.wall_ms() + HOUR_MS, "copy", read_until)
+    feed = Pin(1, CID, "", context.clock.wall_ms() + HOUR_MS, read_ts=read_until, feed="copy")
     await context.state.put(pins=[feed])
     await files.flushed(range(10, 20))
     (plan,) = await planned(bench)

@@ -19,7 +19,7 @@ from elanus.index import true_params
 from elanus.proxy.api import Search
 
 
-def check_measurable(request: Search, field: FieldSchema) -> None:
+def check_measurable(request: Search) -> None:
     """Raises `InvalidParameter` for a search whose recall cannot be measured."""
     if not request.measures_recall:
         return
@@ -27,12 +27,19 @@ def check_measurable(request: Search, field: FieldSchema) -> None:
         ("an iterator", request.page is not None or request.consistency.pinned),
         ("groups", request.grouping is not None),
         ("boosts", request.boosts is not None),
-        ("lists of vectors", field.has_vector_lists),
     ):
         if is_such:
             raise InvalidParameter(
                 f"enable_recall_calculation [true] is not supported in a search with {kind}"
             )
+
+
+def check_field_measurable(request: Search, field: FieldSchema) -> None:
+    """Raises `InvalidParameter` for a field whose truth cannot be computed by comparing vectors."""
+    if request.measures_recall and field.has_vector_lists:
+        raise InvalidParameter(
+            f"enable_recall_calculation [true] is not supported for the lists of vectors in {field.name}"
+        )
 
 
 def recalls_of(

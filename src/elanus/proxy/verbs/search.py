@@ -25,7 +25,7 @@ from elanus.proxy.verbs.hits import (
 )
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
 from elanus.proxy.verbs.noting import note_answer, note_read
-from elanus.proxy.verbs.recall import check_measurable, recalls_of
+from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
 
 _ASKED = "{} vectors, the best {} rows of each"
@@ -42,13 +42,14 @@ class Searching(Verbs):
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
             check_round_decimal(request.round_decimal)
+            check_measurable(request)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
             columns = (*outputs.columns, *groups, *_extra_columns(schema, request))
             plan = planned(
                 proxy, cached, request, request.partitions, tuple(dict.fromkeys(columns)), request.grouping
             )
-            check_measurable(request, schema.by_id[plan.draft.field_id])
+            check_field_measurable(request, schema.by_id[plan.draft.field_id])
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             bound = plan.draft.filter

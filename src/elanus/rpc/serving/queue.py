@@ -1,5 +1,4 @@
-"""The part of grpcio's private API that the loop uses: the completion queue, the server below it, and
-operations.
+"""The part of grpcio's private API that the loop uses: completion queue, server below it, and operations.
 
 An operation holds memory of the C library and belongs to one batch: it is made for each call, never kept. The
 events of a batch keep its call alive, so a reader of the queue drops each event before it asks for the next.
