@@ -159,16 +159,24 @@ def _is_indexed(client: MilvusClient) -> bool:
     return bool(segments) and all(s.state_name == "Sealed" and s.index_name for s in segments)
 
 
-def test_the_example(shared: Server) -> None:
-    program = Path(__file__).parents[2] / "examples" / "places_and_times.py"
-    ran = subprocess.run(
-        [sys.executable, str(program), shared.uri],
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
-    assert ran.stdout.splitlines() == [
+def _output_of_example(name: str, shared: Server) -> list[str]:
+    program = Path(__file__).parents[2] / "examples" / name
+    command = [sys.executable, str(program), shared.uri]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=True)
+    return ran.stdout.splitlines()
+
+
+def test_the_example_of_several_vectors(shared: Server) -> None:
+    lines = _output_of_example("products.py", shared)
+    assert lines[0] == "2000 products; wanted: a five, bold, slanted"
+    by_both, by_features = lines[3:8], lines[10:15]
+    assert [line.split()[1] for line in by_both[:3]] == ["five"] * 3
+    assert all("thin" in line and float(line.split()[2]) < 12 for line in by_both)
+    assert len({line.split()[1] for line in by_features}) == 5
+
+
+def test_the_example_of_places_and_times(shared: Server) -> None:
+    assert _output_of_example("places_and_times.py", shared) == [
         "like jazz, within 1 km, in the first week of June:",
         "  2025-06-02T21:30:00+02:00  jazz trio",
         "  2025-06-02T19:00:00+02:00  big band",
