@@ -47,14 +47,17 @@ def rows_as_old_as_their_files(patch: pytest.MonkeyPatch) -> None:
 def moments_of_their_own(patch: pytest.MonkeyPatch) -> None:
     """Each segment of an import becomes visible at a moment of its own."""
 
-    async def visible_from(self: VersionSwitch, online: Any, target: Any, before: Any) -> Any:
-        moments = decide_moments(online, target.segments, target.recovery.successors, before)
-        stamps = {s: plus_ms(await self._stamp(), 1000 * n) for n, s in enumerate(moments.open)}
-        if stamps:
-            await self.persist(replace(self.record, stamps={**moments.known, **stamps}))
-        return {**moments.known, **stamps}
+    original = VersionSwitch._moments
 
-    patch.setattr(VersionSwitch, "_visible_from", visible_from)
+    async def moments(self: VersionSwitch, online: Any, target: Any, before: Any) -> Any:
+        opened = decide_moments(online, target.segments, target.recovery.successors, before).open
+        visible_from, deletes = await original(self, online, target, before)
+        own = {s: plus_ms(visible_from[s], 1000 * n) for n, s in enumerate(opened)}
+        if own:
+            await self.persist(replace(self.record, stamps={**visible_from, **own}))
+        return {**visible_from, **own}, deletes
+
+    patch.setattr(VersionSwitch, "_moments", moments)
 
 
 @_with_imports
