@@ -36,6 +36,8 @@ PROFILES = {
     "imported rows as old as their files": _IMPORTING,
     "imported segments with moments of their own": _IMPORTING,
     "import completed before it is served": _SLOW_IMPORTS,
+    "deletes of an upsert left out": _IMPORTING,
+    "deletes of an upsert at its commit": _IMPORTING,
     "cancelled import committed": _SLOW_IMPORTS,
     "spilled rows forgotten": _PARTITIONED,
     "drop takes all partitions": _PARTITIONED,
