@@ -95,7 +95,7 @@ def check_field_name(name: str) -> str:
     elif not _REST.match(name):
         problem = "Field name can only contain numbers, letters, and underscores."
     elif name in _KEYWORDS:
-        problem = f"{name} is a keyword of filters."
+        problem = f"{name} is keyword in milvus."
     if problem:
         raise InvalidFieldName(f"Invalid field name: {name}. {problem}: field name invalid[field={name}]")
     return name

@@ -27,6 +27,7 @@ from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_col
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
+from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.proxy.api import CollectionView, CreateCollection
@@ -90,6 +91,7 @@ class Definitions(Verbs):
         time_to_live_s(request.properties)
         check_timezone(request.properties)
         check_properties(request.properties)
+        keeps_sent_keys(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)
