@@ -124,6 +124,12 @@ def check_partition_name(name: str) -> str:
     return name
 
 
+def check_named_partition(name: str) -> None:
+    """Check the name of a partition to read, whose characters do not matter. Raises `InvalidParameter`."""
+    if not name.strip() or len(name) > NAME_LENGTH_MAX_CHARS:
+        check_partition_name(name)
+
+
 def _problem(name: str, kind: str, called: str = "") -> str | None:
     """Return what is wrong with a non-empty name. ``called``: the kind as written within a sentence."""
     called = called or f"a {kind} name"

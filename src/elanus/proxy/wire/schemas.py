@@ -9,6 +9,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.field_changes import check_addable
 from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
@@ -93,7 +94,7 @@ def decode_added_field(field_bytes: bytes, collection: str) -> FieldSchema:
 
 def added_field(message: schema_pb2.FieldSchema, collection: str) -> FieldSchema:
     """Return a field that is to be added. Raises as `decode_schema` does."""
-    check_declared_names([message.name])
+    check_addable(message.name, is_primary=message.is_primary_key, is_partition_key=message.is_partition_key)
     field = decode_field(message, collection)
     check_text_field(field, {field.name: field})
     return field
