@@ -8,7 +8,8 @@ VECTOR_FIELDS_MAX = 10
 DIMENSION_MAX = 32_768
 DIMENSION_MIN = 2
 SHARDS_MAX = 16
-PARTITIONS_MAX = 4096
+PARTITIONS_MAX = 1024
+"""Partitions of one collection. The reference's default; older releases of it had 4096."""
 KEY_PARTITIONS_MAX = 1024
 """Partitions of a collection whose rows go by a partition key."""
 DATABASES_MAX = 64
