@@ -27,13 +27,12 @@ from elanus.index.resolve import (
     resolve_index,
 )
 from elanus.index.scalar import JsonPath, check_field, json_path_of
-from elanus.index.search_params import RANGE_PARAMS, SearchParams, Window, resolve_search, true_params
+from elanus.index.search_params import SearchParams, Window, resolve_search, true_params
 from elanus.index.sparse import TermIndex
 from elanus.index.spec import IndexSpec
 from elanus.index.tolerated import note_ignored
 
 __all__ = [
-    "RANGE_PARAMS",
     "Codebook",
     "Codes",
     "DamagedIndexFile",

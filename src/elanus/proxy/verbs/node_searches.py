@@ -18,7 +18,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
 from elanus.core.vector_lists import is_packed
 from elanus.expr.partition_key import check_isolated
-from elanus.index import RANGE_PARAMS
+from elanus.index.search_params import RANGE_PARAMS
 from elanus.proxy.api import Search
 from elanus.proxy.boost_requests import BoostRequests
 from elanus.proxy.fanout.deadline import Patience
