@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pymilvus
 from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, program
-from pymilvus import Collection, DataType, FieldSchema
+from pymilvus import Collection, DataType, FieldSchema, MilvusException
 
 TYPES: Sequence[tuple[str, Sequence[Any], dict[str, Any]]] = (
     ("BOOL", [True, False, True], {}),
@@ -128,6 +128,25 @@ def _() -> None:
         made.load()
         assert keys(made.query("key > 0")) == sorted(given)
         assert len(set(given)) == 5
+
+
+@check("Types", "automatic ids, and keys of one's own: `allow_insert_auto_id`", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(key=FieldSchema("key", DataType.INT64, is_primary=True, auto_id=True)) as made:
+        row = {"key": 7, "v": VECTORS[0]}
+        said = ""
+        try:
+            made.insert([row])
+        except MilvusException as error:
+            said = str(error)
+        assert "allow_insert_auto_id is false" in said
+        made.set_properties({"allow_insert_auto_id": "true"})
+        assert list(made.insert([row]).primary_keys) == [7]
+        (fresh,) = made.insert([{"v": VECTORS[1]}]).primary_keys
+        assert list(made.upsert([row]).primary_keys) == [7]
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        assert keys(made.query("key > 0")) == [7, fresh]
 
 
 @check("Types", "dynamic fields")

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, IndexID, PartitionID
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+
+COLLECTIONS_MAX_PROPERTY = "database.max.collections"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,19 @@ class Database:
     name: str
     created: Timestamp
     properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def collections_max(properties: Mapping[str, str]) -> int | None:
+    """Return how many collections a database with these properties may have; None: as many as all may.
+
+    Raises `InvalidParameter` for a value that is not a whole number.
+    """
+    text = properties.get(COLLECTIONS_MAX_PROPERTY)
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise InvalidParameter(f"{COLLECTIONS_MAX_PROPERTY} is {text!r}: give a whole number")
+    return int(text)
 
 
 @dataclass(frozen=True, slots=True)

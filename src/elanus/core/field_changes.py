@@ -78,6 +78,17 @@ def _with_params(
     return replace(field, max_length=checked.max_length, max_capacity=checked.max_capacity, params=kept)
 
 
+def check_addable(name: str, *, is_primary: bool, is_partition_key: bool) -> None:
+    """Check what no further field may be, before its type is looked at. Raises `InvalidParameter`."""
+    if name in (*SYSTEM_FIELDS, DYNAMIC_FIELD):
+        raise InvalidParameter(f"not support to add system field, field name = {name}")
+    if is_primary:
+        raise InvalidParameter(f"not support to add pk field, field name = {name}")
+    if is_partition_key:
+        # two spaces, as the reference has them
+        raise InvalidParameter(f"not support to add partition key field, field name  = {name}")
+
+
 def with_added_field(schema: CollectionSchema, field: FieldSchema) -> CollectionSchema:
     """Return the schema with one more field, numbered, before the dynamic one.
 
@@ -86,10 +97,7 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
     name = field.name
     if field.is_dynamic:
         return _with_dynamic_field(schema)
-    if name in (*SYSTEM_FIELDS, DYNAMIC_FIELD):
-        raise InvalidParameter(f"not support to add system field, field name = {name}")
-    if field.is_primary:
-        raise InvalidParameter(f"not support to add pk field, field name = {name}")
+    check_addable(name, is_primary=field.is_primary, is_partition_key=field.is_partition_key)
     is_vector = field.kind.vector is not None
     if not field.nullable:
         raise InvalidParameter(
@@ -101,11 +109,11 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
             f"maximum vector field's number should be limited to {VECTOR_FIELDS_MAX}: "
             f"collection {schema.name}"
         )
-    if field.is_partition_key:
-        raise InvalidParameter(f"not support to add partition key field, field name = {name}")
     others = [f for f in schema.fields if not f.is_dynamic]
     if name in {f.name for f in others}:
-        raise InvalidParameter(f"duplicate field name: {name}: collection {schema.name} has it")
+        raise InvalidParameter(
+            f"duplicated field name {name}: collection {schema.name} has it, duplicate field name: {name}"
+        )
     if field.is_clustering_key and any(f.is_clustering_key for f in others):
         raise InvalidParameter(f"already has another clutering key field, field name: {name}")
     if len(others) >= COLLECTION_FIELDS_MAX:

@@ -9,6 +9,7 @@ DIMENSION_MAX = 32_768
 DIMENSION_MIN = 2
 SHARDS_MAX = 16
 PARTITIONS_MAX = 4096
+"""Partitions of one collection. Newer releases of the reference refuse more than 1024 by default."""
 KEY_PARTITIONS_MAX = 1024
 """Partitions of a collection whose rows go by a partition key."""
 DATABASES_MAX = 64

@@ -95,7 +95,7 @@ def check_field_name(name: str) -> str:
     elif not _REST.match(name):
         problem = "Field name can only contain numbers, letters, and underscores."
     elif name in _KEYWORDS:
-        problem = f"{name} is a keyword of filters."
+        problem = f"{name} is keyword in milvus."
     if problem:
         raise InvalidFieldName(f"Invalid field name: {name}. {problem}: field name invalid[field={name}]")
     return name
@@ -122,6 +122,12 @@ def check_partition_name(name: str) -> str:
     if problem:
         raise InvalidParameter(f"Invalid partition name: {name}. {problem}")
     return name
+
+
+def check_named_partition(name: str) -> None:
+    """Check the name of a partition to read, whose characters do not matter. Raises `InvalidParameter`."""
+    if not name.strip() or len(name) > NAME_LENGTH_MAX_CHARS:
+        check_partition_name(name)
 
 
 def _problem(name: str, kind: str, called: str = "") -> str | None:

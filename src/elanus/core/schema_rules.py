@@ -291,7 +291,7 @@ def check_fields_together(fields: Sequence[FieldSchema], structs: Sequence[str] 
     names = [*(field.name for field in fields), *structs]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidParameter(f"duplicated field name {name}")
+            raise InvalidParameter(f"duplicated field name {name} found")
     primary = [field.name for field in fields if field.is_primary]
     if not primary:
         raise InvalidParameter("primary key is not specified")

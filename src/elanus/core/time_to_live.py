@@ -21,7 +21,8 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_m
 TTL_PROPERTY = "collection.ttl.seconds"
 TTL_FIELD_PROPERTY = "ttl_field"
 NEVER_EXPIRES_US = 2**63 - 1
-_TTL_MAX_S = 100 * 366 * 86_400
+_TTL_MAX_S = 3_155_760_000
+"""A hundred years of 365.25 days."""
 
 
 def time_to_live_s(properties: Mapping[str, str]) -> int | None:
@@ -35,7 +36,11 @@ def time_to_live_s(properties: Mapping[str, str]) -> int | None:
     try:
         seconds = int(text)
     except ValueError:
-        seconds = _TTL_MAX_S + 1
+        raise InvalidParameter(
+            "collection ttl property value not valid, parse error: "
+            f"collection TTL is not a valid positive integer: {TTL_PROPERTY} is {text!r}; "
+            "give a whole number of seconds, or 0 for rows that do not expire"
+        ) from None
     if not -1 <= seconds <= _TTL_MAX_S:
         raise InvalidParameter(
             f"collection TTL is out of range, expect [-1, {_TTL_MAX_S}], got {text}: give {TTL_PROPERTY} as "

@@ -133,9 +133,9 @@ def true_params(
     return {"radius": worst, **kept, ITERATOR_PAGE: True, TRUTH: True}
 
 
-SHARED_PARAMS = frozenset(
-    {"radius", "range_filter", "page_retain_order", ITERATOR_PAGE, TRUTH, METRIC_TYPE_KEY}
-)
+RANGE_PARAMS = frozenset({"radius", "range_filter"})
+"""With one of them a search is a range search. A range without a radius is open on that side."""
+SHARED_PARAMS = RANGE_PARAMS | frozenset({"page_retain_order", ITERATOR_PAGE, TRUTH, METRIC_TYPE_KEY})
 
 
 def _own_names(spec: IndexSpec) -> frozenset[str]:
@@ -154,14 +154,11 @@ def _check_shared(spec: IndexSpec, params: Mapping[str, object]) -> None:
 
 
 def _window(metric: Metric, params: Mapping[str, object]) -> Window | None:
-    if "radius" not in params:
-        if "range_filter" in params:
-            raise InvalidParameter(
-                f"range_filter ({params['range_filter']}) needs a radius: send both, or neither"
-            )
+    if not RANGE_PARAMS & params.keys():
         return None
-    radius = _bound("radius", params["radius"])
     bigger = metric.bigger_is_better
+    worst = -FLOAT32_MAX if bigger else FLOAT32_MAX
+    radius = _bound("radius", params.get("radius", worst))
     if "range_filter" not in params:
         return Window(radius, None, bigger)
     range_filter = _bound("range_filter", params["range_filter"])

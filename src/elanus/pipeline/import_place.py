@@ -56,6 +56,8 @@ class Place:
             case Problem.LENGTH:
                 length = len(str(fault.value).encode())
                 why = f"is {length} bytes long, its max_length is {field.max_length}: {_shown(fault.value)}"
+            case Problem.NOT_FINITE if field.kind.family is not Family.VECTOR:
+                why = f"holds {fault.value}: numbers are finite"
             case Problem.NOT_FINITE:
                 dtype = field.vector.dtype.name
                 why = f"holds {fault.value} at position {fault.position}: vectors are finite {dtype}"

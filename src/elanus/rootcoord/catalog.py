@@ -95,6 +95,9 @@ class Catalog:
         found = self._live.get(database.database_id, {})
         return tuple(self._collections[c] for c in sorted(found))
 
+    def count_in(self, database: Database) -> int:
+        return len(self._live.get(database.database_id, {}))
+
     def find(self, database: Database, name: str) -> Collection | None:
         """Find a collection by real name or alias."""
         found = self._names.get((database.database_id, name))

@@ -12,9 +12,8 @@ from dataclasses import replace
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import HeldSource
 from elanus.core.catalog import Collection, Origin
-from elanus.core.errors import CollectionAlreadyExists, CollectionLimitReached
+from elanus.core.errors import CollectionAlreadyExists
 from elanus.core.ids import CollectionID, DatabaseID
-from elanus.core.limits import COLLECTIONS_MAX
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import NO_TIMESTAMP, physical_ms
 from elanus.rootcoord.catalog import renamed
@@ -27,10 +26,7 @@ class Clones(Lifecycle):
         held = await self._peers.data.hold_source(request.source)  # may wait for files: not under the lock
         async with self._ddl_lock:
             self._check_free(request)
-            if self._catalog.live_count() >= COLLECTIONS_MAX:
-                raise CollectionLimitReached(
-                    f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]"
-                )
+            self._check_room(self._catalog.database(request.database))
             await self._invalidations.all_confirmed()  # another may just have left the name
             collection = await self._create_clone(request, held)
             with self._or_later():

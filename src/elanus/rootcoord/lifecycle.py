@@ -20,7 +20,7 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import NewCollection
 from elanus.api.snapshots import DroppedCollection
-from elanus.core.catalog import Collection, Database, Partition
+from elanus.core.catalog import Collection, Database, Partition, collections_max
 from elanus.core.errors import (
     CollectionAlreadyExists,
     CollectionLimitReached,
@@ -82,16 +82,23 @@ class Lifecycle(Definitions):
             existing = self._catalog.find(database, request.schema.name)
             if existing is not None:
                 collection = _same_or_conflict(existing, request, database.name)
-            elif self._catalog.live_count() >= COLLECTIONS_MAX:
-                raise CollectionLimitReached(
-                    f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]"
-                )
             else:
+                self._check_room(database)
                 await self._invalidations.all_confirmed()  # another may just have left the name
                 collection = await self._create(request)
             with self._or_later():
                 await self._peers.data.watch_channels(collection)
             return collection
+
+    def _check_room(self, database: Database) -> None:
+        """Check that the database may have one more collection. Raises `CollectionLimitReached`."""
+        own = collections_max(database.properties)
+        if own is not None and self._catalog.count_in(database) >= own:
+            raise CollectionLimitReached(
+                f"exceeded the limit number of collections[dbName={database.name}][limit={own}]"
+            )
+        if self._catalog.live_count() >= COLLECTIONS_MAX:
+            raise CollectionLimitReached(f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]")
 
     async def _complete_clone(self, collection: Collection) -> Collection:
         """Complete a clone whose first rows are there; returns the collection then. Does nothing for any
@@ -171,6 +178,7 @@ class Lifecycle(Definitions):
             if len(found.partitions) >= PARTITIONS_MAX:
                 raise InvalidParameter(
                     f"partition number ({len(found.partitions)}) exceeds max configuration ({PARTITIONS_MAX})"
+                    f", collection: {found.name}"
                 )
             await self._invalidations.all_confirmed()  # another may just have left the name
             partition_id = PartitionID(await self._ids.allocate(1))

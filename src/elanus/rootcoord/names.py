@@ -70,6 +70,8 @@ class Names(Definitions):
             if collection.name != old:
                 raise InvalidParameter(f"unsupported use an alias to rename collection, alias:{old}")
             target = self._catalog.database(new_database or database)
+            if new == old and target.database_id == collection.database_id:
+                raise InvalidParameter(f"collection name or database name should be different: {new}")
             taken = self._catalog.find(target, new)
             if taken is not None:
                 raise InvalidParameter(

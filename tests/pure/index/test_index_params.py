@@ -13,6 +13,7 @@ from elanus.core.metrics import Metric
 from elanus.core.schema import DataType
 from elanus.index import (
     SearchParams,
+    Window,
     brute_force,
     check_choice,
     ignored_params,
@@ -21,6 +22,7 @@ from elanus.index import (
     resolve_search,
     tolerated,
 )
+from elanus.index.search_params import FLOAT32_MAX
 
 FLOAT, BINARY = DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR
 
@@ -222,6 +224,7 @@ def test_brute_force_is_a_spec_of_its_own() -> None:
         ("IVF_FLAT", {}, SearchParams(nprobe=8)),
         ("IVF_FLAT", {"nprobe": 65536, "ef": 1}, SearchParams(nprobe=65536)),
         ("FLAT", {"ef": -3, "nprobe": "many"}, SearchParams()),
+        ("FLAT", {"range_filter": 1}, SearchParams(Window(FLOAT32_MAX, 1.0, bigger_is_better=False))),
         ("DISKANN", {}, SearchParams(search_list=64)),
         ("DISKANN", {"search_list": "20"}, SearchParams(search_list=20)),
         (
@@ -264,7 +267,7 @@ def test_the_default_ef_grows_with_k() -> None:
         ("FLAT", {"radius": True}, r"param 'radius' \(true\) should be a number"),
         ("FLAT", {"radius": float("nan")}, "should be a number"),
         ("FLAT", {"radius": 1, "range_filter": "x"}, "param 'range_filter'"),
-        ("FLAT", {"range_filter": 1}, "needs a radius"),
+        ("FLAT", {"range_filter": "x"}, "param 'range_filter'"),
     ],
 )
 def test_search_parameters_that_are_refused(kind: str, sent: dict[str, object], text: str) -> None:

@@ -323,7 +323,6 @@ def test_replicas_are_transferred_by_their_collections_id() -> None:
         (loaded(100, 99), [], "Loading"),
         (loaded(100, 99), ["_default"], "Loaded"),
         (loaded(100, whole=False), ["p1"], "NotLoad"),
-        (loaded(100, 100), ["nope"], "NotExist"),
     ],
 )
 def test_load_states(status: LoadStatus | None, partitions: list[str], state: str) -> None:
@@ -333,6 +332,16 @@ def test_load_states(status: LoadStatus | None, partitions: list[str], state: st
 
     asked(work)
     asked(lambda b: check(b.front.load_state("default", "nope", []).state == "NotExist"))
+
+
+@pytest.mark.parametrize("status", [None, loaded(100, 100)])
+def test_the_load_state_of_a_missing_partition_is_an_error(status: LoadStatus | None) -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [status] if status else []
+        with pytest.raises(PartitionNotFound, match=r"partition not found\[partition=nope\]"):
+            bench.front.load_state("default", "c", ["_default", "nope"])
+
+    asked(work)
 
 
 def test_the_load_state_names_segments_that_cannot_be_read() -> None:

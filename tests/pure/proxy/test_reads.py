@@ -24,6 +24,7 @@ from elanus.core.errors import (
     TaskQueueFull,
     TimestampTooOld,
 )
+from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
 from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema, DataType
@@ -216,6 +217,24 @@ def test_a_search_of_what_is_not_loaded_says_so_even_without_an_index() -> None:
 def test_a_missing_partition_is_refused_in_the_words_for_reads() -> None:
     with pytest.raises(PartitionNotFound, match=r"^partition name nope not found$"):
         Bench().verbs.query(query(partitions=("_default", "nope")))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("", "should not be empty"), ("  ", "should not be empty"), ("p" * 300, "must be less than 255")],
+)
+def test_a_name_that_no_partition_can_have_is_refused_in_reads(name: str, text: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"^Invalid partition name: .*{text}"):
+        Bench().verbs.query(query(partitions=("_default", name)))
+
+
+def test_hits_of_binary_vectors_are_not_grouped() -> None:
+    of = schema()
+    bits = replace(of.field("v0"), data_type=DataType.BINARY_VECTOR, dim=8)
+    of = replace(of, fields=tuple(bits if f.name == "v0" else f for f in of.fields))
+    asked = search(collection=cached(of), vector_field="v0", grouping=Grouping(("pk",)))
+    with pytest.raises(InvalidParameter, match=r"^not support search_group_by operation based on binary vec"):
+        Bench().verbs.search(asked)
 
 
 def test_a_bad_filter_is_refused_as_a_query_plan() -> None:

@@ -133,6 +133,20 @@ async def test_there_is_a_limit_of_collections(monkeypatch: pytest.MonkeyPatch) 
     await root.stop()
 
 
+async def test_a_database_may_have_a_limit_of_its_own() -> None:
+    _, root = await started("a", "b")
+    await root.create_database("books", {"database.max.collections": "1"})
+    first = new("c", database="books")
+    await root.create_collection(first)
+    await root.create_collection(first)  # repeated
+    text = r"exceeded the limit number of collections\[dbName=books\]\[limit=1\]"
+    await refused(root.create_collection(new("d", database="books")), CollectionLimitReached, text)
+    await root.create_collection(new("d"))
+    await root.alter_database("books", {}, ("database.max.collections",))
+    await root.create_collection(new("d", database="books"))
+    await root.stop()
+
+
 # dropping
 
 
@@ -248,5 +262,7 @@ async def test_rules_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     await refused(root.drop_partition("default", "c", "nope"), PartitionNotFound)
     await refused(root.create_partition("default", "nope", "p"), CollectionNotFound)
     await root.create_partition("default", "c", "p")
-    await refused(root.create_partition("default", "c", "q"), InvalidParameter, "exceeds max")
+    await refused(
+        root.create_partition("default", "c", "q"), InvalidParameter, r"\(2\) exceeds .* \(2\), collection: c"
+    )
     await root.stop()

@@ -127,6 +127,14 @@ async def test_names_that_cannot_be_taken(
     await root.stop()
 
 
+async def test_a_rename_changes_the_name_or_the_database() -> None:
+    _, root = await started("c")
+    for database in ("", "default"):
+        text = "collection name or database name should be different"
+        await refused(root.rename_collection("default", "c", "c", database), InvalidParameter, text)
+    await root.stop()
+
+
 async def test_an_alias_is_a_second_name() -> None:
     bench, root = await started("c", "d")
     await root.create_alias("default", "c", "a")

@@ -71,6 +71,20 @@ def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
     params = {"max_length": 20, "enable_match": "true"}
     text = kind.FieldInfo(field_schema=field_message("t", DataType.VARCHAR, params, nullable=True))
     assert "not enable analyzer" in alter_schema(call, field_infos=[text]).reason
+    for field, reason in (
+        (
+            field_message("n", DataType.FLOAT, is_primary_key=True),
+            "not support to add pk field, field name = n",
+        ),
+        (
+            field_message("n", DataType.INT64, nullable=True, is_partition_key=True),
+            "not support to add partition key field, field name  = n",
+        ),
+        (field_message("RowID", DataType.INT64), "not support to add system field, field name = RowID"),
+    ):
+        sent = field.SerializeToString()
+        refused = call("AddCollectionField", collection_name="books", schema=sent)
+        assert (refused.code, refused.reason.startswith(reason)) == (1100, True)
     assert call("AddCollectionField", collection_name="books", schema=b"\xff").code == 1100
 
 

@@ -105,7 +105,9 @@ def default(**value: Any) -> Message:
         ([KEY, VECTOR, field_message("a" * 256, DataType.INT64)], "must be less than 255 characters"),
         ([KEY, VECTOR, field_message("$meta", DataType.JSON)], "Invalid field name: $meta. The first"),
         ([KEY, VECTOR, field_message("Timestamp", DataType.INT64)], "schema contains system field"),
-        ([KEY, VECTOR, field_message("LIKE", DataType.INT64)], "LIKE is a keyword of filters"),
+        ([KEY, VECTOR, scalar(DataType.STRING)], "string data type not supported yet, please use VarChar"),
+        ([KEY, VECTOR, scalar(DataType.NONE)], "data type None is not valid"),
+        ([KEY, VECTOR, field_message("LIKE", DataType.INT64)], "LIKE is keyword in milvus"),
         ([KEY, VECTOR, field_message("RowID", DataType.INT64)], "schema contains system field"),
         ([KEY, VECTOR, scalar(DataType.JSON, is_dynamic=True)], "cannot explicitly set a field as a dynamic"),
         (
@@ -156,7 +158,6 @@ def test_a_bad_dimension_is_refused(vector: Message, text: str) -> None:
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (schema_bytes(KEY, VECTOR, scalar(DataType.STRING)), "use VarChar"),
         (schema_bytes(KEY, VECTOR, scalar(DataType.INT64, {"enable_analyzer": "true"})), "enable_analyzer"),
         (schema_bytes(KEY, VECTOR, enable_namespace=True), "the field enable_namespace"),
     ],

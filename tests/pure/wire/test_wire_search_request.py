@@ -243,7 +243,7 @@ def test_a_page_behind_a_bound_is_read_from_the_parameters() -> None:
         ({"search_iter_last_bound": "1e39"}, "search_iter_last_bound [1e39] is invalid"),
         ({"search_iter_id": "x" * 300}, "search_iter_id is invalid: it has 300 characters"),
         ({"guarantee_timestamp": "-1"}, "guarantee_timestamp [-1] is invalid"),
-        ({"offset": "2"}, "offset [2] is invalid: a search iterator has no offset"),
+        ({"offset": "2"}, "Setting an offset is not permitted when using a search iterator v2: offset is 2"),
     ],
 )
 def test_a_page_that_cannot_be_is_refused(params: dict[str, str], said: str) -> None:

@@ -101,18 +101,20 @@ class _RowOperations:
         return self._front.collection(_database(body, caller), name)
 
     def insert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
-        return self._front.insert(self._rows(body, caller, with_auto_key=False))
+        return self._front.insert(self._rows(body, caller, replaces=False))
 
     def upsert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
-        return self._front.upsert(self._rows(body, caller, with_auto_key=True))
+        return self._front.upsert(self._rows(body, caller, replaces=True))
 
-    def _rows(self, body: bodies.Rows, caller: Caller, *, with_auto_key: bool) -> Insert:
+    def _rows(self, body: bodies.Rows, caller: Caller, *, replaces: bool) -> Insert:
         if body.partial_update:
             raise unsupported("partialUpdate", INSTEAD_OF_FIELD.get("partial_update"))
         collection = self._collection(body, caller)
         sent = body.data if isinstance(body.data, list) else [body.data]
         try:
-            rows = batch_of(collection.view.schema, sent, with_auto_key=with_auto_key)
+            key = collection.view.schema.primary_field.name
+            with_key = replaces or (collection.keeps_sent_keys and any(key in row for row in sent))
+            rows = batch_of(collection.view.schema, sent, with_auto_key=with_key)
         except InvalidParameter as error:
             raise BadRows(f"fail to deal the insert data, error: {error.message}") from error
         partition = body.partition_name and check_partition_name(body.partition_name)

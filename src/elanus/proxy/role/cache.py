@@ -21,6 +21,7 @@ from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.partition_keys import isolates_keys, key_partitions
 from elanus.core.rate_limits import Allowed, of_collection, of_database
 from elanus.core.schema import FieldSchema
+from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec, resolve_field_index
@@ -61,6 +62,11 @@ class CachedCollection:
     def isolates_keys(self) -> bool:
         """Whether every search names one value of the partition key."""
         return isolates_keys(self.view.properties, self.view.schema)
+
+    @cached_property
+    def keeps_sent_keys(self) -> bool:
+        """Whether rows keep the keys that clients send, though keys are automatic."""
+        return keeps_sent_keys(self.view.properties)
 
     def expired_until(self, read_ts: Timestamp) -> Timestamp:
         """Return the timestamp up to which rows have expired for a read as of ``read_ts``; 0: none have."""

@@ -24,6 +24,7 @@ from elanus.core.consistency import (
 )
 from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.names import check_named_partition
 from elanus.core.partition_keys import partitions_of_values
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -185,6 +186,7 @@ def read_partitions(
         values = bound.values_of(key.name)
         return () if values is None else partitions_of_values(values, cached.key_partitions)
     for name in names:
+        check_named_partition(name)
         if name not in cached.partitions:
             raise PartitionNotFound(f"partition name {name} not found")
     return tuple(dict.fromkeys(cached.partitions[name] for name in names))

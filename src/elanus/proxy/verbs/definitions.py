@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.api.rootcoord import NewCollection, RootCoordApi
-from elanus.core.catalog import Collection, Database, Partition
+from elanus.core.catalog import Collection, Database, Partition, collections_max
 from elanus.core.errors import (
     AliasNotFound,
     CollectionNotFound,
@@ -27,6 +27,7 @@ from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_col
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
+from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.core.warmup import check_collection_warmups
@@ -49,6 +50,7 @@ class Definitions(Verbs):
         check_database_name(name)
         check_timezone(properties)
         check_properties(properties)
+        collections_max(properties)
         self._proxy.define("create database", lambda: self._root.create_database(name, properties))
 
     def drop_database(self, name: str) -> None:
@@ -81,6 +83,7 @@ class Definitions(Verbs):
             )
         check_timezone(set_properties)
         check_properties(set_properties)
+        collections_max(set_properties)
         self._proxy.define(
             "alter database", lambda: self._root.alter_database(name, set_properties, tuple(delete_keys))
         )
@@ -92,6 +95,7 @@ class Definitions(Verbs):
         check_timezone(request.properties)
         check_collection_warmups(request.properties)
         check_properties(request.properties)
+        keeps_sent_keys(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)

@@ -10,7 +10,6 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DatabaseNotFound,
     IndexNotFound,
-    PartitionNotFound,
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, NodeID, SegmentID
@@ -69,6 +68,8 @@ class Loading(Verbs):
     def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> LoadStateView:
         try:
             cached = self._collection(database, collection)
+            for name in partitions:
+                cached.partition_id(name)
             status = self._status(cached.collection_id)
             if status is None:
                 return LoadStateView("NotLoad")
@@ -76,7 +77,7 @@ class Loading(Verbs):
             return LoadStateView(state, _obstacle(cached, status, partitions))
         except PartitionNotLoaded:
             return LoadStateView("NotLoad")
-        except (CollectionNotFound, DatabaseNotFound, PartitionNotFound):
+        except (CollectionNotFound, DatabaseNotFound):
             return LoadStateView("NotExist")
 
     def loaded_collections(self, database: str) -> Mapping[str, LoadedView]:

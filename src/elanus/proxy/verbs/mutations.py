@@ -55,7 +55,7 @@ class Mutations(Verbs):
             ts = self._proxy.call(self._proxy.write_rows(write, cached.view.pchannels))
         except PartlyWritten as error:
             verb = "upserted" if replaces else "inserted"
-            again = replaces and not cached.view.schema.primary_field.auto_id
+            again = replaces and not _gets_fresh_keys(cached)
             raise partial_mutation(verb, keys, cached, error, may_repeat=again) from error
         self._proxy.own_writes.note(request.client, cached.collection_id, ts)
         self._proxy.measures.inserted(count)
@@ -192,23 +192,24 @@ def row_write(
 ) -> tuple[pa.Array, RowWrite]:
     """Return the primary keys to report to the client, and the write to carry out.
 
-    With automatic keys an upsert's rows get fresh keys, each in the shard of the key that it replaces.
+    With automatic keys an upsert's rows get fresh keys, each in the shard of the key that it replaces, unless
+    the collection keeps keys that clients send.
     Raises `SchemaMismatch` when the rows do not fit the schema.
     """
     view = cached.view
     replaced: pa.Array | None = None
     key_field = view.schema.primary_field
     first_id = take_ids(rows.num_rows)
-    if key_field.auto_id and replaces:
+    if replaces and _gets_fresh_keys(cached):
         replaced = rows.column(key_field.name)
         rows = _with_keys(rows, cached, keys_in_shards_of(replaced, len(view.vchannels), take_ids))
-    elif key_field.auto_id:
+    elif key_field.auto_id and key_field.name not in rows.schema.names:
         rows = _with_keys(rows, cached, keys_of_ids(first_id, rows.num_rows, key_field.arrow_type))
     # Never true of decoded rows, which were decoded with this schema. In the log such rows would be lost.
     if reason := misfit_rows(rows, view.schema):
         raise SchemaMismatch(f"rows do not fit collection {view.name}: {reason}")
     keys = rows.column(key_field.name)
-    if replaces and not key_field.auto_id:
+    if replaces and not _gets_fresh_keys(cached):
         rows, distinct = _last_of_each_key(rows, key_field.name)
     else:
         distinct = keys
@@ -223,6 +224,11 @@ def row_write(
         replaces=replaces,
         size_bytes=rows.nbytes,
     )
+
+
+def _gets_fresh_keys(cached: CachedCollection) -> bool:
+    """Whether an upsert's rows get keys other than those that were sent."""
+    return cached.view.schema.primary_field.auto_id and not cached.keeps_sent_keys
 
 
 def _with_keys(rows: pa.RecordBatch, cached: CachedCollection, keys: pa.Array) -> pa.RecordBatch:

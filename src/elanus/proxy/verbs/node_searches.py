@@ -18,6 +18,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
 from elanus.core.vector_lists import is_packed
 from elanus.expr.partition_key import check_isolated
+from elanus.index.search_params import RANGE_PARAMS
 from elanus.proxy.api import Search
 from elanus.proxy.boost_requests import BoostRequests
 from elanus.proxy.fanout.deadline import Patience
@@ -129,7 +130,7 @@ def _check_lists(plan: Planned, metric: Metric) -> None:
             f"field {name} has an index with metric {metric}, which compares lists of vectors: search with "
             f"an embedding list, or create the index with metric {metric.of_vectors} to search single vectors"
         )
-    if "radius" in request.params:
+    if RANGE_PARAMS & request.params.keys():
         raise InvalidParameter(f"range search is not supported on embedding lists: field {name}")
     if request.page is not None or request.consistency.pinned:
         raise InvalidParameter(f"search iterator is not supported on embedding lists: field {name}")
@@ -151,7 +152,12 @@ def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping
     grouping_fields(cached.view.schema, grouping.fields)
     if request.page is not None or request.consistency.pinned:
         raise InvalidParameter("Not allowed to do groupBy when doing iteration")
-    if "radius" in request.params:
+    searched = search_field(cached.view.schema, request.vector_field)
+    if searched.data_type is DataType.BINARY_VECTOR:
+        raise InvalidParameter(
+            f"not support search_group_by operation based on binary vector column: field {searched.name}"
+        )
+    if RANGE_PARAMS & request.params.keys():
         raise InvalidParameter("Not allowed to do range-search when doing search-group-by")
 
 

@@ -52,10 +52,6 @@ _UNDERSTOOD = frozenset(
     }
 )
 
-_INSTEAD_OF_TYPE = {
-    DataType.STRING: "use VarChar",
-}
-
 
 def decode_field(
     message: schema_pb2.FieldSchema, collection: str, zone: str = DEFAULT_TIMEZONE, struct: str = ""
@@ -139,10 +135,13 @@ def _data_type(message: schema_pb2.FieldSchema) -> DataType:
             f"data type {message.data_type} of field {message.name} is not valid"
         ) from None
     if data_type is DataType.NONE:
-        raise InvalidParameter(f"data type None of field {message.name} is not valid")
+        raise InvalidParameter(f"data type None is not valid: field {message.name}")
+    if data_type is DataType.STRING:
+        raise InvalidParameter(
+            f"string data type not supported yet, please use VarChar type instead: field {message.name}"
+        )
     if data_type not in KINDS:
-        what = f"data type {data_type.name} (field {message.name})"
-        raise unsupported(what, _INSTEAD_OF_TYPE.get(data_type))
+        raise unsupported(f"data type {data_type.name} (field {message.name})")
     return data_type
 
 

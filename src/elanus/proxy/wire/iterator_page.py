@@ -32,7 +32,9 @@ def iterator_page(params: Mapping[str, str], limit: int, offset: int) -> Iterato
     if not boolean(params, _V2):
         return None
     if offset:
-        raise InvalidParameter(f"offset [{offset}] is invalid: a search iterator has no offset")
+        raise InvalidParameter(
+            f"Setting an offset is not permitted when using a search iterator v2: offset is {offset}"
+        )
     size = limit if (size := integer(params, _BATCH)) is None else size
     if not 1 <= size <= TOP_K_MAX:
         raise InvalidParameter(f"{_BATCH} [{size}] is invalid, should be in range [1, {TOP_K_MAX}]")

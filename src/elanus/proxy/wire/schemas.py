@@ -9,6 +9,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.field_changes import check_addable
 from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
@@ -95,6 +96,7 @@ def added_field(
     message: schema_pb2.FieldSchema, collection: str, zone: str = DEFAULT_TIMEZONE
 ) -> FieldSchema:
     """Return a field that is to be added. ``zone``: as for `decode_schema`. Raises as that does."""
+    check_addable(message.name, is_primary=message.is_primary_key, is_partition_key=message.is_partition_key)
     check_declared_names([message.name])
     field = decode_field(message, collection, zone)
     check_text_field(field, {field.name: field})

@@ -18,6 +18,7 @@ from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMuta
 from elanus.proxy.api import Insert as RowInsert
 from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
+from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.update_api import Update
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc
@@ -76,7 +77,7 @@ class Writes:
 
     @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name", explains=_explain)
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
-        return _mutation(self._front.insert(self._rows(request, caller, with_auto_key=False)))
+        return _mutation(self._front.insert(self._rows(request, caller, replaces=False)))
 
     @rpc(
         *_WRITE_FIELDS,
@@ -89,10 +90,10 @@ class Writes:
     def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         if request.partial_update or request.field_ops:
             return _mutation(self._front.update(self._update(request, caller)))
-        return _mutation(self._front.upsert(self._rows(request, caller, with_auto_key=True)))
+        return _mutation(self._front.upsert(self._rows(request, caller, replaces=True)))
 
     def _update(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> Update:
-        rows = self._rows(request, caller, with_auto_key=True, partial=True)
+        rows = self._rows(request, caller, replaces=True, partial=True)
         return Update(rows.collection, rows.partition, rows.rows, _changes(request.field_ops), caller.client)
 
     def _rows(
@@ -100,7 +101,7 @@ class Writes:
         request: milvus_pb2.InsertRequest | milvus_pb2.UpsertRequest,
         caller: Caller,
         *,
-        with_auto_key: bool,
+        replaces: bool,
         partial: bool = False,
     ) -> RowInsert:
         database = database_of(request, caller)
@@ -112,7 +113,7 @@ class Writes:
             view.schema,
             request.fields_data,
             request.num_rows,
-            with_auto_key=with_auto_key,
+            with_auto_key=replaces or _sends_key(collection, request.fields_data),
             zone=collection.timezone,
             partial=partial,
         )
@@ -199,6 +200,12 @@ def _check_schema_version(view: CollectionView, schema_timestamp: int) -> None:
             f"collection schema mismatch[collection={view.name}]: the rows were packed for schema "
             f"{schema_timestamp}, the collection has {view.schema_version}"
         )
+
+
+def _sends_key(collection: CachedCollection, columns: Iterable[schema_pb2.FieldData]) -> bool:
+    """Whether these columns have keys that the rows keep, though keys are automatic."""
+    key = collection.view.schema.primary_field.name
+    return collection.keeps_sent_keys and any(column.field_name == key for column in columns)
 
 
 def _mutation(result: MutationResult) -> milvus_pb2.MutationResult:
