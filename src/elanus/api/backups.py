@@ -108,7 +108,7 @@ class BackupApi(Protocol):
     async def release(self, snapshot_id: int) -> None: ...
     @repeatable
     async def users(self) -> AccessPolicy:
-        """All users, with the hashes of their passwords, roles, grants and privilege groups."""
+        """All users, with the hashes of their passwords, roles, grants and privilege groups; no API keys."""
         ...
 
     async def restore_users(self, added: AccessPolicy) -> None:
@@ -122,7 +122,7 @@ class BackupApi(Protocol):
 
     @repeatable
     async def receive(self, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
-        """As `BackupCalls.receive_rows`; refuses early, with `CollectionAlreadyExists`, a name that is taken."""
+        """As `BackupCalls.receive_rows`. Raises `CollectionAlreadyExists` for a name that is taken, too."""
         ...
 
     async def complete(

@@ -47,7 +47,7 @@ def backup(
     token: Token = "",
     data_dir: DataDir = None,
 ) -> None:
-    """Copy what a server holds at one moment to another place. Only files that are not there yet are copied."""
+    """Copy what a server holds at one moment to another place. Files that are there are not copied again."""
     if listed and verified:
         fail("--list and --verify: give one of them", EXIT_MISUSED)
     from rich.console import Console

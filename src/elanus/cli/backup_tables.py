@@ -13,15 +13,15 @@ from elanus.cli.status import size
 
 
 def show_backups(console: Console, backups: Sequence[Backup]) -> None:
-    names = ("backup", "as of", "collections", "rows", "size", "copied files")
+    names = ("backup", "collections", "rows", "size", "copied files", "as of")
     rows = [
         (
             backup.name,
-            time_of(backup.moment),
             str(len(backup.collections)),
             f"{sum(c.rows for c in backup.collections):,}",
             size(backup.size_bytes),
             str(sum(c.copied for c in backup.collections)),
+            time_of(backup.moment),
         )
         for backup in backups
     ]
@@ -35,5 +35,5 @@ def show_backup(console: Console, backup: Backup) -> None:
         (c.database, c.name, f"{c.rows:,}", str(c.files), str(c.copied), size(c.size_bytes))
         for c in backup.collections
     ]
-    title = f"Backup {backup.name}, as of {time_of(backup.moment)}"
-    show(console, table(title, tuple(map(Column, names)), rows))
+    show(console, table("Collections", tuple(map(Column, names)), rows))
+    console.print(f"backup {backup.name}, as of {time_of(backup.moment)}", highlight=False, soft_wrap=True)

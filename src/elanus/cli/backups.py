@@ -76,8 +76,7 @@ def back_up(server: Server, files: BackupFiles, wanted: Wanted, console: Console
 async def _contents(own: BackupApi, wanted: Wanted) -> tuple[ServerContents, AccessPolicy | None]:
     if wanted.collection:
         return await own.describe(wanted.database, wanted.collection), None
-    # API keys are not restored, so that they are not in the backup either.
-    return await own.contents(), replace(await own.users(), keys={})
+    return await own.contents(), await own.users()
 
 
 async def _held(own: BackupApi, sources: Sequence[BackupSource], wanted: Wanted) -> list[Held]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from elanus.api.backups import ForeignRows, ServerContents
@@ -43,7 +44,7 @@ class BackupService:
 
     @requires("PrivilegeBackupRBAC")
     def users(self, caller: Caller) -> AccessPolicy:
-        return self._front.access_policy()
+        return replace(self._front.access_policy(), keys={})  # API keys are not restored
 
     @requires("PrivilegeRestoreRBAC")
     def restore_users(self, caller: Caller, added: AccessPolicy) -> None:
