@@ -27,8 +27,7 @@ from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
 
 @dataclass(frozen=True, slots=True)
 class BackupSource:
-    """A collection of the server. ``created``: when; with its id this tells it from those of other
-    servers."""
+    """A collection of the server. ``created``: when; with its id this makes it unique among all servers."""
 
     database: str
     name: str
@@ -38,7 +37,7 @@ class BackupSource:
 
 @dataclass(frozen=True, slots=True)
 class ServerContents:
-    """What a server has. ``last_id``: no id above it has been given out."""
+    """The contents of a server. ``last_id``: no id above it has been given out."""
 
     databases: tuple[Database, ...]
     collections: tuple[BackupSource, ...]
@@ -47,7 +46,7 @@ class ServerContents:
 
 @dataclass(frozen=True, slots=True)
 class ForeignRows:
-    """What is to be restored: a snapshot of some server, and that server's ``last_id``, above which the own
+    """The input of a restore: a snapshot of some server, and that server's ``last_id``, above which the own
     ids continue: automatic keys of restored rows are not given out again.
 
     ``key``: names the restore; a further call with it finds the pin of the first.

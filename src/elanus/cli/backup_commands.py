@@ -40,6 +40,9 @@ def backup(
     verified: Annotated[
         bool, typer.Option("--verify", help="Read all files of a backup (--name; default: the latest).")
     ] = False,
+    deleted: Annotated[
+        str, typer.Option("--delete", help="Delete this backup, and the files that no other one has.")
+    ] = "",
     lease_hours: Lease = 24,
     uri: Uri = "",
     tls_ca: TlsCa = "",
@@ -48,8 +51,8 @@ def backup(
     data_dir: DataDir = None,
 ) -> None:
     """Copy what a server holds at one moment to another place. Files that are there are not copied again."""
-    if listed and verified:
-        fail("--list and --verify: give one of them", EXIT_MISUSED)
+    if listed + verified + bool(deleted) > 1:
+        fail("--list, --verify and --delete: give one of them", EXIT_MISUSED)
     from rich.console import Console
 
     from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
@@ -63,6 +66,9 @@ def backup(
         files = BackupFiles(target_url(target))
         if listed:
             show_backups(console, files.backups())
+        elif deleted:
+            files_gone = files.delete(files.backup(deleted))
+            typer.echo(f"{deleted}: deleted, with {files_gone} files that no other backup has")
         elif verified:
             chosen = files.backup(name)
             with progress_bar(console, chosen.name, chosen.size_bytes) as advance:

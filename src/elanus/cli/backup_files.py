@@ -1,4 +1,4 @@
-"""What is in a backup directory or bucket.
+"""The contents of a backup directory or bucket.
 
 ::
 
@@ -7,13 +7,13 @@
     files/<collection>-<created>/<path>         the files, under the paths that the server has them
 
 A file is never changed, and its path is used once, so backups of one collection share what they have in
-common: a further backup copies what is new. A collection's id and the moment of its creation tell it from
-those of other servers. The object ``backups/<name>.json`` is written last: without it there is no backup.
+common: a further backup copies what is new. A collection's id and the moment of its creation are unique
+among all servers. The object ``backups/<name>.json`` is written last: without it there is no backup.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +92,19 @@ def target_url(named: str) -> str:
     return named if "://" in named else Path(named).expanduser().resolve().as_uri()
 
 
+def place_of(collection: Collection | BackedUp) -> tuple[CollectionID, Timestamp]:
+    """Return what makes a collection unique among those of all servers."""
+    return collection.collection_id, collection.created
+
+
+def last_places(backups: Iterable[Backup]) -> dict[tuple[CollectionID, Timestamp], str]:
+    """Return for each collection its object in the last backup that has it.
+
+    A further backup shares files with that one, if it shares any. ``backups``: the latest last.
+    """
+    return {place_of(collection): collection.path for backup in backups for collection in backup.collections}
+
+
 def path_of(collection: Collection, path: str) -> str:
     """Return where a file of a collection is in a target."""
     return f"{_FILES}/{collection.collection_id}-{collection.created}/{path}"
@@ -142,17 +155,32 @@ class BackupFiles:
         prefix = path_of(collection, "x").rpartition("/")[0]
         return {info.path: info.size_bytes for info in self.store.list(prefix)}
 
-    def checksums(self, collection: Collection) -> dict[str, StoredFile]:
-        """Return the files of the last backup that has the collection, with their checksums, by path.
+    def checksums(self, path: str) -> dict[str, StoredFile]:
+        """Return the files of a collection of an earlier backup with their checksums; none for path ""."""
+        return {file.path: file for file in self.rows(path).files} if path else {}
 
-        A further backup shares files with that one, if it shares any.
+    def delete(self, backup: Backup) -> int:
+        """Delete a backup and the files that no other one has. Returns how many files these were.
+
+        Not to be called while a backup is being made: it may count on files that go. An interrupted deletion
+        leaves files that a further backup uses.
         """
-        own = (collection.collection_id, collection.created)
-        for backup in reversed(self.backups()):
-            for backed_up in backup.collections:
-                if (backed_up.collection_id, backed_up.created) == own:
-                    return {file.path: file for file in self.rows(backed_up.path).files}
-        return {}
+        own = {place_of(collection) for collection in backup.collections}
+        others = [other for other in self.backups() if other.name != backup.name]
+        kept = {
+            file.path
+            for other in others
+            for collection in other.collections
+            if place_of(collection) in own
+            for file in self.rows(collection.path).files
+        }
+        gone = {file.path for c in backup.collections for file in self.rows(c.path).files} - kept
+        self.store.delete(f"{_BACKUPS}/{backup.name}{_SUFFIX}")
+        for collection in backup.collections:
+            self.store.delete(collection.path)
+        for path in gone:
+            self.store.delete(path)
+        return len(gone)
 
     def verify(self, backup: Backup, progress: Callable[[int], None]) -> list[str]:
         """Read every file of a backup. Returns a line for each that is missing or damaged.

@@ -1,4 +1,4 @@
-"""What `elanus backup` prints."""
+"""The tables that `elanus backup` prints."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -20,10 +20,20 @@ from elanus import __version__
 from elanus.api.backups import BackupApi, BackupSource, ServerContents, data_files
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.cli.asking import ask
-from elanus.cli.backup_files import BackedUp, BackedUpRows, Backup, BackupFailed, BackupFiles, path_of
+from elanus.cli.backup_files import (
+    BackedUp,
+    BackedUpRows,
+    Backup,
+    BackupFailed,
+    BackupFiles,
+    last_places,
+    path_of,
+    place_of,
+)
 from elanus.cli.import_command import Server
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import CollectionNotFound
+from elanus.core.ids import CollectionID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.storage.copying import Copy, StoredFile, copy_object, digest_of, in_threads, threads_for
 from elanus.storage.objects import open_store
@@ -36,7 +46,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to back up, under which name ("": the time). ``collection`` "": the whole server."""
+    """The subject of a backup, and its name ("": the time). ``collection`` "": the whole server."""
 
     database: str
     collection: str
@@ -56,12 +66,14 @@ def back_up(server: Server, files: BackupFiles, wanted: Wanted, console: Console
     name = wanted.name or time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
     if not _NAME.fullmatch(name):
         raise BackupFailed(f"--name {name}: use letters, digits, dots, dashes and underscores, up to 100")
-    if any(backup.name == name for backup in files.backups()):
+    earlier = files.backups()
+    if any(backup.name == name for backup in earlier):
         raise BackupFailed(f"there is a backup {name} in {files.store.url} already: use another --name")
+    places = last_places(earlier)
     contents, access = ask(server, BackupApi, lambda own: _contents(own, wanted))
     held = ask(server, BackupApi, lambda own: _held(own, contents.collections, wanted))
     try:
-        done = [_copied(files, name, number, one, console) for number, one in enumerate(held)]
+        done = [_copied(files, places, name, number, one, console) for number, one in enumerate(held)]
     finally:
         leases = [one.lease for one in held]
         ask(server, BackupApi, lambda own: _released(own, leases))
@@ -112,12 +124,20 @@ async def _released(own: BackupApi, leases: Sequence[SnapshotLease]) -> None:
     await asyncio.gather(*(own.release(lease.snapshot_id) for lease in leases))
 
 
-def _copied(files: BackupFiles, name: str, number: int, held: Held, console: Console) -> BackedUp:
+def _copied(
+    files: BackupFiles,
+    places: Mapping[tuple[CollectionID, Timestamp], str],
+    name: str,
+    number: int,
+    held: Held,
+    console: Console,
+) -> BackedUp:
+    """``places``: see `last_places`; ``number``: of the collection in the backup ``name``."""
     store, snapshot = opened(held.lease)
     collection = snapshot.collection
     if collection is None:
         raise BackupFailed("the server's snapshot has no definition: this command is of another release")
-    present, known = files.present(collection), files.checksums(collection)
+    present, known = files.present(collection), files.checksums(places.get(place_of(collection), ""))
     stored: dict[str, StoredFile] = {}
     copies: list[Copy] = []
     for path, size_bytes in data_files(snapshot):

@@ -24,8 +24,8 @@ from elanus.storage.paths import DELTA_LOG, INSERT_LOG, STATS_LOG
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
-    """What to restore. ``collection`` "": all; ``as_name`` and ``into``: another name and database for it, ""
-    for its own. ``users``: users, roles and grants, too."""
+    """The subject of a restore. ``collection`` "": all; ``as_name`` and ``into``: another name and database
+    for it, "" for its own. ``users``: users, roles and grants, too."""
 
     backup: str
     database: str
@@ -39,8 +39,8 @@ class Restoring:
 def restore(server: Server, files: BackupFiles, wanted: Restoring, console: Console) -> list[str]:
     """Restore, and return a line for each collection.
 
-    Of a whole server, collections whose names are taken are left as they are. Raises `BackupFailed`,
-    `elanus.core.errors.ElanusError`.
+    In a restore of a whole server, collections whose names are taken are left as they are. Raises
+    `BackupFailed`, `elanus.core.errors.ElanusError`.
     """
     if wanted.as_name and not wanted.collection:
         raise BackupFailed("--as names one collection: say which with --collection")

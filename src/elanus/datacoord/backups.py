@@ -1,4 +1,4 @@
-"""What datacoord does for backups and restores: it pins snapshots, and sees that nothing is missing.
+"""Datacoord's part of backups and restores: it pins snapshots, and checks that no file is missing.
 
 A restored collection is a clone (`elanus.datacoord.clones`) of a snapshot that another server took, with
 files that were copied to new paths here. Until the clone is made the pin alone keeps them; if it never is,

@@ -237,6 +237,28 @@ def test_a_further_backup_copies_what_is_new(server: Server, uri: str, tmp_path:
     assert "use another --name" in refused.output
 
 
+def test_a_deleted_backup_takes_what_no_other_one_has(server: Server, uri: str, tmp_path: Path) -> None:
+    target, one = tmp_path / "t", ("--collection", "books", "--database", "shop")
+    run("backup", target, "--name", "one", "--uri", uri)
+    server.has("films")
+    compacted = server.segments["books"].pop(0)
+    server.grows("books")
+    run("backup", target, "--name", "two", "--uri", uri)
+    assert "2 files" in run("backup", target, "--delete", "one").output
+    left = target_files(target)
+    assert not any(path.endswith(compacted.insert_logs[0].path) for path in left)
+    run("backup", target, "--verify")
+    assert [backup.name for backup in BackupFiles(target.as_uri()).backups()] == ["two"]
+    run("backup", target, "--name", "three", *one, "--uri", uri)
+    run("backup", target, "--delete", "two")
+    assert {path.split("/")[1].split("-")[0] for path in target_files(target)} == {
+        str(server.collections["books"].collection_id)
+    }
+    run("backup", target, "--verify")
+    run("backup", target, "--delete", "three")
+    assert [file for file in target.rglob("*") if file.is_file()] == []
+
+
 def test_a_damaged_and_a_missing_file_are_found_and_never_restored(
     server: Server, uri: str, tmp_path: Path
 ) -> None:
