@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from harness import Server, until
 from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
+from typer.testing import CliRunner
+
+from elanus.cli.app import app
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
 
@@ -158,3 +162,46 @@ def test_a_kill_in_an_import_loses_and_doubles_nothing(
     assert (state.state_name, state.row_count) == ("Completed", 8 * ROWS)
     assert importer.count("books") == 8 * ROWS
     server.stop()
+
+
+def test_a_backup_under_writes_is_of_one_moment_and_comes_back(
+    client: MilvusClient, shared: Server, tmp_path: Path
+) -> None:
+    """One writer writes keys in ascending order, so whatever moment the backup is of, it has the first n."""
+    create(client, "saved")
+    client.create_alias("saved", "nick")
+    client.insert("saved", [{"key": k, "v": VECTORS[k].tolist()} for k in range(500)])
+    client.delete("saved", ids=[7, 8])
+    over = threading.Event()
+    written = [500]
+
+    def write() -> None:
+        while not over.is_set() and written[0] < ROWS:
+            keys = range(written[0], written[0] + 10)
+            client.insert("saved", [{"key": k, "v": VECTORS[k].tolist()} for k in keys])
+            written[0] += 10
+
+    def run(*arguments: str) -> None:
+        result = CliRunner().invoke(app, [*arguments, "--uri", shared.uri])
+        assert result.exit_code == 0, result.output
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        run("backup", str(tmp_path), "--collection", "saved")
+    finally:
+        over.set()
+        writer.join()
+    run("backup", str(tmp_path), "--verify")
+    client.drop_alias("nick")
+    client.drop_collection("saved")
+    run("restore", str(tmp_path), "--collection", "saved")
+    run("restore", str(tmp_path), "--collection", "saved", "--as", "again")
+    for name in ("nick", "again"):
+        client.load_collection(name)
+        rows = client.query(name, filter="", output_fields=["key"], limit=ROWS, consistency_level="Strong")
+        keys = sorted(row["key"] for row in rows)
+        assert keys == [k for k in range(len(keys) + 2) if k not in (7, 8)]
+        assert 498 <= len(keys) <= written[0]
+        (hits,) = client.search(name, [VECTORS[3].tolist()], limit=1, consistency_level="Strong")
+        assert hits[0]["key"] == 3

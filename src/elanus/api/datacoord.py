@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from elanus.api.backups import BackupCalls
 from elanus.api.gc import GcStatus
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
@@ -485,6 +486,7 @@ class DataCoordApi(
     MemoryCalls,
     CheckpointCalls,
     SnapshotCalls,
+    BackupCalls,
     Protocol,
 ):
     """All calls of datacoord except those of the job ledger and of the connector's snapshots."""

@@ -27,11 +27,13 @@ class CloneSource:
     """The source of a clone: the snapshot with ``pin_id``, else the collection as of ``moment`` (0: now).
 
     A collection that was dropped is cloned as of the last moment that its files have completely.
+    ``lease_ms``: it is held for a backup, for so long; 0: for a clone, until that is made.
     """
 
     collection_id: CollectionID
     pin_id: int = 0
     moment: Timestamp = NO_TIMESTAMP
+    lease_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from elanus.cli.backup_commands import backup, restore
 from elanus.cli.diagnosis import doctor, estimate
 from elanus.cli.explanations import explain, slow
 from elanus.cli.key_commands import keys_app
@@ -50,6 +51,8 @@ app.add_typer(keys_app, name="keys", help="API keys, by which programs sign in a
 app.add_typer(snapshot_app, name="snapshot", help="Snapshots of collections, by name.")
 app.command()(clone)
 app.command()(undrop)
+app.command()(backup)
+app.command()(restore)
 app.add_typer(tls_app, name="tls", help="Certificates for development.")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -12,16 +11,14 @@ from rich.text import Text
 
 from elanus.api.connector import ConnectorApi
 from elanus.api.snapshots import RestoreJob, SnapshotView
+from elanus.cli.asking import ask
 from elanus.cli.columns import Column, show, table
 from elanus.cli.import_command import Server
 from elanus.cli.status import size
 from elanus.core.errors import ElanusError
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose, physical_ms
-from elanus.rpc.carrier import RpcChannel
 
 T = TypeVar("T")
-_CONNECT_S = 10.0
-_TIMEOUT_S = 120.0
 
 
 class SnapshotsFailed(Exception):
@@ -70,18 +67,7 @@ def snapshots_table(found: Sequence[SnapshotView]) -> Text:
 
 def asked(server: Server, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
     """Call the server. Raises `SnapshotsFailed`."""
-
-    async def ask() -> T:
-        channel = RpcChannel(server.address, security=server.security, token=server.token)
-        try:
-            await channel.ready(_CONNECT_S)
-            return await call(channel.client(ConnectorApi, timeout_s=_TIMEOUT_S))
-        finally:
-            await channel.close()
-
     try:
-        if server.security is not None:
-            server.security.check()
-        return asyncio.run(ask())
+        return ask(server, ConnectorApi, call)
     except ElanusError as error:
         raise SnapshotsFailed(error.message) from None

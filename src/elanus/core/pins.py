@@ -27,7 +27,8 @@ class Pin:
     ``expires_ms``: Unix time, or `NEVER`. ``name``: of a named snapshot, "" otherwise; it is unique within
     the collection. ``read_ts``: the moment that the snapshot shows, or up to which a feed has been read.
     ``clones``: it is held for a clone that is being made, and is not expired before that. ``feed``: the name
-    of a change feed, "" otherwise.
+    of a change feed, "" otherwise. ``received``: the key of a restore whose files are being
+    written, "" otherwise.
     """
 
     pin_id: int
@@ -39,6 +40,7 @@ class Pin:
     read_ts: Timestamp = NO_TIMESTAMP
     clones: bool = False
     feed: str = ""
+    received: str = ""
 
 
 def expired(pins: Iterable[Pin], now_ms: int) -> tuple[Pin, ...]:

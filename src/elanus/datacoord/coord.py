@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from elanus.api.backups import BackupCalls
 from elanus.api.connector import SnapshotApi
 from elanus.api.datacoord import (
     AllocationCalls,
@@ -43,6 +44,7 @@ from elanus.core.imports import ImportTask
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.datacoord.attempts import Attempts
+from elanus.datacoord.backups import Backups
 from elanus.datacoord.checkpoints import Checkpoints
 from elanus.datacoord.collecting import Collector, GcPorts, GcSchedule
 from elanus.datacoord.commits import Commits
@@ -189,6 +191,8 @@ class DataCoord:
         self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
         self.parts.add(SnapshotApi, self._snapshots)
         self.parts.add(SnapshotCalls, named)
+        backups = Backups(context, self._snapshots, named, needs.store, needs.gc.offload)
+        self.parts.add(BackupCalls, backups)
         self.parts.add(JobLedgerApi, self._ledger)
 
     async def start(self) -> None:

@@ -112,11 +112,16 @@ class NamedSnapshots:
 
     # sources of clones
 
+    def _of_clones(self, pin_id: int) -> Pin:
+        """Return a named snapshot, or one whose files a restore has written."""
+        pin = self._state.pin(pin_id)
+        return pin if pin is not None and pin.received else self._pin(pin_id)
+
     async def hold_source(self, source: CloneSource) -> HeldSource:
-        expires_ms = self._clock.wall_ms() + _CLONE_MS
-        wanted = Pin(0, source.collection_id, "", int(expires_ms), clones=True)
+        expires_ms = self._clock.wall_ms() + (source.lease_ms or _CLONE_MS)
+        wanted = Pin(0, source.collection_id, "", int(expires_ms), clones=not source.lease_ms)
         if source.pin_id:
-            named = self._pin(source.pin_id)
+            named = self._of_clones(source.pin_id)
             snapshot = await self._manifests.snapshot(named.path)
             pin = await self._snapshots.pin_again(named, wanted)
             return HeldSource(pin, named.name, _definition(snapshot), snapshot.indexes)

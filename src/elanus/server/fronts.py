@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
+from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi, SnapshotApi
 from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
@@ -14,10 +15,12 @@ from elanus.metrics import Metrics
 from elanus.proxy.api import ComponentView
 from elanus.proxy.calls import Audit, Calls
 from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.verbs.backups import Backups
 from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import Pressure
 from elanus.proxy.verbs.snapshots import Snapshots
 from elanus.proxy.watch import ReadWatch
+from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
@@ -73,6 +76,7 @@ def start_front(
         (
             *milvus_operations(milvus_families(front, deploy_mode, access.visible)),
             *interface_operations(ConnectorApi, connector),
+            *interface_operations(BackupApi, BackupService(front, Backups(current))),
             *interface_operations(KeysApi, Keys(front)),
             *(() if http is None else http.operations(front)),
         ),

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from elanus.api.backups import ForeignRows, data_files
+from elanus.api.connector import SNAPSHOTS, SnapshotLease
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import CloneSource, NewSnapshot
 from elanus.core.catalog import Collection
@@ -18,9 +20,12 @@ from elanus.core.errors import CollectionNotLoaded
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
 from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.sim.workload import Client
+from elanus.storage.snapshots import read_snapshot
 
 _PAST_MS_MAX = 3000
 _LOOK_S = 0.3
+_BACKUP_EVERY = 3
+_LEASE_MS = 3_600_000
 _USES = ("insert", "upsert", "delete", "flush", "compact", "query", "count", "search")
 
 
@@ -37,7 +42,23 @@ class CloneClient(Client):
         if self._random.random() < 0.5:
             past = minus_ms(self._system.stamp(), self._random.randrange(1, _PAST_MS_MAX))
             moment = Timestamp(max(past, cached.view.created))
-        return await self._made(f"{name}_{self._number}", CloneSource(cached.collection_id, moment=moment))
+        source = CloneSource(cached.collection_id, moment=moment)
+        if self._number % _BACKUP_EVERY == 0:
+            source = await self._from_backup(source)
+        return await self._made(f"{name}_{self._number}", source)
+
+    async def _from_backup(self, source: CloneSource) -> CloneSource:
+        """Back the collection up, and write the files of a restore, as `elanus backup` and `restore` do."""
+        system, data = self._system, self._system.roles_of_clients.data
+        held = await self._leased(lambda: data.hold_backup(source.collection_id, source.moment, _LEASE_MS))
+        snapshot = read_snapshot(system.store, held.path, SNAPSHOTS)
+        rows = ForeignRows(snapshot, 0, f"{held.snapshot_id}", _LEASE_MS)
+        here = await self._leased(lambda: data.receive_rows(rows))
+        there = read_snapshot(system.store, here.path, SNAPSHOTS)
+        for (path, _), (to, _) in zip(data_files(snapshot), data_files(there), strict=True):
+            system.store.put(to, system.store.get(path))
+        system.trace.count("backups restored")
+        return CloneSource(await data.check_received(here.snapshot_id), here.snapshot_id)
 
     async def _take_snapshot(self, name: str) -> str:
         """Take a snapshot, and drop the one before."""
@@ -100,6 +121,12 @@ class CloneClient(Client):
                 await asyncio.sleep(_LOOK_S)
         await self._query(target, ConsistencyLevel.STRONG)
         return f"clone {clone.collection_id} as of {clone.origin.moment}, {counted}"
+
+    async def _leased(self, work: Callable[[], Awaitable[SnapshotLease]]) -> SnapshotLease:
+        async def ask(_: object) -> SnapshotLease:
+            return await work()
+
+        return await self._system.ask(self._proxy(), "lease", ask)
 
     async def _asked(self, what: str, work: Callable[[], Awaitable[Collection]]) -> Collection:
         async def ask(_: object) -> Collection:

@@ -31,7 +31,7 @@ SENT_ONCE = {
     },
     "DataCoordApi": {
         "compact", "commit_range", "commit_compaction", "start_import",
-        "create_snapshot", "pin_snapshot", "hold_source",
+        "create_snapshot", "pin_snapshot", "hold_source", "hold_backup",
     },
     "IndexCoordApi": {"create_index"},
     "QueryCoordApi": {
@@ -47,6 +47,7 @@ SENT_ONCE = {
         "changes", "snapshot", "start_import",
         "create_snapshot", "restore_snapshot", "clone_collection", "undrop_collection",
     },
+    "BackupApi": {"hold", "restore_users", "complete"},
     "KeysApi": {"create_key", "drop_key"},
 }  # fmt: skip
 """All that a client must not send again by itself. A new method stands here until somebody marks it."""

@@ -15,6 +15,7 @@ from fake_front import FakeFront
 from google.protobuf import message_factory
 from wire_calls import observe_nothing
 
+from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
 from elanus.core.access import AccessPolicy, Role, User, first_policy, with_role, with_user
@@ -23,6 +24,7 @@ from elanus.core.privileges import ANY, PREFIX, PUBLIC, Grant, object_type_of
 from elanus.proxy.calls import Caller, Calls, Finished, Permission
 from elanus.proxy.guard import AccessGuard
 from elanus.proxy.sign_in import SignIn
+from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
@@ -91,6 +93,7 @@ OPERATIONS = [
     for operation in (
         *milvus_operations(milvus_families(FakeFront(), "STANDALONE")),
         *interface_operations(ConnectorApi, Connector(NOTHING, NOTHING, "")),
+        *interface_operations(BackupApi, BackupService(NOTHING, NOTHING)),
         *interface_operations(KeysApi, Keys(NOTHING)),
     )
 ]

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 import pytest
 from google.protobuf.message import Message
 
+from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType, permission_of, requires
+from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
@@ -33,10 +35,11 @@ RPCS = {
     for name, method in inspect.getmembers(type(family), is_rpc)
 }
 CONNECTOR = Connector(NOTHING, NOTHING, "")
+BACKUPS = BackupService(NOTHING, NOTHING)
 KEYS = Keys(NOTHING)
 OWN = {
     operation.name: operation.permission
-    for api, target in ((ConnectorApi, CONNECTOR), (KeysApi, KEYS))
+    for api, target in ((ConnectorApi, CONNECTOR), (BackupApi, BACKUPS), (KeysApi, KEYS))
     for operation in interface_operations(api, target)
 }
 
@@ -179,7 +182,9 @@ def test_an_own_call_without_a_declaration_is_found(target: object, problem: str
         list(interface_operations(ToyApi, target))
 
 
-@pytest.mark.parametrize(("api", "target"), [(ConnectorApi, CONNECTOR), (KeysApi, KEYS)])
+@pytest.mark.parametrize(
+    ("api", "target"), [(ConnectorApi, CONNECTOR), (BackupApi, BACKUPS), (KeysApi, KEYS)]
+)
 def test_own_operations_take_what_their_interface_says(api: type[Any], target: object) -> None:
     for name, function in inspect.getmembers(api, inspect.iscoroutinefunction):
         expected = [p for p in inspect.signature(function).parameters if p != "self"]

@@ -115,7 +115,7 @@ class Cloning(Verbs):
         async def jobs() -> list[RestoreJob]:
             found = await self._roots.list_collections(database)
             named = [c for c in found if not collection or c.name == collection]
-            return [_job(c, database) for c in named if c.origin is not None and c.origin.snapshot]
+            return [job_of(c, database) for c in named if c.origin is not None and c.origin.snapshot]
 
         return self._proxy.call(jobs())
 
@@ -123,7 +123,7 @@ class Cloning(Verbs):
         async def job() -> RestoreJob:
             for found in await self._roots.list_collections(""):
                 if found.origin is not None and found.origin.job_id == job_id:
-                    return _job(found, await self._name_of(found))
+                    return job_of(found, await self._name_of(found))
             raise JobNotFound(
                 f"restore job not found[job={job_id}]: it never was, or its collection was dropped"
             )
@@ -135,7 +135,7 @@ class Cloning(Verbs):
     async def _clone(self, database: str, target: str, source: CloneSource) -> RestoreJob:
         job_id = await self._roots.alloc_ids(1)
         clone = await self._roots.clone_collection(CloneRequest(database, target, source, job_id))
-        return _job(clone, database)
+        return job_of(clone, database)
 
     async def _drop(self, database: str, collection: str, name: str) -> None:
         try:
@@ -222,7 +222,8 @@ class Cloning(Verbs):
         return next((d.name for d in databases if d.database_id == collection.database_id), "")
 
 
-def _job(collection: Collection, database: str) -> RestoreJob:
+def job_of(collection: Collection, database: str) -> RestoreJob:
+    """Return how a clone came to be."""
     origin = collection.origin
     assert origin is not None, f"{collection.name} is no clone"
     return RestoreJob(

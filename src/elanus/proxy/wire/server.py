@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
@@ -68,6 +69,7 @@ class MilvusServer:
         handlers = (
             milvus_handlers(calls),
             interface_handler(ConnectorApi, calls),
+            interface_handler(BackupApi, calls),
             interface_handler(KeysApi, calls),
         )
         limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)

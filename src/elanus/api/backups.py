@@ -1,0 +1,195 @@
+"""Backups, between the roles and for `elanus backup` and `elanus restore`.
+
+The command copies the files; the server only says which, keeps them meanwhile, and takes over what was
+copied. So a backup is a pin on a snapshot for as long as the copy takes. A restore is the same from the other
+side: the server pins a snapshot of files that do not exist yet, under paths of its own, the command writes
+them, and a clone is made of that snapshot. A pin is in the metadata, so both survive a restart of the server,
+and what is there already is not copied again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from elanus.api.connector import CollectionSnapshot, SnapshotLease
+from elanus.api.idempotency import repeatable
+from elanus.api.snapshots import RestoreJob
+from elanus.core.access import AccessPolicy
+from elanus.core.attempts import stamped
+from elanus.core.catalog import Database
+from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSource:
+    """A collection of the server. ``created``: when; with its id this makes it unique among all servers."""
+
+    database: str
+    name: str
+    collection_id: CollectionID
+    created: Timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContents:
+    """The contents of a server. ``last_id``: no id above it has been given out."""
+
+    databases: tuple[Database, ...]
+    collections: tuple[BackupSource, ...]
+    last_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignRows:
+    """The input of a restore: a snapshot of some server, and that server's ``last_id``, above which the own
+    ids continue: automatic keys of restored rows are not given out again.
+
+    ``key``: names the restore; a further call with it finds the pin of the first.
+    """
+
+    snapshot: CollectionSnapshot
+    last_id: int
+    key: str
+    lease_ms: int
+
+
+class BackupCalls(Protocol):
+    """The part that datacoord implements."""
+
+    async def hold_backup(
+        self, collection_id: CollectionID, moment: Timestamp, lease_ms: int
+    ) -> SnapshotLease:
+        """Pin the collection with its definition as of ``moment`` (0: now), for the length of the lease.
+
+        Rows that exist only in the log are first written to files. Raises `CollectionNotFound`,
+        `InvalidParameter` for a lease out of bounds, `TimestampTooOld`, and `Unavailable` when the rows are
+        not written to files in time.
+        """
+        ...
+
+    @repeatable
+    async def receive_rows(self, rows: ForeignRows) -> SnapshotLease:
+        """Pin a snapshot of the files that are about to be written, under paths that no other file has.
+
+        Raises `InvalidParameter` for a snapshot without a definition, or later than this server's time.
+        """
+        ...
+
+    @repeatable
+    async def check_received(self, snapshot_id: int) -> CollectionID:
+        """Return the collection id that the snapshot is pinned under, if all of its files are there.
+
+        Raises `SnapshotNotFound` if the lease has ended, and `InvalidParameter` for a missing file.
+        """
+        ...
+
+
+class BackupApi(Protocol):
+    """The part that the proxy implements, by name."""
+
+    @repeatable
+    async def contents(self) -> ServerContents: ...
+    @repeatable
+    async def describe(self, database: str, collection: str) -> ServerContents:
+        """As `contents`, of one collection by its name or alias. Raises `CollectionNotFound`."""
+        ...
+
+    async def hold(self, database: str, collection: str, moment: Timestamp, lease_ms: int) -> SnapshotLease:
+        """As `BackupCalls.hold_backup`."""
+        ...
+
+    @repeatable
+    async def release(self, snapshot_id: int) -> None: ...
+    @repeatable
+    async def users(self) -> AccessPolicy:
+        """All users, with the hashes of their passwords, roles, grants and privilege groups; no API keys."""
+        ...
+
+    async def restore_users(self, added: AccessPolicy) -> None:
+        """Add what a backup holds, all or nothing. Raises `AccessConflict` for what exists already."""
+        ...
+
+    @repeatable
+    async def restore_database(self, database: str, properties: dict[str, str]) -> None:
+        """Create the database unless it exists."""
+        ...
+
+    @repeatable
+    async def receive(self, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
+        """As `BackupCalls.receive_rows`. Raises `CollectionAlreadyExists` for a name that is taken, too."""
+        ...
+
+    async def complete(
+        self, database: str, collection: str, snapshot_id: int, aliases: tuple[str, ...]
+    ) -> RestoreJob:
+        """Make the collection of what `receive` pinned; its rows become visible all at once.
+
+        An alias that exists already is left where it is. Raises `CollectionAlreadyExists`, and as
+        `BackupCalls.check_received`.
+        """
+        ...
+
+
+# the files of a snapshot
+
+
+def data_files(snapshot: CollectionSnapshot) -> Iterator[tuple[str, int]]:
+    """Yield the path and the size in bytes (-1: not known) of everything that a backup copies.
+
+    In an order that `relocated` keeps.
+    """
+    for manifest in snapshot.segments:
+        for file in manifest.insert_logs:
+            yield file.path, file.size_bytes
+        for path in manifest.stats_logs:
+            yield path, -1
+    for vchannel in sorted(snapshot.delta_logs):
+        for log in snapshot.delta_logs[vchannel]:
+            yield log.file.path, log.file.size_bytes
+
+
+def relocated(snapshot: CollectionSnapshot, first_id: int) -> CollectionSnapshot:
+    """Return the snapshot with paths that nobody else uses: made of ``first_id`` and one id for each segment.
+
+    Rows, ids of partitions and timestamps stay what they are.
+    """
+    home = CollectionID(first_id)
+    segments = tuple(
+        _segment(manifest, home, SegmentID(first_id + number))
+        for number, manifest in enumerate(snapshot.segments, 1)
+    )
+    deltas = {
+        vchannel: tuple(
+            _delta(log, home, f"restored-{first_id}", f"{shard}-{number}") for number, log in enumerate(logs)
+        )
+        for shard, (vchannel, logs) in enumerate(sorted(snapshot.delta_logs.items()))
+    }
+    return replace(snapshot, collection_id=home, segments=segments, delta_logs=deltas)
+
+
+def ids_for(snapshot: CollectionSnapshot) -> int:
+    """Return how many ids `relocated` takes."""
+    return 1 + len(snapshot.segments)
+
+
+def _segment(manifest: SegmentManifest, home: CollectionID, owner: SegmentID) -> SegmentManifest:
+    partition = manifest.partition_id
+    inserts = tuple(
+        replace(file, path=insert_log_path(home, partition, owner, stamped(home, f"{number}")))
+        for number, file in enumerate(manifest.insert_logs)
+    )
+    stats = tuple(
+        stats_log_path(home, partition, owner, stamped(home, f"{number}"))
+        for number in range(len(manifest.stats_logs))
+    )
+    return replace(manifest, insert_logs=inserts, stats_logs=stats)
+
+
+def _delta(log: DeltaLog, home: CollectionID, owner: str, name: str) -> DeltaLog:
+    file: BinlogFile = replace(log.file, path=delta_log_path(home, owner, stamped(home, name)))
+    return replace(log, file=file)

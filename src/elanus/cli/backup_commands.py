@@ -1,0 +1,131 @@
+"""The commands ``elanus backup`` and ``elanus restore``, with their arguments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from elanus.cli.options import (
+    EXIT_FAILED,
+    EXIT_FOUND,
+    EXIT_MISUSED,
+    DataDir,
+    TlsCa,
+    TlsServerName,
+    Token,
+    Uri,
+    fail,
+    server_named,
+)
+
+_HOUR_MS = 3_600_000
+Target = Annotated[
+    str, typer.Argument(help="The directory of backups, or the URL of a bucket: s3://bucket/prefix.")
+]
+Lease = Annotated[
+    float,
+    typer.Option(
+        min=0.1, max=168, help="For how long the server keeps the files, should this command be killed."
+    ),
+]
+
+
+def backup(
+    target: Target,
+    collection: Annotated[str, typer.Option(help="One collection. Default: all, with the users.")] = "",
+    database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    name: Annotated[str, typer.Option(help="The backup's name. Default: the time.")] = "",
+    listed: Annotated[bool, typer.Option("--list", help="List the backups in the target.")] = False,
+    verified: Annotated[
+        bool, typer.Option("--verify", help="Read all files of a backup (--name; default: the latest).")
+    ] = False,
+    deleted: Annotated[
+        str, typer.Option("--delete", help="Delete this backup, and the files that no other one has.")
+    ] = "",
+    lease_hours: Lease = 24,
+    uri: Uri = "",
+    tls_ca: TlsCa = "",
+    tls_server_name: TlsServerName = "",
+    token: Token = "",
+    data_dir: DataDir = None,
+) -> None:
+    """Copy what a server holds at one moment to another place. Files that are there are not copied again."""
+    if listed + verified + bool(deleted) > 1:
+        fail("--list, --verify and --delete: give one of them", EXIT_MISUSED)
+    from rich.console import Console
+
+    from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
+    from elanus.cli.backup_tables import show_backup, show_backups
+    from elanus.cli.backups import Wanted, back_up, progress_bar
+    from elanus.core.errors import ElanusError
+    from elanus.core.faults import StorageFault
+
+    console = Console()
+    try:
+        files = BackupFiles(target_url(target))
+        if listed:
+            show_backups(console, files.backups())
+        elif deleted:
+            files_gone = files.delete(files.backup(deleted))
+            typer.echo(f"{deleted}: deleted, with {files_gone} files that no other backup has")
+        elif verified:
+            chosen = files.backup(name)
+            with progress_bar(console, chosen.name, chosen.size_bytes) as advance:
+                wrong = files.verify(chosen, advance)
+            if wrong:
+                fail("\n".join(wrong), EXIT_FOUND)
+            typer.echo(f"{chosen.name}: all files are there and have their checksums")
+        else:
+            server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+            wanted = Wanted(database, collection, name, int(lease_hours * _HOUR_MS))
+            show_backup(console, back_up(server, files, wanted, console))
+    except BackupFailed as error:
+        fail(str(error), EXIT_FAILED)
+    except ElanusError as error:
+        fail(error.message, EXIT_FAILED)
+    except StorageFault as error:
+        fail(str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        fail("interrupted: a further backup uses what was copied", EXIT_FAILED)
+
+
+def restore(
+    target: Target,
+    name: Annotated[str, typer.Option("--backup", help="The backup's name. Default: the latest.")] = "",
+    collection: Annotated[str, typer.Option(help="One collection. Default: all of the backup.")] = "",
+    database: Annotated[str, typer.Option(help="The collection's database in the backup.")] = "default",
+    as_name: Annotated[str, typer.Option("--as", help="Another name for the collection.")] = "",
+    into: Annotated[str, typer.Option(help="Another database, which is created if need be.")] = "",
+    users: Annotated[bool, typer.Option("--users", help="Add users, roles and grants, too.")] = False,
+    lease_hours: Lease = 24,
+    uri: Uri = "",
+    tls_ca: TlsCa = "",
+    tls_server_name: TlsServerName = "",
+    token: Token = "",
+    data_dir: DataDir = None,
+) -> None:
+    """Make collections of a backup. The same command continues a restore that was interrupted."""
+    from rich.console import Console
+
+    from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
+    from elanus.cli.restores import Restoring
+    from elanus.cli.restores import restore as restore_backup
+    from elanus.core.errors import ElanusError
+    from elanus.core.faults import StorageFault
+
+    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+    lease_ms = int(lease_hours * _HOUR_MS)
+    wanted = Restoring(name, database, collection, as_name, into, users, lease_ms)
+    try:
+        files = BackupFiles(target_url(target))
+        for line in restore_backup(server, files, wanted, Console()):
+            typer.echo(line)
+    except BackupFailed as error:
+        fail(str(error), EXIT_FAILED)
+    except ElanusError as error:
+        fail(error.message, EXIT_FAILED)
+    except StorageFault as error:
+        fail(str(error), EXIT_FAILED)
+    except KeyboardInterrupt:
+        fail("interrupted: the same command continues", EXIT_FAILED)

@@ -1,0 +1,89 @@
+"""Backups and restores by name: what the proxy adds to datacoord's part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from elanus.api.backups import BackupCalls, BackupSource, ForeignRows, ServerContents
+from elanus.api.connector import SnapshotLease
+from elanus.api.rootcoord import CloneRequest
+from elanus.api.snapshots import CloneSource
+from elanus.core.catalog import Collection
+from elanus.core.errors import CollectionAlreadyExists
+from elanus.core.names import check_collection_name
+from elanus.core.rate_limits import Action
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.role.proxy import Proxy
+from elanus.proxy.snapshot_port import RestoreJob
+from elanus.proxy.verbs.clones import job_of
+
+_TIMEOUT_S = 120.0
+"""Rows that only the log has are written to files first; a restore looks at each of its files."""
+
+
+class Backups:
+    """``current`` returns the proxy role's running instance; it raises `NotReady` while there is none."""
+
+    def __init__(self, current: Callable[[], Proxy]) -> None:
+        self._current = current
+
+    def contents(self) -> ServerContents:
+        return self._current().call(self._contents(None))
+
+    def describe(self, database: str, collection: str) -> ServerContents:
+        cached = self._current().collection(database, collection)
+        return self._current().call(self._contents(cached.collection_id))
+
+    def hold(self, database: str, collection: str, moment: Timestamp, lease_ms: int) -> SnapshotLease:
+        proxy = self._current()
+        cached = proxy.collection(database, collection)
+        proxy.admission.allow(Action.READING, cached)
+        return proxy.call(self._data.hold_backup(cached.collection_id, moment, lease_ms), _TIMEOUT_S)
+
+    def release(self, snapshot_id: int) -> None:
+        self._current().call(self._current().coordinators.data.unpin_snapshot(snapshot_id))
+
+    def receive(self, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
+        check_collection_name(collection)
+        self._current().admission.allow_in(Action.DDL, database)
+        return self._current().call(self._received(database, collection, rows), _TIMEOUT_S)
+
+    def complete(self, database: str, collection: str, snapshot_id: int) -> RestoreJob:
+        check_collection_name(collection)
+        self._current().admission.allow_in(Action.DDL, database)
+        return self._current().call(self._completed(database, collection, snapshot_id), _TIMEOUT_S)
+
+    # on the event loop
+
+    @property
+    def _data(self) -> BackupCalls:
+        return self._current().coordinators.data
+
+    async def _contents(self, only: int | None) -> ServerContents:
+        root = self._current().coordinators.root
+        databases = await root.list_databases()
+        names = {database.database_id: database.name for database in databases}
+        collections: Sequence[Collection] = await root.list_collections("")
+        found = tuple(
+            BackupSource(names[c.database_id], c.name, c.collection_id, c.created)
+            for c in collections
+            if c.database_id in names and only in (None, c.collection_id)
+        )
+        return ServerContents(databases, found, await root.alloc_ids(1))
+
+    async def _received(self, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
+        taken = await self._current().coordinators.root.list_collections(database)
+        if any(collection == c.name or collection in c.aliases for c in taken):
+            raise CollectionAlreadyExists(
+                f"collection already exists[database={database}][collection={collection}]: "
+                "a restore makes a new collection, give it another name"
+            )
+        return await self._data.receive_rows(rows)
+
+    async def _completed(self, database: str, collection: str, snapshot_id: int) -> RestoreJob:
+        coordinators = self._current().coordinators
+        source = CloneSource(await self._data.check_received(snapshot_id), snapshot_id)
+        job_id = await coordinators.root.alloc_ids(1)
+        clone = await coordinators.root.clone_collection(CloneRequest(database, collection, source, job_id))
+        await coordinators.data.unpin_snapshot(snapshot_id)
+        return job_of(clone, database)

@@ -1,0 +1,70 @@
+"""The calls of `elanus backup` and `elanus restore`, on the port for Milvus clients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from elanus.api.backups import ForeignRows, ServerContents
+from elanus.api.connector import SnapshotLease
+from elanus.api.snapshots import RestoreJob
+from elanus.core.access import AccessPolicy
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.calls import Caller, requires
+from elanus.proxy.port import Front
+
+if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
+    from elanus.proxy.verbs.backups import Backups
+
+
+class BackupService:
+    """Implements `elanus.api.backups.BackupApi`, as `elanus.proxy.wire.interfaces` describes."""
+
+    def __init__(self, front: Front, backups: Backups) -> None:
+        self._front = front
+        self._backups = backups
+
+    @requires("PrivilegeBackupRBAC")
+    def contents(self, caller: Caller) -> ServerContents:
+        return self._backups.contents()
+
+    @requires("PrivilegeCreateSnapshot", on="collection")
+    def describe(self, caller: Caller, database: str, collection: str) -> ServerContents:
+        return self._backups.describe(database, collection)
+
+    @requires("PrivilegeCreateSnapshot", on="collection")
+    def hold(
+        self, caller: Caller, database: str, collection: str, moment: Timestamp, lease_ms: int
+    ) -> SnapshotLease:
+        return self._backups.hold(database, collection, moment, lease_ms)
+
+    @requires("PrivilegeUnpinSnapshotData")
+    def release(self, caller: Caller, snapshot_id: int) -> None:
+        self._backups.release(snapshot_id)
+
+    @requires("PrivilegeBackupRBAC")
+    def users(self, caller: Caller) -> AccessPolicy:
+        return replace(self._front.access_policy(), keys={})  # API keys are not restored
+
+    @requires("PrivilegeRestoreRBAC")
+    def restore_users(self, caller: Caller, added: AccessPolicy) -> None:
+        self._front.restore_access(added)
+
+    @requires("PrivilegeCreateDatabase")
+    def restore_database(self, caller: Caller, database: str, properties: dict[str, str]) -> None:
+        if all(known.name != database for known in self._front.list_databases()):
+            self._front.create_database(database, properties)
+
+    @requires("PrivilegeRestoreSnapshot", on="collection")
+    def receive(self, caller: Caller, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
+        return self._backups.receive(database, collection, rows)
+
+    @requires("PrivilegeRestoreSnapshot", on="collection")
+    def complete(
+        self, caller: Caller, database: str, collection: str, snapshot_id: int, aliases: tuple[str, ...]
+    ) -> RestoreJob:
+        job = self._backups.complete(database, collection, snapshot_id)
+        for alias in aliases:
+            if not self._front.has_collection(database, alias):
+                self._front.create_alias(database, collection, alias)
+        return job
