@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from snapshot_world import HNSW, World, vectors
+from snapshot_world import World, vectors
 
 from elanus.spark.recall import RecallPoint, RecallReport, compared, drawn, measured, with_frontier
 from elanus.spark.searches import SearchJob, segment_sets
@@ -18,7 +20,7 @@ def world(tmp_path: Path) -> World:
     made = World(tmp_path)
     for number in range(2):
         manifest = made.add(list(range(1000 * number, 1000 * number + 800)), vectors(800, number))
-        made.index(manifest, HNSW | {"M": "2", "efConstruction": "2"})
+        made.index(manifest)
     return made
 
 
@@ -26,18 +28,26 @@ def point(recall: float, query_us: float) -> RecallPoint:
     return RecallPoint({"ef": 1}, recall, recall, recall, query_us)
 
 
+def missing_every_second(hits: pa.RecordBatch) -> pa.RecordBatch:
+    return hits.filter(pc.equal(pc.bit_wise_and(hits.column("rank"), 1), 1))
+
+
 @pytest.mark.parametrize("sets", [1, 2])
 def test_recall_is_measured_against_all_rows_of_all_sets(world: World, sets: int) -> None:
     plan = world.plan(k=10)
     job = SearchJob(plan, segment_sets(world.snapshot, plan, sets))
-    queries, settings = vectors(40, 9), [{"ef": 10}, {"ef": 400}]
+    queries, settings = vectors(40, 9), [{"ef": 399}, {"ef": 400}]
     answers = [m for some in job.sets for m in measured(job, settings, queries, some, threads=1)]
+    assert [m.setting for m in answers] == [-1, 0, 1] * sets
     exact_us, points = compared(job, settings, 10, None, 40, answers)
-    by_ef = {p.params["ef"]: p for p in points}
-    assert by_ef[400].recall == 1.0
-    assert by_ef[10].recall < 1.0
-    assert by_ef[10].low < by_ef[10].recall < by_ef[10].high
+    assert {p.params["ef"]: p.recall for p in points} == {399: 1.0, 400: 1.0}
     assert exact_us > 0
+    worse = [replace(m, hits=missing_every_second(m.hits)) if m.setting == 0 else m for m in answers]
+    by_ef = {p.params["ef"]: p for p in compared(job, settings, 10, None, 40, worse)[1]}
+    assert by_ef[400].recall == 1.0
+    assert by_ef[399].low < by_ef[399].recall < by_ef[399].high
+    if sets == 1:
+        assert by_ef[399].recall == 0.5
     (truth,) = [m.hits for m in answers if m.setting == -1][:1]
     if sets == 1:
         assert truth.slice(0, 10).column("key").to_pylist() == world.nearest(queries[0], 10)
