@@ -1,5 +1,7 @@
-"""Connected components of pairs of keys, in numpy: which keys belong together, and a smaller set of pairs
-that says the same."""
+"""Connected components of pairs of keys, in numpy.
+
+A component is given by pairs of each key with the smallest one: at most one pair a key.
+"""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def measured(
     manifests: tuple[SegmentManifest, ...],
     threads: int,
 ) -> list[Measured]:
-    """Search one set for the sample: exactly, and with each setting. What a task does."""
+    """Search one set for the sample: exactly, and with each setting: the work of a task."""
     plan = job.plan
     schema = hits_schema(pa.int64(), plan.schema.primary_field.arrow_type)
     store, numbers = open_store(plan.store_url), pa.array(range(len(asked)), pa.int64())

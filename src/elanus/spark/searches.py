@@ -1,4 +1,4 @@
-"""What a search job over a snapshot needs: the snapshot with its indexes, a plan, and sets of segments."""
+"""The plan of a search job: a snapshot with its indexes, checked parameters, and sets of segments."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def search_plan(
     params: Mapping[str, Any] | None = None,
     exact: bool = False,
 ) -> SearchPlan:
-    """Plan searches of one field. Whatever is wrong with them fails here, not in a task.
+    """Plan searches of one field. Errors in the request are raised here, not in a task.
 
     Raises `FieldNotFound`, `InvalidParameter`, `InvalidTopK`, and `NotSupported` for a field of sparse
     vectors, of texts or of lists of vectors.

@@ -51,7 +51,7 @@ _log = structlog.get_logger("spark")
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """What all tasks of a join share. Pickles.
+    """The input that all tasks of a join share. Pickles.
 
     ``index_params``: the definition of the field's index, empty without one. ``indexes``: the built ones by
     segment. ``params``: of the search, as clients send them. ``exact``: compare all rows, whatever the index.

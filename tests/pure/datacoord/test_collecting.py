@@ -396,28 +396,6 @@ async def test_index_files_are_judged_by_what_indexcoord_says(tmp_path: Path) ->
         assert bench.left(INDEX_FILES) == {paths[1], paths[2]}
 
 
-async def test_an_index_file_that_is_pinned_just_before_it_goes_out_of_use_stays(tmp_path: Path) -> None:
-    """The pins are read after the references: one of the two names the file."""
-    async with running(tmp_path) as bench:
-        path = index_file_path(BuildID(5), 1, DEFAULT, SegmentID(7), "a1-x")
-        bench.store.put(path, b"index")
-        bench.index.references = IndexReferences((), {}, 100)
-        in_use, references = [False], bench.index.index_references
-
-        async def index_references() -> IndexReferences:
-            in_use[0] = True  # a snapshot pinned it at the last moment
-            return await references()
-
-        async def pinned() -> frozenset[str]:
-            return frozenset({path} if in_use[0] else ())
-
-        bench.index.index_references = index_references  # type: ignore[method-assign]
-        bench.coord.role._collector._pinned_files = pinned
-        await bench.after(LONG_S)
-        await bench.collect()
-        assert bench.left(INDEX_FILES) == {path}
-
-
 # rounds
 
 

@@ -176,7 +176,7 @@ async def test_a_snapshot_to_search_names_and_pins_the_index_files_of_its_segmen
 
 
 async def test_an_index_file_that_goes_out_of_use_while_it_is_pinned_is_not_named(tmp_path: Path) -> None:
-    """Whatever a snapshot names was in use after it was kept, so a collection finds it in one place."""
+    """Each file that a snapshot names was in use after it was kept, so a collection finds it."""
     bench = Bench(tmp_path)
     coord = await bench.watched()
     segment = await bench.write(5)
