@@ -46,7 +46,7 @@ def test_the_page_and_a_version_that_stays(
     assert shown.startswith("Completed 10000 \n")
     assert "|-- vector: array (nullable = false)" in shown
     hits = [(0, 1, 0), (0, 2, 1), (100, 1, 100), (100, 2, 101), (200, 1, 200), (200, 2, 201)]
-    found = f"\n10100\n3.0 14\n{hits}\n102 [1, 2]\nid in [1, 2]\nTrue True\n"
+    found = f"\n10100\n3.0 14\n{hits}\n102 [1, 2]\nid in [1, 2]\nTrue True\n3\n"
     assert shown.endswith(found)
 
     docs = names["docs"]
