@@ -45,7 +45,10 @@ def test_the_page_and_a_version_that_stays(
     shown = capsys.readouterr().out
     assert shown.startswith("Completed 10000 \n")
     assert "|-- vector: array (nullable = false)" in shown
-    assert shown.endswith("\n10099\n3.0 14\n[('delete', 51), ('insert', 10150)]\n")
+    hits = [(0, 1, 0), (0, 2, 1), (100, 1, 100), (100, 2, 101), (200, 1, 200), (200, 2, 201)]
+    changes = "[('delete', 51), ('insert', 10150)]"
+    found = f"\n10099\n3.0 14\n{changes}\n{hits}\n101 [1, 2]\nid in [1, 2]\nTrue True\n3\n"
+    assert shown.endswith(found)
 
     docs = names["docs"]
     client.delete("docs", ids=[3, 4])

@@ -17,7 +17,7 @@ from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
@@ -28,7 +28,8 @@ class CollectionSnapshot:
     Some files also contain later rows and later deletes; a reader leaves them out, and the rows whose
     timestamp is not later than ``expired_until`` as well (0: rows do not expire). ``delta_logs`` are all
     deletes of each vchannel that any of the segments may need. ``collection`` and ``indexes``: its definition
-    then, for a clone; not in snapshots of earlier releases.
+    then, for a clone; not in snapshots of earlier releases. ``index_files``: the built indexes of some
+    segments, if they were asked for.
     """
 
     collection_id: CollectionID
@@ -39,6 +40,7 @@ class CollectionSnapshot:
     expired_until: Timestamp = NO_TIMESTAMP
     collection: Collection | None = None
     indexes: tuple[Index, ...] = ()
+    index_files: tuple[IndexFile, ...] = ()
 
     @property
     def files(self) -> frozenset[str]:
@@ -46,7 +48,8 @@ class CollectionSnapshot:
         inserts = {file.path for manifest in self.segments for file in manifest.insert_logs}
         stats = {path for manifest in self.segments for path in manifest.stats_logs}
         deletes = {log.file.path for logs in self.delta_logs.values() for log in logs}
-        return frozenset(inserts | stats | deletes)
+        indexes = {file.path for file in self.index_files}
+        return frozenset(inserts | stats | deletes | indexes)
 
 
 SNAPSHOTS = msgspec.json.Decoder(CollectionSnapshot)
@@ -70,13 +73,18 @@ class SnapshotApi(Protocol):
     """The part that datacoord implements."""
 
     async def take_snapshot(
-        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], lease_ms: int
+        self,
+        collection_id: CollectionID,
+        partition_ids: tuple[PartitionID, ...],
+        lease_ms: int,
+        with_indexes: bool = False,
     ) -> SnapshotLease:
         """Pin everything acknowledged before the call, of these partitions (none named: all).
 
-        Rows that exist only in the log are first written to files; this seals nothing. Raises
-        `CollectionNotFound`, `InvalidParameter` for a lease out of bounds, and `Unavailable` when the rows
-        are not written to files in time.
+        ``with_indexes``: the built indexes too, as far as the segments have them by then. Rows that exist
+        only in the log are first written to files; this seals nothing. Raises `CollectionNotFound`,
+        `InvalidParameter` for a lease out of bounds, and `Unavailable` when the rows are not written to files
+        in time.
         """
         ...
 
@@ -101,7 +109,12 @@ class ConnectorApi(Protocol):
     """The part that the proxy implements, by name."""
 
     async def snapshot(
-        self, database: str, collection: str, partitions: tuple[str, ...], lease_ms: int
+        self,
+        database: str,
+        collection: str,
+        partitions: tuple[str, ...],
+        lease_ms: int,
+        with_indexes: bool = False,
     ) -> SnapshotLease:
         """Raises `CollectionNotFound`, `PartitionNotFound`, and what `SnapshotApi.take_snapshot` does."""
         ...

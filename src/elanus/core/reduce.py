@@ -81,6 +81,25 @@ def merge(
     return Merged(offsets, order[keep], dropped)
 
 
+def may_hide(
+    scores: npt.NDArray[np.float32], width: int, merged: Merged, k: int, *, larger_is_better: bool
+) -> bool:
+    """Whether a list that was cut at ``width`` may have a further hit among the best ``k`` of its query.
+
+    ``scores``: (nq, lists · width), list after list, each best first, padding with the worst possible score.
+    Without dropped duplicates no list has one: all its hits would have won. With them, a list has one at most
+    if its last hit is better than the last winner.
+    """
+    if not merged.dropped_duplicates:
+        return False
+    sign = np.float32(-1 if larger_is_better else 1)
+    counts = np.diff(merged.offsets)
+    rows = np.flatnonzero(counts == k)
+    worst_won = np.full(len(counts), np.inf, dtype=np.float32)
+    worst_won[rows] = sign * scores[rows, merged.positions[merged.offsets[1:][rows] - 1]]
+    return bool((sign * scores[:, width - 1 :: width] < worst_won[:, None]).any())
+
+
 def keys_of_elements(keys: Keys, elements: npt.NDArray[np.int64]) -> Keys:
     """Return keys for elements of rows: equal for the same element of the same primary key, in that order.
 

@@ -176,6 +176,8 @@ class Collector:
         pinned |= await self._pinned_files()
         held = frozenset(await self._ports.query.held_segments())
         index = await self._ports.index.index_references()
+        # Read after the references: a build that is no longer in use by then joins no further pin.
+        pinned |= await self._pinned_files()
         rules = await self._references.rules(moment, index, policy, held, pinned)
         kept = held_files(moment, self._state.pins())
         report = replace(report, pinned=moment.pinned(policy, held), held=kept)

@@ -147,7 +147,8 @@ class DataCoord:
         self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
-        self._snapshots = Snapshots(context, self._datanodes, policy.compaction.plan.retention_s)
+        retention_s = policy.compaction.plan.retention_s
+        self._snapshots = Snapshots(context, self._datanodes, needs.gc.index, retention_s)
         self._imports = Imports(
             context,
             self._datanodes,
@@ -167,7 +168,7 @@ class DataCoord:
             needs.gc.index,
             self._dropped,
             policy.gc.policy,
-            policy.compaction.plan.retention_s,
+            retention_s,
         )
         self._seals_for_memory = policy.memory.growing_soft_bytes > 0
         self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)

@@ -7,17 +7,20 @@ have by then.
 
 The snapshot itself is an object (`elanus.api.connector.CollectionSnapshot`). A record in the metadata pins
 it: as long as the record exists and has not expired, garbage collection keeps the files that the object names
-(`Snapshots.pinned_files`).
+(`Snapshots.pinned_files`). These may be index files too, for readers that search.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
+from elanus.api.indexcoord import IndexCoordApi
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Collection
 from elanus.core.clones import as_of, folded_until
@@ -52,10 +55,14 @@ _log = structlog.get_logger("datacoord")
 class Snapshots:
     """Takes, pins and releases snapshots. Implements `elanus.api.connector.SnapshotApi`.
 
-    ``retention_s``: how long compaction leaves deletes in files of their own.
+    ``index``: knows which index files are in use. ``retention_s``: how long compaction leaves deletes in
+    files of their own.
     """
 
-    def __init__(self, context: DataContext, datanodes: DataNodes, retention_s: float) -> None:
+    def __init__(
+        self, context: DataContext, datanodes: DataNodes, index: IndexCoordApi, retention_s: float
+    ) -> None:
+        self._index = index
         self._retention_s = retention_s
         self._state = context.state
         self._manifests = context.manifests
@@ -78,16 +85,40 @@ class Snapshots:
             self._spawn(self._expire())
 
     async def take_snapshot(
-        self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...], lease_ms: int
+        self,
+        collection_id: CollectionID,
+        partition_ids: tuple[PartitionID, ...],
+        lease_ms: int,
+        with_indexes: bool = False,
     ) -> SnapshotLease:
         if not 0 < lease_ms <= PIN_MS_MAX:
             raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
         collection = await self._rootcoord.collection_by_id(collection_id)
         now = await self._rootcoord.alloc_timestamp(1)
         snapshot = await self.shown(collection, now, partition_ids)
-        expires_ms = self._clock.wall_ms() + lease_ms
-        pin = await self.pin(snapshot, Pin(0, collection_id, "", expires_ms, read_ts=snapshot.read_ts))
+        wanted = Pin(0, collection_id, "", self._clock.wall_ms() + lease_ms, read_ts=snapshot.read_ts)
+        if with_indexes:
+            pin = await self._pin_with_indexes(snapshot, wanted)
+        else:
+            pin = await self.pin(snapshot, wanted)
         return SnapshotLease(pin.pin_id, self._manifests.store_url, pin.path, pin.read_ts, pin.expires_ms)
+
+    async def _pin_with_indexes(self, snapshot: CollectionSnapshot, wanted: Pin) -> Pin:
+        """As `pin`, with the segments' built indexes.
+
+        Indexcoord may forget a build between its answer and the pin. So the files are kept first, and then
+        only those that are still in use are named: a collection that did not find them in use any more looks
+        at the kept ones afterwards.
+        """
+        collection_id = snapshot.collection_id
+        with self._keeping(snapshot.files):
+            indexes = await self._index.indexes(collection_id)
+            segments = {manifest.segment_id for manifest in snapshot.segments}
+            found = [f for f in await self._index.index_files(collection_id) if f.segment_id in segments]
+            with self._keeping(frozenset(file.path for file in found)):
+                in_use = {file.path for file in await self._index.index_files(collection_id)}
+                files = tuple(file for file in found if file.path in in_use)
+                return await self.pin(replace(snapshot, indexes=indexes, index_files=files), wanted)
 
     async def shown(
         self, collection: Collection, moment: Timestamp, partition_ids: tuple[PartitionID, ...] = ()
@@ -238,9 +269,7 @@ class Snapshots:
         snapshot's finds them in one place or the other. The snapshot itself is an open attempt meanwhile, so
         its object is kept as well.
         """
-        taking = snapshot.files
-        self._taking.append(taking)
-        try:
+        with self._keeping(snapshot.files):
             pin_id = await self._attempts.open(1, OWN)
             try:
                 name = stamped(pin_id, f"{snapshot.read_ts}")
@@ -251,10 +280,17 @@ class Snapshots:
                     await self._state.put(pins=[pin])
             finally:
                 self._attempts.close(pin_id)
-        finally:
-            self._taking.remove(taking)
         self.start()
         return pin
+
+    @contextmanager
+    def _keeping(self, files: frozenset[str]) -> Iterator[None]:
+        """Keep files whose pin is not persisted yet."""
+        self._taking.append(files)
+        try:
+            yield
+        finally:
+            self._taking.remove(files)
 
     async def pin_again(self, pin: Pin, wanted: Pin) -> Pin:
         """Persist a further pin on the snapshot of another one, which exists."""

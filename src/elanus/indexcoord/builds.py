@@ -7,7 +7,7 @@ the missing builds are started. Collections that have not changed are not examin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import structlog
@@ -31,7 +31,6 @@ from elanus.core.ids import BuildID, CollectionID, SegmentID
 from elanus.core.segments import SegmentManifest, SegmentState
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
-from elanus.storage.port import ObjectStore
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
@@ -57,8 +56,6 @@ class Builder:
         self,
         state: IndexState,
         clock: Clock,
-        store: ObjectStore,
-        offload: Callable[..., Awaitable[object]],
         rootcoord: RootCoordApi,
         datacoord: DataCoordApi,
         dial: Callable[[str], IndexNodeApi],
@@ -66,8 +63,6 @@ class Builder:
         changes: Changes,
     ) -> None:
         self._state = state
-        self._store = store
-        self._offload = offload
         self._rootcoord = rootcoord
         self._datacoord = datacoord
         self._policy = policy
@@ -162,14 +157,13 @@ class Builder:
         return any(build is None or build.state in UNFINISHED for build in builds)
 
     async def _remove(self, builds: Iterable[Build]) -> None:
-        """Remove builds, files first: after an interruption the build is still recorded and removed again."""
+        """Remove the records of builds. Their files are left to garbage collection: a reader outside the
+        system may hold a snapshot that names them."""
         for build in builds:
             running = self._running.get(build.build_id)
             if running is not None:
                 running.cancel()
                 continue
-            if build.file is not None:
-                await self._offload(self._store.delete, build.file.path)
             await self._state.remove_build(build)
 
     async def _ensure_build(self, index: Index, manifest: SegmentManifest) -> None:

@@ -9,7 +9,7 @@ retried before it counts as failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +36,6 @@ from elanus.index import IndexSpec, check_field, json_path_of, mapped_params, re
 from elanus.indexcoord.builds import Builder, IndexPolicy
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
-from elanus.storage.port import ObjectStore
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
@@ -54,8 +53,6 @@ class IndexCoord:
         lease: Lease,
         state: IndexState,
         clock: Clock,
-        store: ObjectStore,
-        offload: Callable[..., Awaitable[object]],
         rootcoord: RootCoordApi,
         datacoord: DataCoordApi,
         proxies: Mapping[NodeID, ProxyApi],
@@ -69,9 +66,7 @@ class IndexCoord:
         self._invalidations = Invalidations(proxies)
         self._changes = Changes(clock.wall_ms())
         self._defining = asyncio.Lock()
-        self._builder = Builder(
-            state, clock, store, offload, rootcoord, datacoord, dial, policy, self._changes
-        )
+        self._builder = Builder(state, clock, rootcoord, datacoord, dial, policy, self._changes)
 
     async def start(self) -> None:
         await self._state.start()

@@ -27,6 +27,7 @@ from elanus.core.reduce import (
     PrimaryKeys,
     comparable_keys,
     keys_of_elements,
+    may_hide,
     merge,
     primary_keys,
 )
@@ -128,7 +129,7 @@ class Ranking:
                 keys = keys_of_elements(keys, answers.elements)
             bigger = self.spec.metric_type.bigger_is_better
             merged = merge(answers.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
-            if not merged.dropped_duplicates or not _may_hide(answers, merged, self.request.k, bigger):
+            if not may_hide(answers.scores, answers.k, merged, self.request.k, larger_is_better=bigger):
                 return _winners(answers, merged, numbers)
             k *= 2
 
@@ -204,19 +205,3 @@ def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> Found:
         None if numbers is None else numbers[won],
         None if answers.elements is None else answers.elements[won],
     )
-
-
-def _may_hide(answers: _Answers, merged: Merged, k: int, larger_is_better: bool) -> bool:
-    """Whether some block's last hit is better than the last winner of its query.
-
-    Such a block may have more rows that should win. Without duplicates this is impossible: all its k hits
-    would have won.
-    """
-    sign = np.float32(-1 if larger_is_better else 1)
-    counts = np.diff(merged.offsets)
-    worst_won = np.full(len(counts), np.inf, dtype=np.float32)
-    complete = counts == k
-    last = merged.positions[merged.offsets[1:][complete] - 1]
-    worst_won[complete] = sign * answers.scores[complete, last]
-    last_of_block = answers.scores[:, answers.k - 1 :: answers.k]  # padding has the worst possible score
-    return bool((sign * last_of_block < worst_won[:, None]).any())

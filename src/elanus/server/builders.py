@@ -293,8 +293,6 @@ class Builders:
             session,
             IndexState(FencedMeta(needs.meta, session)),
             needs.clock,
-            needs.store,
-            needs.pools.files,
             needs.coordinators.root,
             needs.coordinators.data,
             needs.proxies,

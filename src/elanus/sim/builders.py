@@ -208,8 +208,6 @@ class SimBuilders:
             Unending(),
             IndexState(needs.meta.handle(life)),
             needs.clocks["indexcoord"],
-            needs.store,
-            needs.offload,
             peers.root,
             peers.data,
             berth.directories.proxies,

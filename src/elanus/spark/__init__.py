@@ -8,23 +8,35 @@
     docs = spark.read.format("elanus").option("collection", "docs").load()
 
 Spark's driver asks the server for a snapshot; its tasks read the segments' files themselves, and nothing goes
-through the server. `docs/spark.md` describes options and what is promised.
+through the server. `knn_join`, `near_duplicates` and `recall_report` search the built indexes in the same
+way. `docs/spark.md` describes options and what is promised.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from elanus.spark.duplicates import delete_filters, near_duplicates
+    from elanus.spark.knn import knn_join
+    from elanus.spark.recall import recall_report
     from elanus.spark.source import ElanusSource, register
 
-__all__ = ["ElanusSource", "register"]
+__all__ = ["ElanusSource", "delete_filters", "knn_join", "near_duplicates", "recall_report", "register"]
+
+_HOMES = {
+    "ElanusSource": "source",
+    "delete_filters": "duplicates",
+    "knn_join": "knn",
+    "near_duplicates": "duplicates",
+    "recall_report": "recall",
+    "register": "source",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import pyspark only where it is used: `elanus.spark.changes` does without."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    from elanus.spark import source
-
-    return getattr(source, name)
+    return getattr(import_module(f"elanus.spark.{_HOMES[name]}"), name)

@@ -7,7 +7,7 @@ that a delete up to it concerns, are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.rows import absent_column
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
-from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter, compile_filter
@@ -31,6 +31,7 @@ from elanus.storage.port import ObjectStore
 from elanus.text import computed_column, inputs_of
 
 Mask = npt.NDArray[np.bool_]
+ReadsDeletes = Callable[[ObjectStore, BinlogFile], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,41 @@ def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBat
                     yield batch
 
 
+@dataclass(frozen=True, slots=True)
+class SegmentRows:
+    """All rows of a segment, numbered in the order of its insert logs, as its indexes number them.
+
+    ``keys``: the primary keys; null in the row groups that were not read. ``visible``: bool, shape (rows,).
+    """
+
+    keys: pa.ChunkedArray
+    visible: Mask
+
+
+def segment_rows(read: SegmentRead, store: ObjectStore, log: ReadsDeletes = read_delta_log) -> SegmentRows:
+    """Return which rows `read_segment` would return, and the keys. ``log``: reads a delta log.
+
+    Raises as `read_segment` does. Row groups whose statistics rule the filter out are not read.
+    """
+    chosen = compile_filter(read.filter, read.schema)
+    deletes = _Deletes(read, store, log)
+    key = read.schema.primary_field
+    keys: list[pa.Array] = []
+    masks: list[Mask] = [np.empty(0, dtype=np.bool_)]
+    for file in read.manifest.insert_logs:
+        with opened(store, file.path, INSERT_LOG) as parquet:
+            for number in range(parquet.num_row_groups):
+                group = parquet.metadata.row_group(number)
+                if _may_match(group, chosen):
+                    first, mask = _look(read, parquet, number, chosen, deletes, file.until)
+                    keys += first.column(key.name).chunks
+                    masks.append(mask)
+                else:
+                    keys.append(pa.nulls(group.num_rows, key.arrow_type))
+                    masks.append(np.zeros(group.num_rows, dtype=np.bool_))
+    return SegmentRows(pa.chunked_array(keys, key.arrow_type), np.concatenate(masks))
+
+
 def _row_group(
     read: SegmentRead,
     parquet: pq.ParquetFile,
@@ -75,6 +111,30 @@ def _row_group(
     deletes: _Deletes,
     until: Timestamp,
 ) -> pa.RecordBatch | None:
+    first, mask = _look(read, parquet, group, chosen, deletes, until)
+    if not mask.any():
+        return None
+    needed = first.column_names
+    rest = [name for name in read.columns if name not in needed]
+    table = columns_of(read.schema, parquet, group, rest) if rest else None
+    columns = [
+        (first if name in needed else table).column(name).combine_chunks()  # type: ignore[union-attr]
+        for name in read.columns
+    ]
+    fields = [read.schema.arrow_schema.field(name) for name in read.columns]
+    batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
+    return batch if mask.all() else batch.filter(pa.array(mask))
+
+
+def _look(
+    read: SegmentRead,
+    parquet: pq.ParquetFile,
+    group: int,
+    chosen: BoundFilter,
+    deletes: _Deletes,
+    until: Timestamp,
+) -> tuple[pa.Table, Mask]:
+    """Return the columns that decide about the rows of a row group, and which rows are visible."""
     key = read.schema.primary_field.name
     ttl_field = read.schema.ttl_field
     needed = {key, TIMESTAMP_FIELD, *([ttl_field] if ttl_field else [])} | chosen.field_names
@@ -88,17 +148,7 @@ def _row_group(
         mask &= moments_of_expiry(first.column(ttl_field).combine_chunks()) > moment_us(read.read_ts)
     mask &= ~deletes.concern(first.column(key), row_ts)
     mask &= chosen.evaluate({name: first.column(name) for name in chosen.field_names}, first.num_rows)
-    if not mask.any():
-        return None
-    rest = [name for name in read.columns if name not in needed]
-    table = columns_of(read.schema, parquet, group, rest) if rest else None
-    columns = [
-        (first if name in needed else table).column(name).combine_chunks()  # type: ignore[union-attr]
-        for name in read.columns
-    ]
-    fields = [read.schema.arrow_schema.field(name) for name in read.columns]
-    batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-    return batch if mask.all() else batch.filter(pa.array(mask))
+    return first, mask
 
 
 def columns_of(schema: CollectionSchema, parquet: pq.ParquetFile, group: int, names: list[str]) -> pa.Table:
@@ -135,13 +185,13 @@ def _may_match(group: pq.RowGroupMetaData, chosen: BoundFilter) -> bool:
 class _Deletes:
     """Of each key the latest delete up to the snapshot: it concerns every older row of the key."""
 
-    def __init__(self, read: SegmentRead, store: ObjectStore) -> None:
+    def __init__(self, read: SegmentRead, store: ObjectStore, log: ReadsDeletes = read_delta_log) -> None:
         after, until = read.manifest.deletes_from, read.read_ts
-        logs = [log.file for log in read.delta_logs if log.file.ts_max > after and log.file.ts_min <= until]
+        files = [d.file for d in read.delta_logs if d.file.ts_max > after and d.file.ts_min <= until]
         self._keys: pa.ChunkedArray | None = None
-        if not logs:
+        if not files:
             return
-        table = pa.concat_tables([read_delta_log(store, log) for log in logs])
+        table = pa.concat_tables([log(store, file) for file in files])
         ts, partition = pc.field(TIMESTAMP_FIELD), pc.field(PARTITION_COLUMN)
         wanted = partition.isin([ALL_PARTITIONS, read.manifest.partition_id])
         table = table.filter((ts > int(after)) & (ts <= int(until)) & wanted)

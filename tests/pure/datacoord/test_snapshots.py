@@ -13,10 +13,11 @@ from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 from whole_coord import Coord
 
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
+from elanus.core.catalog import Index
 from elanus.core.errors import CollectionNotFound, InvalidParameter, TimestampTooOld, Unavailable
-from elanus.core.ids import SegmentID
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, SegmentID
 from elanus.core.pins import Pin
-from elanus.core.segments import SegmentManifest
+from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp, minus_ms
 from elanus.storage.snapshots import read_snapshot
@@ -131,6 +132,66 @@ async def test_what_a_snapshot_names_is_pinned_until_it_is_released(tmp_path: Pa
     await coord.release_snapshot(lease.snapshot_id)
     assert await pinned(coord) == frozenset()
     assert list(bench.store.list("snapshots")) == []
+    await coord.stop()
+
+
+def built(number: int, segment: SegmentID) -> IndexFile:
+    return IndexFile(
+        BuildID(number),
+        IndexID(1),
+        FieldID(102),
+        segment,
+        "HNSW",
+        "L2",
+        {},
+        f"index_files/{number}",
+        5,
+        9,
+        True,
+    )
+
+
+async def with_indexes(bench: Bench) -> CollectionSnapshot:
+    await bench.commit(checkpoint=replace(await bench.recovery(), ts=Timestamp(2**60)))
+    lease = await bench.coord.take_snapshot(CID, (), HOUR_MS, with_indexes=True)
+    snapshot = content(bench, lease)
+    assert await pinned(bench.coord) == snapshot.files | {lease.path}
+    return snapshot
+
+
+async def test_a_snapshot_to_search_names_and_pins_the_index_files_of_its_segments(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(5)
+    await bench.commit({segment: 5})
+    bench.index.defined = [Index(IndexID(1), CID, FieldID(102), "v", {"index_type": "HNSW"}, Timestamp(1))]
+    bench.index.files = [built(1, segment), built(2, SegmentID(999))]
+    snapshot = await with_indexes(bench)
+    assert [file.path for file in snapshot.index_files] == ["index_files/1"]
+    assert [index.name for index in snapshot.indexes] == ["v"]
+    assert "index_files/1" in snapshot.files
+    plain = content(bench, await coord.take_snapshot(CID, (), HOUR_MS))
+    assert (plain.index_files, plain.indexes) == ((), ()), "a reader of rows keeps no index"
+    await coord.stop()
+
+
+async def test_an_index_file_that_goes_out_of_use_while_it_is_pinned_is_not_named(tmp_path: Path) -> None:
+    """Each file that a snapshot names was in use after it was kept, so a collection finds it."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(5)
+    await bench.commit({segment: 5})
+    answers = [[built(1, segment), built(2, segment)], [built(2, segment)]]
+    kept: list[bool] = []
+
+    async def index_files(collection_id: CollectionID) -> tuple[IndexFile, ...]:
+        kept.append("index_files/2" in await pinned(coord))
+        return tuple(answers.pop(0))
+
+    bench.index.index_files = index_files  # type: ignore[method-assign]
+    snapshot = await with_indexes(bench)
+    assert [file.path for file in snapshot.index_files] == ["index_files/2"]
+    assert kept == [False, True], "the second look is made when the files are kept"
     await coord.stop()
 
 

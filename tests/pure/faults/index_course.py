@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from fakes import CID, FakeData, FakeLease, FakeProxy, FakeRoot, collection, inline, recovery, settle
+from fakes import CID, FakeData, FakeLease, FakeProxy, FakeRoot, collection, recovery, settle
 from injected import Fault, FaultyStore, HeldStore, as_spark_does, from_afar
 from rows import ROWS, insert_log
 from virtual_time import VirtualClock
@@ -112,8 +112,6 @@ class Course:
             FakeLease(),
             self._state,
             VirtualClock(),
-            self._store,
-            inline,
             FakeRoot(self._collection),  # type: ignore[arg-type]
             self._data,  # type: ignore[arg-type]
             {NodeID(1): FakeProxy()},

@@ -13,7 +13,6 @@ from fakes import (
     FakeProxy,
     FakeRoot,
     collection,
-    inline,
     manifest,
     recovery,
     settle,
@@ -96,8 +95,6 @@ class Bench:
             self.lease,
             self.state,
             VirtualClock(),
-            self.store,
-            inline,
             self.root,  # type: ignore[arg-type]
             self.data,  # type: ignore[arg-type]
             {NodeID(1): self.proxy},

@@ -54,7 +54,12 @@ def test_names_become_ids() -> None:
     def work(snapshots: Snapshots, datacoord: FakeSnapshotApi) -> None:
         assert snapshots.take("default", "c", ("p1", "p1"), 4000, None) == LEASE
         snapshots.take("default", "c", (), 5000, 1.0)
-        assert datacoord.taken == [(CID, (OTHER,), 4000), (CID, (), 5000)]
+        snapshots.take("default", "c", (), 6000, 1.0, with_indexes=True)
+        assert datacoord.taken == [
+            (CID, (OTHER,), 4000, False),
+            (CID, (), 5000, False),
+            (CID, (), 6000, True),
+        ]
         snapshots.release(3)
         assert datacoord.released == [3]
 

@@ -32,7 +32,7 @@ class FakeSnapshots:
         self.taken: list[tuple[object, ...]] = []
         self.released: list[int] = []
 
-    def take(self, *arguments: object) -> SnapshotLease:
+    def take(self, *arguments: object, with_indexes: bool = False) -> SnapshotLease:
         self.taken.append(arguments)
         return LEASE
 

@@ -25,6 +25,8 @@ class Snapshots:
         partitions: tuple[str, ...],
         lease_ms: int,
         timeout_s: float | None,
+        *,
+        with_indexes: bool = False,
     ) -> SnapshotLease:
         """``timeout_s``: how long the reader waits (None: as long as the server does).
 
@@ -34,7 +36,8 @@ class Snapshots:
         cached = proxy.collection(database, collection)
         proxy.admission.allow(Action.READING, cached)
         ids = partition_ids(cached, partitions)
-        return proxy.call(self._snapshots.take_snapshot(cached.collection_id, ids, lease_ms), timeout_s)
+        taking = self._snapshots.take_snapshot(cached.collection_id, ids, lease_ms, with_indexes)
+        return proxy.call(taking, timeout_s)
 
     def take_changes(
         self,

@@ -35,10 +35,17 @@ class Connector:
 
     @requires("PrivilegeQuery", on="collection")
     def snapshot(
-        self, caller: Caller, database: str, collection: str, partitions: tuple[str, ...], lease_ms: int
+        self,
+        caller: Caller,
+        database: str,
+        collection: str,
+        partitions: tuple[str, ...],
+        lease_ms: int,
+        with_indexes: bool = False,
     ) -> SnapshotLease:
         """A snapshot contains nothing that a query of all rows would not return."""
-        return self._snapshots.take(database, collection, partitions, lease_ms, caller.time_left_s)
+        place = database, collection, partitions
+        return self._snapshots.take(*place, lease_ms, caller.time_left_s, with_indexes=with_indexes)
 
     @requires("PrivilegeQuery", on="collection")
     def changes(

@@ -1,0 +1,261 @@
+"""Searches of the segments of a snapshot: what a task of the kNN join does. Arrow and numpy, no Spark.
+
+The index code is that of the query node, and so is the rule by which hits are merged (`elanus.core.reduce`):
+a join returns what searches as of the same timestamp return. A segment without an index file, a growing one
+for example, is compared row by row, and so is every segment where the caller asks for exact hits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import structlog
+
+from elanus.core.errors import Internal, InvalidDimension, InvalidParameter
+from elanus.core.ids import SegmentID
+from elanus.core.reduce import PrimaryKeys, comparable_keys, may_hide, merge, primary_keys
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.types import Matrix
+from elanus.core.vectors import Space
+from elanus.index import (
+    DamagedIndexFile,
+    IndexSpec,
+    RowMask,
+    SearchParams,
+    VectorIndex,
+    brute_force,
+    load,
+    over_rows,
+    resolve_field_index,
+)
+from elanus.spark.segment import SegmentRead, segment_rows
+from elanus.storage.computed import read_field_vectors
+from elanus.storage.delta_log import read_delta_log
+from elanus.storage.port import ObjectMissing, ObjectStore
+
+_HITS_MAX = 1 << 22
+"""How many candidates are merged at a time: the queries of a block are taken in shares accordingly."""
+_log = structlog.get_logger("spark")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """The input that all tasks of a join share. Pickles.
+
+    ``index_params``: the definition of the field's index, empty without one. ``indexes``: the built ones by
+    segment. ``params``: of the search, as clients send them. ``exact``: compare all rows, whatever the index.
+    """
+
+    store_url: str
+    schema: CollectionSchema
+    field: str
+    index_params: Mapping[str, str]
+    indexes: Mapping[SegmentID, IndexFile]
+    delta_logs: Mapping[str, tuple[DeltaLog, ...]]
+    read_ts: Timestamp
+    k: int
+    params: Mapping[str, Any]
+    filter: str = ""
+    expired_until: Timestamp = NO_TIMESTAMP
+    exact: bool = False
+
+    @property
+    def spec(self) -> IndexSpec:
+        """The index that the field's searches are for: the declared one, else plain rows."""
+        field = self.schema.field(self.field)
+        if self.index_params:
+            return resolve_field_index(self.index_params, field)
+        return brute_force(field.data_type, field.dim, field.vector.default_metric)
+
+    def read(self, manifest: SegmentManifest, columns: tuple[str, ...] = ()) -> SegmentRead:
+        return SegmentRead(
+            store_url=self.store_url,
+            schema=self.schema,
+            manifest=manifest,
+            delta_logs=self.delta_logs.get(manifest.vchannel, ()),
+            read_ts=self.read_ts,
+            columns=columns,
+            filter=self.filter,
+            expired_until=self.expired_until,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbors:
+    """The hits of query i are ``offsets[i]:offsets[i + 1]``, best first. ``scores``: float32, in the metric's
+    own terms; ``keys``: the primary keys."""
+
+    offsets: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float32]
+    keys: PrimaryKeys
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedSegment:
+    """A segment in memory. ``keys``: of all its rows, any value where a row is not visible."""
+
+    keys: PrimaryKeys
+    mask: RowMask
+    index: VectorIndex
+
+
+class SegmentSet:
+    """Segments that one task searches together. Delta logs are decoded once for all of them."""
+
+    def __init__(self, plan: SearchPlan, manifests: Sequence[SegmentManifest], store: ObjectStore) -> None:
+        """Open the segments. Raises `InvalidParameter` for a file that is gone: the lease has ended."""
+        self._plan = plan
+        self._bigger = plan.spec.metric_type.bigger_is_better
+        # one decoded log at a time is not enough: the segments of a vchannel need the same ones
+        read_log = lru_cache(maxsize=None)(lambda path, file: read_delta_log(store, file))
+
+        def log(_: ObjectStore, file: BinlogFile) -> pa.Table:
+            return read_log(file.path, file)
+
+        try:
+            opened = (_opened(plan, manifest, store, log) for manifest in manifests if manifest.rows)
+            self._segments = [segment for segment in opened if segment is not None]
+        except ObjectMissing as error:
+            raise InvalidParameter(
+                f"{error} is gone from {plan.store_url}: the snapshot's lease has ended; run the join again, "
+                "with a larger lease_s"
+            ) from error
+
+    def nearest(self, queries: Matrix, k: int, params: SearchParams, threads: int = 1) -> Neighbors:
+        """Return the ``k`` nearest visible rows of the set with distinct keys, for each query."""
+        share = max(1, _HITS_MAX // max(1, k * len(self._segments)))
+        starts = range(0, max(1, len(queries)), share)
+        return _joined([self._nearest(queries[at : at + share], k, params, threads) for at in starts])
+
+    def _nearest(self, queries: Matrix, k: int, params: SearchParams, threads: int) -> Neighbors:
+        if not self._segments:
+            none = primary_keys(pa.array([], self._plan.schema.primary_field.arrow_type))
+            return Neighbors(np.zeros(len(queries) + 1, np.int64), np.empty(0, np.float32), none)
+        depth = k
+        while True:
+            hits = [s.index.search(queries, depth, params, s.mask, threads) for s in self._segments]
+            scores = np.concatenate([h.distances for h in hits], axis=1)
+            rows = np.concatenate([h.rows for h in hits], axis=1)
+            keys = _keys([s.keys for s in self._segments], [h.rows for h in hits])
+            by_segment = comparable_keys(keys).reshape(len(hits), len(queries), depth)
+            ranks = by_segment.transpose(1, 0, 2).reshape(len(queries), -1)
+            merged = merge(scores, ranks, k, larger_is_better=self._bigger, valid=rows >= 0)
+            if not may_hide(scores, depth, merged, k, larger_is_better=self._bigger):
+                break
+            depth *= 2
+        query_of = np.repeat(np.arange(len(queries)), np.diff(merged.offsets))
+        segment_of, place = np.divmod(merged.positions, depth)
+        at = (segment_of * len(queries) + query_of) * depth + place
+        won = keys[at] if isinstance(keys, np.ndarray) else keys.take(pa.array(at))
+        return Neighbors(merged.offsets, scores[query_of, merged.positions], won)
+
+
+def _opened(
+    plan: SearchPlan, manifest: SegmentManifest, store: ObjectStore, log: Any
+) -> SearchedSegment | None:
+    """Return the segment, or None if no row of it is visible."""
+    rows = segment_rows(plan.read(manifest), store, log)
+    field = plan.schema.field(plan.field)
+    if not rows.visible.any():
+        return None
+    index = None if plan.exact else _built(plan, manifest, field, store)
+    if index is None:
+        vectors = read_field_vectors(store, manifest, plan.schema, field)
+        spec = plan.spec
+        index = over_rows(field.data_type, field.dim, spec.metric_type, vectors, spec.params)
+    keys = rows.keys.combine_chunks()
+    if pa.types.is_integer(keys.type):
+        keys = keys.fill_null(0)
+    return SearchedSegment(primary_keys(keys), RowMask.from_bool(rows.visible), index)
+
+
+def _built(
+    plan: SearchPlan, manifest: SegmentManifest, field: FieldSchema, store: ObjectStore
+) -> VectorIndex | None:
+    """Return the segment's index, mapped into memory; None if it has none, or if the file is damaged."""
+    file = plan.indexes.get(manifest.segment_id)
+    if file is None:
+        return None
+    spec = dataclasses.replace(resolve_field_index(file.params, field), memory_mapped=True)
+    if spec.metric is not plan.spec.metric:
+        return None  # built before the index was defined again, with another metric
+    with tempfile.TemporaryDirectory(prefix="elanus-") as scratch:  # a mapping outlives the name
+        try:
+            index = load(store.local_path(file.path, Path(scratch)), spec)
+        except DamagedIndexFile as error:
+            _log.warning("index file damaged; comparing all rows", path=file.path, error=str(error))
+            return None
+    if index.rows != manifest.rows:
+        raise Internal(
+            f"index file {file.path} has {index.rows} rows, segment {file.segment_id} has {manifest.rows}"
+        )
+    assert isinstance(index, VectorIndex), f"the index {file.path} of a vector field"
+    return index
+
+
+def _keys(keys: Sequence[PrimaryKeys], rows: Sequence[npt.NDArray[np.int64]]) -> PrimaryKeys:
+    """Return the keys of hits, list after list, query after query; any key for padding."""
+    places = [np.maximum(r, 0).reshape(-1) for r in rows]
+    if all(isinstance(k, np.ndarray) for k in keys):
+        return np.concatenate([np.asarray(k)[at] for k, at in zip(keys, places, strict=True)])
+    return pa.concat_arrays([k.take(pa.array(at)) for k, at in zip(keys, places, strict=True)])
+
+
+def _joined(parts: Sequence[Neighbors]) -> Neighbors:
+    counts = np.concatenate([np.diff(p.offsets) for p in parts])
+    keys = [p.keys for p in parts]
+    all_keys = np.concatenate(keys) if isinstance(keys[0], np.ndarray) else pa.concat_arrays(keys)
+    offsets = np.concatenate(([0], np.cumsum(counts)))
+    return Neighbors(offsets, np.concatenate([p.scores for p in parts]), all_keys)
+
+
+def query_matrix(column: pa.Array, field: FieldSchema) -> Matrix:
+    """Return query vectors as the matrix that indexes take: lists of numbers, or the bytes of the vectors.
+
+    Raises `InvalidParameter` for a null, `InvalidDimension` for a vector of another length.
+    """
+    if column.null_count:
+        raise InvalidParameter(f"the vector of a query is null: leave such rows out ({field.name})")
+    form, width = field.vector, field.vector.width(field.dim)
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        data = b"".join(column.to_pylist())
+        _check_length(len(data), len(column) * form.row_bytes(field.dim), field)
+        return np.frombuffer(data, dtype=form.dtype).reshape(len(column), width)
+    if pa.types.is_fixed_size_list(column.type):
+        values, lengths_fit = column.flatten(), column.type.list_size == width
+    else:
+        values, lengths_fit = column.flatten(), bool((np.diff(column.offsets.to_numpy()) == width).all())
+    if not lengths_fit:
+        raise InvalidDimension(
+            f"a query vector has another number of values than field {field.name}, {width}"
+        )
+    dtype = np.uint8 if form.space is Space.BITS else np.float32
+    matrix: Matrix = values.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
+    return matrix.reshape(len(column), width)
+
+
+def _check_length(actual: int, expected: int, field: FieldSchema) -> None:
+    if actual != expected:
+        raise InvalidDimension(
+            f"the query vectors have {actual} bytes, those of field {field.name} have {expected}"
+        )
+
+
+def vectors_of(read: SegmentRead, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Array, Matrix]]:
+    """Yield keys and vectors of batches with these two columns; rows without a vector are left out."""
+    field = read.schema.field(read.columns[1])
+    for batch in batches:
+        kept = batch.filter(batch.column(1).is_valid())
+        if kept.num_rows:
+            yield kept.column(0), field.vector.to_matrix(kept.column(1))
