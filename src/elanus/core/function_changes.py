@@ -38,6 +38,11 @@ def with_added_function(schema: CollectionSchema, field: FieldSchema, function: 
             f"collection {schema.name}"
         )
     check_functions([*others, field], (*schema.functions, function))
+    if function.is_stored:
+        raise InvalidParameter(
+            f"{function.kind} function {function.name} cannot be added with its field: the rows that are there"
+            " would have no vectors; create a new collection, or add the function to a field with vectors"
+        )
     added = replace(field, field_id=schema.next_field_id, is_added=True, is_function_output=True)
     return replace(
         schema,
