@@ -70,8 +70,8 @@ def test_a_stored_function_that_cannot_be_set(function: Function, replaced: str,
 
 
 def test_a_stored_function_is_not_added_with_a_field() -> None:
+    dense = FieldSchema(FieldID(0), "dense", DataType.FLOAT_VECTOR, dim=2)
     with pytest.raises(InvalidParameter, match="earlier rows would have no vectors"):
-        dense = FieldSchema(FieldID(0), "dense", DataType.FLOAT_VECTOR, dim=2)
         with_added_function(OLD, dense, replace(EMBED, outputs=("dense",)))
 
 

@@ -35,6 +35,7 @@ from elanus.proxy.embedding.formats import Request
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.update_api import Update
+from elanus.text import with_computed_columns
 
 DENSE = FieldID(102)
 SCHEMA = CollectionSchema(
@@ -154,6 +155,11 @@ def test_an_import_is_refused() -> None:
         bench.front.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.DELETE)
 
     in_a_thread(work)
+
+
+def test_jobs_leave_the_vectors_as_they_are() -> None:
+    given = rows("ab")
+    assert with_computed_columns(SCHEMA, given) is given
 
 
 def cached() -> CachedCollection:
