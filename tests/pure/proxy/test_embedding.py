@@ -223,6 +223,20 @@ def test_more_requests_than_may_wait_are_refused_and_the_room_is_given_back() ->
     assert len(refused) == 2
 
 
+def test_the_time_of_each_request_is_measured_by_its_outcome() -> None:
+    measured: list[tuple[str, str, float]] = []
+    clock = iter([1.0, 1.5, 5.0, 8.0])
+    provider = Asked()
+    policy = EmbeddingPolicy({"tei": ProviderAccess("http://t")})
+    one = Embedder(policy, provider, lambda *facts: measured.append(facts), lambda: next(clock))
+    one.check(schema(function("tei")))
+    wide = replace(schema(function("tei")).field("dense"), dim=3)
+    fields = (*schema(function("tei")).fields[:2], wide)
+    with pytest.raises(FunctionFailed):
+        one.check(replace(schema(function("tei")), fields=fields))
+    assert measured == [("tei", "ok", 0.5), ("tei", "failed", 3.0)]
+
+
 def test_a_key_goes_to_the_address_of_the_settings_alone() -> None:
     asked = Asked()
     embedder(asked).check(schema(function("tei", endpoint="http://elsewhere:80")))

@@ -46,13 +46,22 @@ class EmbeddingPolicy:
 
 
 class Embedder:
-    """Used by all gRPC threads. ``post`` sends one request and returns its answer before a moment."""
+    """Used by all gRPC threads.
+
+    ``post`` sends one request and returns its answer before a moment. ``measured`` is called with the provider,
+    the outcome ("ok", "failed") and the seconds that a client's request waited.
+    """
 
     def __init__(
-        self, policy: EmbeddingPolicy, post: Post = post, now_s: Callable[[], float] = time.monotonic
+        self,
+        policy: EmbeddingPolicy,
+        post: Post = post,
+        measured: Callable[[str, str, float], None] = lambda *_: None,
+        now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._policy = policy
         self._post = post
+        self._measured = measured
         self._now_s = now_s
         self._room = threading.BoundedSemaphore(policy.calls_max)
 
@@ -109,17 +118,19 @@ class Embedder:
             )
         about_to_wait()
         longest_s = policy.timeout_s if timeout_s is None else min(policy.timeout_s, timeout_s)
-        deadline_s, size = self._now_s() + longest_s, embedding.batch_texts
+        began_s, size, outcome = self._now_s(), embedding.batch_texts, "failed"
         try:
             parts = []
             for start in range(0, len(texts), size):
                 batch = texts[start : start + size]
                 request = request_of(embedding, batch, url, key, are_queries=are_queries)
-                parts.append(vectors_of(embedding, self._post(request, deadline_s), len(batch)))
+                parts.append(vectors_of(embedding, self._post(request, began_s + longest_s), len(batch)))
+            outcome = "ok"
         except FunctionFailed as error:
             raise FunctionFailed(error.message.replace(key, "***") if key else error.message) from None
         finally:
             self._room.release()
+            self._measured(embedding.provider, outcome, self._now_s() - began_s)
         return np.concatenate(parts)
 
     def _address(self, embedding: Embedding) -> tuple[str, str]:

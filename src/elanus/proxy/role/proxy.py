@@ -112,7 +112,7 @@ class Proxy:
         self.measures = measures
         self.limits = policy.limits
         self.root_password = policy.root_password
-        self.embedder = Embedder(policy.embedding)
+        self.embedder = Embedder(policy.embedding, measured=measures.embedded)
         self._nodes = nodes
         self._policy = policy
         self._loop = asyncio.get_running_loop()
