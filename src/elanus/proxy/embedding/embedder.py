@@ -48,8 +48,8 @@ class EmbeddingPolicy:
 class Embedder:
     """Used by all gRPC threads.
 
-    ``post`` sends one request and returns its answer before a moment. ``measured`` is called with the provider,
-    the outcome ("ok", "failed") and the seconds that a client's request waited.
+    ``post`` sends one request and returns its answer before a moment. ``measured`` is called with the
+    provider, the outcome ("ok", "failed") and the seconds that a client's request waited.
     """
 
     def __init__(
