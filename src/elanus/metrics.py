@@ -72,6 +72,12 @@ GUARANTEE_WAIT_SECONDS = HistogramSpec(
     "Time a read waited until its timestamp was served.",
     buckets=_REQUEST_BUCKETS_S,
 )
+EMBEDDING_SECONDS = HistogramSpec(
+    "elanus_embedding_seconds",
+    "Time a request waited for a provider to turn texts into vectors, by provider and outcome (ok, failed).",
+    ("provider", "outcome"),
+    buckets=_REQUEST_BUCKETS_S,
+)
 RECALL = GaugeSpec(
     "elanus_recall_ratio",
     "Measured recall of live searches, by index type and band of the share of rows that filters leave.",
@@ -152,6 +158,7 @@ SPECS: tuple[Spec, ...] = (
     ROWS_DELETED,
     SEARCH_VECTORS,
     GUARANTEE_WAIT_SECONDS,
+    EMBEDDING_SECONDS,
     RECALL,
     RECALL_SAMPLES,
     RECALL_MISSED,
@@ -192,6 +199,7 @@ class Metrics:
         self.rows_deleted = ROWS_DELETED.create(registry)
         self.search_vectors = SEARCH_VECTORS.create(registry)
         self.guarantee_wait_seconds = GUARANTEE_WAIT_SECONDS.create(registry)
+        self.embedding_seconds = EMBEDDING_SECONDS.create(registry)
         self.recall = RECALL.create(registry)
         self.recall_samples = RECALL_SAMPLES.create(registry)
         self.recall_missed = RECALL_MISSED.create(registry)

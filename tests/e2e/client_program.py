@@ -15,6 +15,7 @@ import warnings
 
 import client_checks_access
 import client_checks_data
+import client_checks_embedding
 import client_checks_indexes
 import client_checks_schema
 import client_checks_search
@@ -30,6 +31,7 @@ CHECKS = (
     client_checks_schema,
     client_checks_search,
     client_checks_text,
+    client_checks_embedding,
     client_checks_data,
     client_checks_types,
     client_checks_indexes,

@@ -153,6 +153,13 @@ class RootCoordApi(AccessApi, Protocol):
         """
         ...
 
+    async def set_function(self, database: str, name: str, function: Function, replaced: str) -> None:
+        """Add a function whose values are stored to fields that are there, or alter the one of that name.
+
+        ``replaced``: "" to add it. Raises `CollectionNotFound`, `InvalidParameter`.
+        """
+        ...
+
     async def drop_field(self, database: str, name: str, field: str, field_id: FieldID) -> None:
         """Drop a field or a struct array, by name or, if that is empty, by id; its indexes go with it.
 

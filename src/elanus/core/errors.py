@@ -18,6 +18,7 @@
     ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
     ├── MemoryFull                      3   43  growing data exceeds its budget
     ├── InsufficientMemory              3   1   a load does not fit on the query nodes
+    ├── FunctionFailed              65535   1   a provider did not turn texts into vectors
     ├── NotSupported                 1100   1   the request is understood, but not supported by this release
     ├── InvalidParameter             1100   5   a parameter is outside its domain
     │   ├── MissingParameter         1101   5
@@ -139,6 +140,10 @@ class ForceDenied(ElanusError):
 
 class Internal(ElanusError):
     code = 5
+
+
+class FunctionFailed(ElanusError):
+    """The provider of a function could not be reached, refused, or sent something else than vectors."""
 
 
 class DiskFull(ElanusError):

@@ -1,8 +1,9 @@
 """Functions of a schema: fields whose values the server computes from other fields.
 
 BM25 turns a text field into a sparse vector field, by which full-text search ranks rows. MinHash turns one
-into a binary vector field of signatures, by which near duplicates are found (`elanus.core.minhash`). The
-texts of errors are the reference's.
+into a binary vector field of signatures, by which near duplicates are found (`elanus.core.minhash`).
+TextEmbedding has a provider turn one into a vector field (`elanus.core.embedding`). The texts of errors are
+the reference's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from elanus.core.embedding import check_embedding_types, embedding_of
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.minhash import check_minhash
 from elanus.core.types import DataType, type_name
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
 BM25 = "BM25"
 MINHASH = "MinHash"
+TEXT_EMBEDDING = "TextEmbedding"
 ENABLE_ANALYZER = "enable_analyzer"
 ENABLE_MATCH = "enable_match"
 ANALYZER_PARAMS = "analyzer_params"
@@ -27,7 +30,11 @@ MULTI_ANALYZER_PARAMS = "multi_analyzer_params"
 TEXT_PARAMS = frozenset({ENABLE_ANALYZER, ENABLE_MATCH, ANALYZER_PARAMS, MULTI_ANALYZER_PARAMS})
 """The type parameters of text fields that concern the analysis of texts."""
 _INPUT_TYPES = frozenset({DataType.VARCHAR, DataType.TEXT})
-_OUTPUT_TYPES = {BM25: DataType.SPARSE_FLOAT_VECTOR, MINHASH: DataType.BINARY_VECTOR}
+_OUTPUT_TYPES = {
+    BM25: DataType.SPARSE_FLOAT_VECTOR,
+    MINHASH: DataType.BINARY_VECTOR,
+    TEXT_EMBEDDING: DataType.FLOAT_VECTOR,
+}
 """The supported kinds of functions, and the types of their outputs."""
 
 
@@ -41,6 +48,14 @@ class Function:
     outputs: tuple[str, ...]
     description: str = ""
     params: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether its values are computed once, by the proxy that writes a row, and stored like others.
+
+        Those of other functions are computed by whatever reads the rows or writes their files.
+        """
+        return self.kind == TEXT_EMBEDDING
 
     @property
     def input(self) -> str:
@@ -82,6 +97,8 @@ def check_functions(fields: Sequence[FieldSchema], functions: Sequence[Function]
         _check_outputs(function, by_name, outputs)
         if function.kind == MINHASH:
             check_minhash(function.params, function.output, by_name[function.output].dim)
+        if function.kind == TEXT_EMBEDDING:
+            embedding_of(function.name, function.params, function.output, by_name[function.output].dim)
     for one in fields:
         if one.is_function_output and one.name not in outputs:
             raise InvalidParameter(f"field {one.name} is the output of a function, but no function has it")
@@ -143,6 +160,8 @@ def _check_inputs(function: Function, by_name: Mapping[str, FieldSchema]) -> Non
                 f"function input field cannot be nullable: function {function.name}, field {name}"
             )
         fields.append(by_name[name])
+    if function.kind == TEXT_EMBEDDING:
+        return  # its types are checked with those of its output
     if len(fields) != 1 or fields[0].data_type not in _INPUT_TYPES:
         raise InvalidParameter(
             f"{function.kind} function input field must be a VARCHAR/TEXT field, got {len(fields)} field "
@@ -170,6 +189,8 @@ def _check_outputs(function: Function, by_name: Mapping[str, FieldSchema], taken
             f"{function.kind} function only need 1 output field, but got {len(function.outputs)}"
         )
     output, wanted = by_name[function.output], _OUTPUT_TYPES[function.kind]
+    if function.kind == TEXT_EMBEDDING:
+        check_embedding_types(tuple(by_name[name].data_type for name in function.inputs), output.data_type)
     if output.data_type is not wanted:
         raise InvalidParameter(
             f"{function.kind} function output field must be a {type_name(wanted)} field, but got "

@@ -213,9 +213,11 @@ def absent_column(field: FieldSchema, rows: int) -> pa.Array:
     if field.is_dynamic:
         return pa.repeat(pa.scalar(EMPTY_OBJECT), rows)
     if field.is_function_output:
-        # Empty, or zeros where values have a fixed width: who reads the rows computes the values.
-        width = field.vector.row_bytes(field.dim) if field.vector.has_dim else 0
-        return pa.repeat(pa.scalar(bytes(width), field.arrow_type), rows)
+        # Empty, or zeros where values have a fixed width: they are computed later.
+        if field.vector.has_dim:
+            form = field.vector
+            return form.to_column(np.zeros((rows, form.width(field.dim)), form.dtype))
+        return pa.repeat(pa.scalar(b"", field.arrow_type), rows)
     if field.default_value is not None:
         return pa.repeat(_default(field), rows)
     if field.nullable:

@@ -195,8 +195,18 @@ class CollectionSchema:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def function_of(self, field: FieldSchema) -> Function | None:
-        """Return the function that computes the field's values, if one does."""
-        return next((f for f in self.functions if field.name in f.outputs), None)
+        """Return the function by which readers of the rows compute the field's values, if there is one."""
+        return next((f for f in self.computed_functions if field.name in f.outputs), None)
+
+    @cached_property
+    def computed_functions(self) -> tuple[Function, ...]:
+        """The functions whose values are not in the log: readers compute them."""
+        return tuple(f for f in self.functions if not f.is_stored)
+
+    @cached_property
+    def stored_functions(self) -> tuple[Function, ...]:
+        """The functions whose values a proxy computes when it writes a row."""
+        return tuple(f for f in self.functions if f.is_stored)
 
     def returns(self, field: FieldSchema) -> bool:
         """Whether clients can have the field's values: all but those that a BM25 function computes."""

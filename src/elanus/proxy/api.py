@@ -197,7 +197,8 @@ class Search:
     collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
     long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
     second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
-    highlight in the hits. ``measures_recall``: the answer has the recall of each query.
+    highlight in the hits. ``measures_recall``: the answer has the recall of each query. ``texts``: those that
+    a provider turns into the queries (`elanus.proxy.embedding`); none if the queries are given.
     """
 
     collection: CachedCollection
@@ -225,6 +226,7 @@ class Search:
     times: TimeFormat = IN_UTC
     highlight: Highlight | None = None
     measures_recall: bool = False
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

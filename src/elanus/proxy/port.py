@@ -104,6 +104,10 @@ class Front(AccessFront, SnapshotFront, Protocol):
         """Add a function with the field that it computes and an index on it. Raises `InvalidParameter`."""
         ...
 
+    def set_function(self, database: str, collection: str, function: Function, replaced: str = "") -> None:
+        """Add a function whose values are stored, or alter the named one. Raises `InvalidParameter`."""
+        ...
+
     def drop_field(self, database: str, collection: str, field: str, field_id: int = 0) -> None:
         """Drop a field with its values and indexes, by name or id. Raises `InvalidParameter`."""
         ...

@@ -16,7 +16,7 @@ from elanus.api.querycoord import QueryCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.dropped_fields import with_dropped_field
 from elanus.core.field_changes import with_added_field, with_altered_field
-from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -79,6 +79,14 @@ class SchemaChanges(Lifecycle):
                 if index_params:
                     added = schema.field(field.name)
                     await self._index.create_index(found.collection_id, added, index_name, index_params)
+                await self._become(found.collection_id)
+
+    async def set_function(self, database: str, name: str, function: Function, replaced: str) -> None:
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            schema = with_set_function(found.schema, function, replaced)
+            with self._or_later():
+                await self._begin_becoming(found, schema)
                 await self._become(found.collection_id)
 
     async def drop_field(self, database: str, name: str, field: str, field_id: FieldID) -> None:

@@ -22,6 +22,7 @@ from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannels, ReadPayloads
 from elanus.core.clock import SystemClock
 from elanus.core.compaction import CompactionThresholds
+from elanus.core.embedding import PROVIDERS
 from elanus.core.errors import NotReady
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
@@ -49,6 +50,7 @@ from elanus.meta.election import FencedMeta, elect
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
+from elanus.proxy.embedding import EmbeddingPolicy, ProviderAccess
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.role.read_path import ReadNodes
@@ -68,6 +70,7 @@ from elanus.rpc.remote import Peer
 from elanus.server.growing_watch import GrowingWatch
 from elanus.server.import_served import ServedImports
 from elanus.server.settings import ProxySettings, RateLimitSettings, Settings
+from elanus.server.settings_functions import FunctionSettings, ProviderSettings
 from elanus.storage.port import ObjectStore
 
 Api = TypeVar("Api")
@@ -355,6 +358,7 @@ class Builders:
             ),
             root_password=settings.initial_root_password,
             rates=_rates(needs.settings.rate_limits),
+            embedding=_embedding(needs.settings.function),
         )
         return Proxy(
             session,
@@ -395,3 +399,17 @@ def _rates(settings: RateLimitSettings) -> dict[Rate, float]:
         Rate.QUERY: settings.query_max_per_s,
     }
     return {rate: limit for rate, limit in limits.items() if limit}
+
+
+def _embedding(settings: FunctionSettings) -> EmbeddingPolicy:
+    return EmbeddingPolicy(
+        {name: _access(getattr(settings, name)) for name in PROVIDERS},
+        settings.timeout_s,
+        settings.calls_max,
+        settings.texts_max,
+        settings.client_endpoints,
+    )
+
+
+def _access(settings: ProviderSettings) -> ProviderAccess:
+    return ProviderAccess(settings.url, settings.api_key.get_secret_value(), settings.api_key_file)

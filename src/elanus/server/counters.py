@@ -30,6 +30,9 @@ class MetricMeasures:
         self.searched = metrics.search_vectors.inc
         self.waited_for_guarantee = metrics.guarantee_wait_seconds.observe
 
+    def embedded(self, provider: str, outcome: str, seconds: float) -> None:
+        self._metrics.embedding_seconds.labels(provider, outcome).observe(seconds)
+
     def held_back(self, action: str) -> None:
         self._metrics.writes_held_back.labels(action).inc()
 

@@ -23,6 +23,7 @@ from elanus.log.backends import BACKENDS as LOGS
 from elanus.meta.backends import BACKENDS as METAS
 from elanus.server.settings_access import AccessSettings, AuditSettings
 from elanus.server.settings_base import PORT_MAX, Host, Port, Section, all_or_none
+from elanus.server.settings_functions import FunctionSettings
 from elanus.server.settings_http import HttpSettings
 from elanus.server.settings_pipeline import PipelineSettings
 from elanus.server.settings_querynode import QuerynodeSettings
@@ -425,6 +426,7 @@ class Settings(Section):
     rate_limits: RateLimitSettings = RateLimitSettings()
     indexcoord: IndexcoordSettings = IndexcoordSettings()
     imports: ImportsSettings = ImportsSettings()
+    function: FunctionSettings = FunctionSettings()
     session: SessionSettings = SessionSettings()
     querynode: QuerynodeSettings = QuerynodeSettings()
     pipeline: PipelineSettings = PipelineSettings()

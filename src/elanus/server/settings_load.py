@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 ENV_PREFIX = "ELANUS_"
 ENV_DELIMITER = "__"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+_SECRETS = frozenset({"api_key", "root_password"})
+"""The names of settings whose values errors do not repeat."""
 
 
 class InvalidSettings(Exception):
@@ -179,11 +181,11 @@ def _hint(key: str, known: Iterable[str], in_environment: bool) -> str:
 def _nested(flags: Mapping[str, object]) -> dict[str, Any]:
     tree: dict[str, Any] = {}
     for name, value in flags.items():
-        section, _, key = name.rpartition(".")
-        if section:
-            tree.setdefault(section, {})[key] = value
-        else:
-            tree[key] = value
+        *sections, key = name.split(".")
+        branch = tree
+        for section in sections:
+            branch = branch.setdefault(section, {})
+        branch[key] = value
     return tree
 
 
@@ -195,7 +197,8 @@ def _explain(error: ErrorDetails, sources: Iterable[tuple[Mapping[str, object], 
     if not name:
         return f"settings: {message}"  # concerns several sections, which may have several sources
     origin = next((label for keys, label in sources if _sets(keys, name)), "settings")
-    shown = f": {message}" if error["type"] == "value_error" else f" is {error['input']!r}: {message}"
+    is_shown = error["type"] != "value_error" and error["loc"][-1] not in _SECRETS
+    shown = f" is {error['input']!r}: {message}" if is_shown else f": {message}"
     return f"{origin}: {name}{shown}"
 
 

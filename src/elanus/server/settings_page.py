@@ -59,9 +59,17 @@ def markdown() -> str:
             sections.append((name, inner))
     for name, section in sections:
         parts.append(f"\n## {name}\n\n{_one_line(section.__doc__)}\n")
-        for key, field in section.model_fields.items():
-            parts.extend(_setting(f"{name}.{key}", field))
+        parts.extend(_settings(name, section))
     return "".join(parts)
+
+
+def _settings(prefix: str, section: type[Section]) -> Iterator[str]:
+    for key, field in section.model_fields.items():
+        inner = _section_of(field)
+        if inner is None:
+            yield from _setting(f"{prefix}.{key}", field)
+        else:
+            yield from _settings(f"{prefix}.{key}", inner)
 
 
 def as_yaml(settings: Settings) -> str:

@@ -20,7 +20,7 @@ def with_computed_columns(schema: CollectionSchema, rows: pa.RecordBatch) -> pa.
 
     ``rows``: the schema's columns, and perhaps others.
     """
-    for function in schema.functions:
+    for function in schema.computed_functions:
         place = rows.schema.get_field_index(function.output)
         rows = rows.set_column(place, rows.schema.field(place), computed_column(schema, function, rows))
     return rows

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -36,6 +36,43 @@ def test_a_function_comes_with_its_field() -> None:
     assert (field.field_id, field.is_added, field.is_function_output) == (104, True, True)
     assert NEW.function_of(field) == BM25
     assert BOTH.function_of(BOTH.field("near")) == MINHASH
+
+
+EMBED = Function("embed", "TextEmbedding", ("text",), ("v",), params={"provider": "tei"})
+
+
+def test_a_stored_function_comes_to_a_field_that_is_there_and_leaves_it_there() -> None:
+    more = with_set_function(NEW, EMBED)
+    assert more.functions == (BM25, EMBED)
+    assert more.field("v").is_function_output
+    assert more.field("v").field_id == NEW.field("v").field_id
+    changed = replace(EMBED, params={"provider": "TEI", "truncate": "True"})
+    assert with_set_function(more, changed, "embed").functions == (BM25, changed)
+    assert with_dropped_function(more, "embed", with_outputs=False) == NEW
+
+
+@pytest.mark.parametrize(
+    ("function", "replaced", "text"),
+    [
+        (EMBED, "", "duplicate function name: embed"),
+        (replace(EMBED, name="other"), "", "duplicate function output field"),
+        (replace(EMBED, name="other"), "nope", "function not found: nope"),
+        (replace(EMBED, name="other"), "embed", "function embed keeps its name, its type and its fields"),
+        (replace(EMBED, params={"provider": "x"}), "embed", "unsupported text embedding service provider"),
+        (BM25, "bm25", "currently does not support alter BM25 function"),
+        (BM25, "", "currently does not support adding BM25 function"),
+    ],
+)
+def test_a_stored_function_that_cannot_be_set(function: Function, replaced: str, text: str) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        with_set_function(with_set_function(NEW, EMBED), function, replaced)
+    assert text in refusal.value.message
+
+
+def test_a_stored_function_is_not_added_with_a_field() -> None:
+    dense = FieldSchema(FieldID(0), "dense", DataType.FLOAT_VECTOR, dim=2)
+    with pytest.raises(InvalidParameter, match="earlier rows would have no vectors"):
+        with_added_function(OLD, dense, replace(EMBED, outputs=("dense",)))
 
 
 @pytest.mark.parametrize("name", ["bm25", "minhash"])

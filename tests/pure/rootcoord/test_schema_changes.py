@@ -179,6 +179,26 @@ async def test_a_function_gets_its_field_and_its_index_before_rows_are_read_with
     await root.stop()
 
 
+async def test_a_function_whose_values_are_stored_is_added_altered_and_dropped_alone() -> None:
+    _, root, _ = await with_texts()
+    embed = Function("f", "TextEmbedding", ("text",), ("v0",), params={"provider": "tei", "dim": "0"})
+    await root.set_function("default", "c", embed, "")
+    before = await root.describe_collection("default", "c")
+    assert before.schema.functions == (embed,)
+    assert before.schema.field("v0").is_function_output
+    other = replace(embed, params={"provider": "tei", "endpoint": "http://other"})
+    await root.set_function("default", "c", other, "f")
+    found = await root.describe_collection("default", "c")
+    assert found.schema.functions == (other,)
+    assert found.schema_ts > before.schema_ts, "clients have to fetch the schema again"
+    await root.drop_function("default", "c", "f", False)
+    found = await root.describe_collection("default", "c")
+    assert found.schema.functions == ()
+    assert not found.schema.field("v0").is_function_output
+    await refused(root.set_function("default", "c", other, "f"), InvalidParameter, "function not found: f")
+    await root.stop()
+
+
 async def test_another_field_by_which_rows_expire_is_another_schema() -> None:
     bench, root = await started()
     plain = schema(numbered=False)

@@ -12,7 +12,7 @@ from fake_rows import altered
 from elanus.core.added_fields import widened
 from elanus.core.dropped_fields import with_dropped_field
 from elanus.core.field_changes import with_added_field, with_altered_field
-from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -79,6 +79,10 @@ class FakeSchemaChanges:
         held = self._held(database, collection)
         self._show(held, with_added_function(held.view.schema, field, function))
         self.indexed.append((index_name, dict(index_params)))
+
+    def set_function(self, database: str, collection: str, function: Function, replaced: str = "") -> None:
+        held = self._held(database, collection)
+        self._show(held, with_set_function(held.view.schema, function, replaced))
 
     def drop_field(self, database: str, collection: str, field: str, field_id: int = 0) -> None:
         held = self._held(database, collection)

@@ -114,9 +114,9 @@ def test_bad_fields_of_a_function_are_refused(fields: list[Message], text: str) 
 
 
 def test_other_functions_and_outputs_without_one_are_refused() -> None:
-    embedding = function(type=schema_pb2.TextEmbedding)
-    with pytest.raises(NotSupported, match="a function of type TextEmbedding is not supported"):
-        schema_of(schema_bytes(*FIELDS, functions=[embedding]))
+    fingerprint = function(type=schema_pb2.MolFingerprint)
+    with pytest.raises(NotSupported, match="a function of type MolFingerprint is not supported"):
+        schema_of(schema_bytes(*FIELDS, functions=[fingerprint]))
     with pytest.raises(InvalidParameter, match="output of a function, but no function has it"):
         schema_of(schema_bytes(key_message(), terms_message(is_function_output=True)))
 

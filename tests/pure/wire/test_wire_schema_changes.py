@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from fake_front import FakeFront
 from test_wire_families import books as books
@@ -142,14 +144,18 @@ def test_a_function_comes_and_goes_with_its_field(call: Call, front: FakeFront) 
     assert {f.name: f.is_function_output for f in described.fields}["terms"]
     assert front.indexed == [("i", params)]
 
-    for verb, code, reason in (
-        ("AddCollectionFunction", 1100, "currently does not support adding BM25 function through this API"),
-        ("AlterCollectionFunction", 1100, "currently does not support alter BM25 function"),
+    for verb, named, reason in (
+        ("AddCollectionFunction", {}, "currently does not support adding BM25 function through this API"),
+        (
+            "AlterCollectionFunction",
+            {"function_name": "bm25"},
+            "currently does not support alter BM25 function",
+        ),
     ):
-        status = call(verb, collection_name="books", functionSchema=function)
-        assert (status.code, reason in status.reason) == (code, True)
-        assert "function schema is empty" in call(verb, collection_name="books").reason
-        assert call(verb, collection_name="nope", functionSchema=function).code == 100
+        status = call(verb, collection_name="books", functionSchema=function, **named)
+        assert (status.code, reason in status.reason) == (1100, True)
+        assert "function schema is empty" in call(verb, collection_name="books", **named).reason
+        assert call(verb, collection_name="nope", functionSchema=function, **named).code == 100
     alone = call("DropCollectionFunction", collection_name="books", function_name="bm25")
     assert (alone.code, "does not support dropping BM25" in alone.reason) == (1100, True)
     assert call("DropCollectionFunction", collection_name="books", function_name="nope").code == 0
@@ -217,3 +223,42 @@ def test_operations_on_arrays_are_checked(
     answer = call("Upsert", collection_name="books", fields_data=columns, num_rows=1, field_ops=ops)
     assert (answer.status.code, front.updates) == (1100, [])
     assert reason in answer.status.reason
+
+
+def test_a_function_with_a_provider_comes_to_a_field_and_goes_alone(call: Call, front: FakeFront) -> None:
+    fields = [
+        field_message("id", DataType.INT64, is_primary_key=True),
+        field_message("vector", DataType.FLOAT_VECTOR, {"dim": 2}),
+        field_message("text", DataType.VARCHAR, {"max_length": 9}),
+    ]
+    schema = schema_pb2.CollectionSchema(name="books", fields=fields)
+    assert call("CreateCollection", collection_name="books", schema=schema.SerializeToString()).code == 0
+
+    def function(**params: str) -> schema_pb2.FunctionSchema:
+        return schema_pb2.FunctionSchema(
+            name="embed",
+            type=schema_pb2.FunctionType.TextEmbedding,
+            input_field_names=["text"],
+            output_field_names=["vector"],
+            params=pairs({"provider": "TEI", **params}),
+        )
+
+    def shown() -> Any:
+        return call("DescribeCollection", collection_name="books").schema
+
+    assert call("AddCollectionFunction", collection_name="books", functionSchema=function()).code == 0
+    assert [f.is_function_output for f in shown().fields] == [False, True, False]
+    altered = call(
+        "AlterCollectionFunction",
+        collection_name="books",
+        function_name="embed",
+        functionSchema=function(truncate="True"),
+    )
+    assert altered.code == 0
+    (found,) = shown().functions
+    assert {p.key: p.value for p in found.params} == {"provider": "TEI", "truncate": "True"}
+    nameless = call("AlterCollectionFunction", collection_name="books", functionSchema=function())
+    assert "function name is empty" in nameless.reason
+    assert call("DropCollectionFunction", collection_name="books", function_name="embed").code == 0
+    assert not shown().functions
+    assert not any(f.is_function_output for f in shown().fields)

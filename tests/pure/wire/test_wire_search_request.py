@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from elanus.core.errors import (
     InvalidTopK,
     NotSupported,
 )
+from elanus.core.functions import Function
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.proxy.api import IteratorPage, Search
 from elanus.proxy.wire.read_consistency import read_consistency
@@ -435,3 +436,34 @@ def test_the_level_is_what_the_clients_generation_means(
 def test_a_level_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="consistency level 9 does not exist"):
         read_consistency(False, 9, 0)
+
+
+EMBEDDED = replace(
+    schema(
+        field("text", DataType.VARCHAR, max_length=9),
+        replace(field("vector", DataType.FLOAT_VECTOR, dim=4), is_function_output=True),
+    ),
+    functions=(Function("f", "TextEmbedding", ("text",), ("vector",), params={"provider": "tei"}),),
+)
+
+
+def texts_request(*texts: bytes, nq: int = 0) -> Any:
+    request = search_request([[1, 2, 3, 4]])
+    placeholder = common_pb2.PlaceholderValue(tag="$0", type=common_pb2.VarChar, values=texts)
+    group = common_pb2.PlaceholderGroup(placeholders=[placeholder])
+    request.placeholder_group, request.nq = group.SerializeToString(), nq
+    return request
+
+
+def test_a_field_whose_vectors_a_provider_computes_is_searched_with_texts_or_vectors() -> None:
+    cache = TemplateCache()
+    given = decode(texts_request(b"a", "\u00e9".encode(), nq=2), EMBEDDED, cache)
+    assert given.texts == ("a", "\u00e9")
+    assert given.queries.shape == (0, 0)
+    given = decode(search_request([[1, 2, 3, 4]]), EMBEDDED, cache)
+    assert (given.texts, given.queries.tolist()) == ((), [[1, 2, 3, 4]])
+    assert "nq is 3, but the request holds 1 texts" in refusal(
+        texts_request(b"a", nq=3), InvalidParameter, EMBEDDED
+    )
+    assert "not valid UTF-8" in refusal(texts_request(b"\xff"), InvalidParameter, EMBEDDED)
+    assert "vector type must be the same" in refusal(texts_request(b"a"), InvalidParameter)

@@ -23,7 +23,7 @@ from wire_messages import (
 
 from elanus.core.schema import DataType
 from elanus.proxy.wire.status import always_sent_fields, status_field
-from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
+from elanus.proxy.wire.stubs import SERVICE, milvus_pb2, schema_pb2
 
 BOOKS = {"collection_name": "books"}
 BOOKS_OF_OLD = {"collectionName": "books"}
@@ -39,6 +39,14 @@ PASSWORD = base64.b64encode(b"secret1").decode()
 GRANT = {"role": {"name": "writer"}, "grantor": {"privilege": {"name": "Insert"}}}
 GROUPS = {"source_resource_group": "a", "target_resource_group": "b"}
 
+TEXT = field_message("text", DataType.VARCHAR, {"max_length": 9}, default_value={"string_data": "none"})
+EMBED = schema_pb2.FunctionSchema(
+    name="embed",
+    type=schema_pb2.FunctionType.TextEmbedding,
+    input_field_names=["text"],
+    output_field_names=["vector"],
+    params=pairs({"provider": "tei"}),
+)
 PROGRAM: dict[str, dict[str, Any]] = {
     "Connect": {},
     "GetVersion": {},
@@ -75,7 +83,7 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "ListResourceGroups": {},
     "DescribeResourceGroup": {"resource_group": "rg"},
     "TransferNode": {**GROUPS, "num_node": 1},
-    "CreateCollection": {**BOOKS, "schema": schema_bytes(key_message(), vector_message())},
+    "CreateCollection": {**BOOKS, "schema": schema_bytes(key_message(), TEXT, vector_message())},
     "TransferReplica": {**GROUPS, **BOOKS, "num_replica": 1},
     "DropResourceGroup": {"resource_group": "rg"},
     "HasCollection": BOOKS,
@@ -95,6 +103,9 @@ PROGRAM: dict[str, dict[str, Any]] = {
             )
         ),
     },
+    "AddCollectionFunction": {**BOOKS, "functionSchema": EMBED},
+    "AlterCollectionFunction": {**BOOKS, "function_name": "embed", "functionSchema": EMBED},
+    "DropCollectionFunction": {**BOOKS, "function_name": "embed"},
     "AlterCollectionField": {**BOOKS, "field_name": "vector", "properties": pairs({"mmap.enabled": "true"})},
     "BatchDescribeCollection": {"collection_name": ["books"]},
     "DropCollectionFunction": {**BOOKS, "function_name": "none"},

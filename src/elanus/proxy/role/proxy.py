@@ -29,6 +29,7 @@ from elanus.core.requests import RequestLimits
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
+from elanus.proxy.embedding import Embedder, EmbeddingPolicy
 from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, MetaCache
@@ -68,6 +69,7 @@ class ProxyPolicy:
     """Root's until it is changed for the first time."""
     rates: Mapping[Rate, float] = field(default_factory=dict)
     """The limits a second of all collections and proxies together."""
+    embedding: EmbeddingPolicy = field(default_factory=EmbeddingPolicy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,7 @@ class Proxy:
         self.measures = measures
         self.limits = policy.limits
         self.root_password = policy.root_password
+        self.embedder = Embedder(policy.embedding, measured=measures.embedded)
         self._nodes = nodes
         self._policy = policy
         self._loop = asyncio.get_running_loop()

@@ -14,7 +14,7 @@ from elanus.core.field_changes import (
     asks_for_dynamic_field,
     with_added_field,
 )
-from elanus.core.function_changes import with_added_function, with_dropped_function
+from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.moments import check_timezone
@@ -121,6 +121,16 @@ class Alterations(Verbs):
             database,
             collection,
             lambda: root.add_function(database, collection, field, function, index_name, params),
+        )
+
+    def set_function(self, database: str, collection: str, function: Function, replaced: str = "") -> None:
+        cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.DDL, cached)
+        schema = with_set_function(cached.view.schema, function, replaced)
+        self._proxy.embedder.check_function(schema, function)
+        root = self._proxy.coordinators.root
+        self._change_schema(
+            database, collection, lambda: root.set_function(database, collection, function, replaced)
         )
 
     def drop_field(self, database: str, collection: str, field: str, field_id: int = 0) -> None:

@@ -101,6 +101,7 @@ class Definitions(Verbs):
         isolates_keys(request.properties, request.schema)
         schema = replace(request.schema, ttl_field=checked_ttl_field(request.properties, request.schema))
         shards = checked_shards(request.shards)
+        self._proxy.embedder.check(schema)
         new = NewCollection(
             request.database,
             schema,

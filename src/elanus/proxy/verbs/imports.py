@@ -67,7 +67,12 @@ class BulkImports(Verbs):
 
 
 def check_mode(mode: WriteMode, schema: CollectionSchema, partition: str) -> None:
-    """Check that rows may be written in this way. Raises `InvalidParameter`."""
+    """Check that rows may be written in this way. Raises `InvalidParameter` and `NotSupported`."""
+    if schema.stored_functions and mode is not WriteMode.DELETE:
+        raise NotSupported(
+            f"imports into collection {schema.name} are not supported by this release: jobs do not call the "
+            f"provider of its function {schema.stored_functions[0].name}; insert the rows"
+        )
     key = schema.primary_field
     if key.auto_id and mode in (WriteMode.UPSERT, WriteMode.OVERWRITE):
         raise InvalidParameter(

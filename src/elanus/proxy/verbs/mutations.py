@@ -50,7 +50,8 @@ class Mutations(Verbs):
         count = request.rows.num_rows
         if count == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")
-        keys, write = row_write(cached, partition_id, request.rows, self._proxy.ids.take, replaces=replaces)
+        rows = self._proxy.embedder.with_vectors(cached.view.schema, request.rows)
+        keys, write = row_write(cached, partition_id, rows, self._proxy.ids.take, replaces=replaces)
         try:
             ts = self._proxy.call(self._proxy.write_rows(write, cached.view.pchannels))
         except PartlyWritten as error:

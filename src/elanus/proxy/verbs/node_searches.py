@@ -105,6 +105,8 @@ def pinned(
         _check_lists(plan, Metric(metric))
     if metric == Metric.BM25:
         return ranked_by_bm25(proxy, cached, plan.field, draft, patience)
+    if plan.request.texts:
+        return replace(draft, queries=_embedded(proxy, cached, plan, patience))
     if plan.request.query_ids is None:
         return draft
     return replace(draft, queries=_vectors_of(proxy, cached, plan, draft, patience))
@@ -138,7 +140,16 @@ def _check_lists(plan: Planned, metric: Metric) -> None:
         raise InvalidParameter(f"group by is not supported on embedding lists: field {name}")
 
 
+def _embedded(proxy: Proxy, cached: CachedCollection, plan: Planned, patience: Patience) -> Matrix:
+    """Raises what `elanus.proxy.embedding.Embedder` raises."""
+    schema = cached.view.schema
+    function = next(f for f in schema.stored_functions if f.output == plan.field.name)
+    return proxy.embedder.of_queries(schema, function, plan.request.texts, patience.left_s())
+
+
 def query_count(request: Search) -> int:
+    if request.texts:
+        return len(request.texts)
     return len(request.queries) if request.query_ids is None else len(request.query_ids)
 
 

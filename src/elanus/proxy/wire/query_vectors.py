@@ -54,6 +54,21 @@ def decode_queries(
     return form.compared(queries.reshape(count, -1))
 
 
+def decode_texts(placeholder_group: bytes, nq: int) -> tuple[str, ...]:
+    """Return the texts that a search has in place of vectors; none if it has vectors.
+
+    Raises `InvalidParameter`.
+    """
+    placeholder = _placeholder(placeholder_group)
+    if placeholder.type != common_pb2.VarChar:
+        return ()
+    count = len(placeholder.values)
+    check_query_count(count)
+    if nq not in (0, count):
+        raise InvalidParameter(f"nq is {nq}, but the request holds {count} texts")
+    return tuple(_texts(placeholder.values))
+
+
 def _vectors_of_list(value: bytes, field: FieldSchema) -> Matrix:
     """Return the vectors that one query has, which follow each other: (vectors, width)."""
     form = field.vector
@@ -99,13 +114,7 @@ def _placeholder_values(
     placeholder_group: bytes, field: FieldSchema, texts: QueryTexts | None
 ) -> tuple[Sequence[bytes], bool]:
     """Return the values, and whether each is a list of vectors."""
-    try:
-        placeholders = common_pb2.PlaceholderGroup.FromString(placeholder_group).placeholders
-    except DecodeError as error:
-        raise InvalidParameter(f"placeholder_group is not a valid message: {error}") from error
-    if len(placeholders) != 1:
-        raise InvalidParameter(f"a search needs one placeholder with its vectors, got {len(placeholders)}")
-    placeholder = placeholders[0]
+    placeholder = _placeholder(placeholder_group)
     if texts is not None:
         if placeholder.type != common_pb2.VarChar:
             raise InvalidParameter(
@@ -123,3 +132,13 @@ def _placeholder_values(
             f"search info type {sent}"
         )
     return placeholder.values, are_lists
+
+
+def _placeholder(placeholder_group: bytes) -> common_pb2.PlaceholderValue:
+    try:
+        placeholders = common_pb2.PlaceholderGroup.FromString(placeholder_group).placeholders
+    except DecodeError as error:
+        raise InvalidParameter(f"placeholder_group is not a valid message: {error}") from error
+    if len(placeholders) != 1:
+        raise InvalidParameter(f"a search needs one placeholder with its vectors, got {len(placeholders)}")
+    return placeholders[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.function_changes import refuse_altered_function, refuse_lone_drop, refuse_lone_function
+from elanus.core.function_changes import refuse_lone_drop
 from elanus.core.functions import Function
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
@@ -109,29 +109,40 @@ class SchemaChanges:
     def AddCollectionFunction(
         self, request: milvus_pb2.AddCollectionFunctionRequest, caller: Caller
     ) -> common_pb2.Status:
-        """Refused, as by the reference: a function is added with its field, by AlterCollectionSchema."""
+        """Add a function whose values are stored. Others come with their field, by AlterCollectionSchema."""
         function = self._asked(request.functionSchema)
-        self._front.describe_collection(database_of(request, caller), request.collection_name)
-        raise refuse_lone_function(function.kind)
+        self._front.set_function(database_of(request, caller), request.collection_name, function)
+        return success()
 
     @rpc("collection_name", "function_name", "functionSchema", privilege="PrivilegeCreateCollection")
     def AlterCollectionFunction(
         self, request: milvus_pb2.AlterCollectionFunctionRequest, caller: Caller
     ) -> common_pb2.Status:
-        """Refused, as by the reference: rows have the values of the function as it is."""
+        """Alter a function whose values are stored. Others are refused: their values are indexed."""
         function = self._asked(request.functionSchema)
-        self._front.describe_collection(database_of(request, caller), request.collection_name)
-        raise refuse_altered_function(function.kind)
+        if not request.function_name:
+            raise InvalidParameter("function name is empty")
+        database = database_of(request, caller)
+        self._front.set_function(database, request.collection_name, function, request.function_name)
+        return success()
 
     @rpc("collection_name", "function_name", privilege="PrivilegeCreateCollection")
     def DropCollectionFunction(
         self, request: milvus_pb2.DropCollectionFunctionRequest, caller: Caller
     ) -> common_pb2.Status:
-        """Dropping a function that is not there succeeds, as in the reference. The others have a field."""
-        view = self._front.describe_collection(database_of(request, caller), request.collection_name)
+        """Drop a function whose values are stored; clients send them from then on.
+
+        Dropping a function that is not there succeeds, as in the reference. The others are dropped with their
+        field.
+        """
+        database, name = database_of(request, caller), request.collection_name
+        view = self._front.describe_collection(database, name)
         for function in view.schema.functions:
-            if function.name == request.function_name:
+            if function.name != request.function_name:
+                continue
+            if not function.is_stored:
                 raise refuse_lone_drop(function.kind)
+            self._front.drop_function(database, name, function.name, with_outputs=False)
         return success()
 
     def _asked(self, message: schema_pb2.FunctionSchema) -> Function:

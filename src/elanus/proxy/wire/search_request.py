@@ -43,7 +43,7 @@ from elanus.proxy.wire.parameters import (
     integer,
     iterates,
 )
-from elanus.proxy.wire.query_vectors import check_keys, decode_queries, key_array
+from elanus.proxy.wire.query_vectors import check_keys, decode_queries, decode_texts, key_array
 from elanus.proxy.wire.rankers import FunctionScore, function_score
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
@@ -91,6 +91,7 @@ class SearchTemplate:
     schema: CollectionSchema
     vector_field: FieldSchema
     texts: QueryTexts | None
+    embeds: bool
     highlight: Highlight | None
     partitions: tuple[str, ...]
     limit: int
@@ -165,12 +166,13 @@ def decode_search(
     check_one_vector(template.page, nq)
     if ids is not None:
         check_keys(ids, nq, schema)
+    texts = decode_texts(placeholders, nq) if template.embeds and ids is None else ()
     return Search(
         collection=collection,
         partitions=template.partitions,
         vector_field=template.vector_field.name,
         queries=_NO_QUERIES
-        if ids is not None
+        if ids is not None or texts
         else decode_queries(placeholders, nq, template.vector_field, template.texts),
         limit=template.limit,
         offset=template.offset,
@@ -200,6 +202,7 @@ def decode_search(
         times=times,
         highlight=template.highlight if ids is not None else _highlight(template.highlight, placeholders),
         measures_recall=template.measures_recall,
+        texts=texts,
     )
 
 
@@ -216,6 +219,7 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         schema=schema,
         vector_field=vector_field,
         texts=query_texts(schema, vector_field, params.get(ANALYZER_NAME, "")),
+        embeds=any(f.output == vector_field.name for f in schema.stored_functions),
         highlight=decode_highlighter(request.highlighter, schema, vector_field, params.get(ANALYZER_NAME, ""))
         if request.HasField("highlighter")
         else None,
