@@ -30,6 +30,8 @@ from elanus.storage.without_pandas import keep_pandas_out
 
 _SCRATCH = "training"
 """The program's own scratch directory, below that of the session."""
+_WRITE_TIMEOUT_S = 600.0
+"""How long Java may take to write the archive: seconds, and minutes on a busy machine."""
 _log = structlog.get_logger("pipeline")
 
 
@@ -78,7 +80,7 @@ def train(settings: SparkSettings, scratch: Path) -> None:
     archive.clear()
     session = PipelineSession.start(settings, scratch / _SCRATCH, archive.writing())
     session.warm_up()
-    session.stop()
+    session.stop(_WRITE_TIMEOUT_S)
     archive.complete()
     shutil.rmtree(scratch / _SCRATCH, ignore_errors=True)
 

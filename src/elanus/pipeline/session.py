@@ -231,10 +231,11 @@ class PipelineSession:
         except _JvmGone:
             return False
 
-    def stop(self) -> None:
+    def stop(self, exit_timeout_s: float | None = None) -> None:
         """End the session and the JVM, if that still runs.
 
-        Raises `subprocess.TimeoutExpired` if the JVM has not ended after half a minute.
+        Raises `subprocess.TimeoutExpired` if the JVM has not ended after ``exit_timeout_s``, by default half
+        a minute.
         """
         gateway = self._context._gateway
         if gateway is None or gateway.proc.poll() is not None:
@@ -248,7 +249,7 @@ class PipelineSession:
             # distinguishes that from anything worse.
             _log.debug("JVM did not answer the end of its session", error=str(error))
         gateway.proc.stdin.close()  # what the JVM takes as its parent's end
-        gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
+        gateway.proc.wait(_JVM_EXIT_TIMEOUT_S if exit_timeout_s is None else exit_timeout_s)
         SparkContext._gateway = SparkContext._jvm = None
 
     def stop_for_good(self) -> None:
