@@ -209,6 +209,14 @@ def idle(
 
 
 @app.command()
+def asleep() -> None:
+    """Measure a server's memory while Spark runs and sleeps, and what waking it costs a flush."""
+    from benchmarks import asleep as measured
+
+    measured.measure(typer.echo)
+
+
+@app.command()
 def heartbeat() -> None:
     """Measure how late the event loop of a server is under large inserts, deletes, loads and searches."""
     from benchmarks import heartbeat as measured

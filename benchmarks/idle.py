@@ -57,9 +57,9 @@ def _measure_one(directory: Path, count: int, seconds: float, *, loaded: bool) -
     data_dir = directory / "data"
     command = [sys.executable, "-m", "elanus", "serve", "--data-dir", str(data_dir)]
     command += ["--port", "0", "--set", "metrics.port=0"]
-    server = ServerProcess(command, directory / "server.log", _role)
+    server = ServerProcess(command, directory / "server.log", role_of)
     try:
-        _fill(_address(server, data_dir), count, loaded=loaded)
+        _fill(address_of(server, data_dir), count, loaded=loaded)
         time.sleep(SETTLE_S)
         wait_for_quiet(server.usage, QUIET_LIMIT_S, ROLES, quiet_s=5)
         before, began_s = server.usage(), time.monotonic()
@@ -71,7 +71,7 @@ def _measure_one(directory: Path, count: int, seconds: float, *, loaded: bool) -
     return Idle(count, loaded, took_s, share)
 
 
-def _role(process: psutil.Process) -> str:
+def role_of(process: psutil.Process) -> str:
     if "java" in process.name():
         return "jvm"
     arguments = process.cmdline()
@@ -80,7 +80,7 @@ def _role(process: psutil.Process) -> str:
     return "pipeline" if "pipeline" in arguments else "workers"
 
 
-def _address(server: ServerProcess, data_dir: Path) -> str:
+def address_of(server: ServerProcess, data_dir: Path) -> str:
     """Raises `TimeoutError` when the server does not answer in time, and `RuntimeError` when it ends."""
     deadline_s = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline_s:

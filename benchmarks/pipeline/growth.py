@@ -22,7 +22,8 @@ import psutil
 
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.port import Job, JobSession
-from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings
 from elanus.storage.port import ObjectStore
 
 _MB = 1_000_000

@@ -136,7 +136,11 @@ MISSING_NODES = GaugeSpec(
     "elanus_resource_group_missing_nodes",
     "Query nodes that all resource groups together lack for their capacity.",
 )
-PIPELINE_UP = GaugeSpec("elanus_pipeline_up", "1 while the pipeline process is up and has its Spark session.")
+PIPELINE_UP = GaugeSpec("elanus_pipeline_up", "1 while the pipeline process is up and takes orders.")
+SPARK_AWAKE = GaugeSpec(
+    "elanus_spark_awake",
+    "1 while the Spark of a standalone server runs; without jobs it sleeps (pipeline.idle_stop_s).",
+)
 PIPELINE_RESTARTS = CounterSpec(
     "elanus_pipeline_restarts_total", "Times the pipeline process was started again after it ended."
 )
@@ -178,6 +182,7 @@ SPECS: tuple[Spec, ...] = (
     RESOURCE_GROUPS,
     MISSING_NODES,
     PIPELINE_UP,
+    SPARK_AWAKE,
     PIPELINE_RESTARTS,
     JOBS,
     JOBS_RUNNING,
@@ -219,6 +224,7 @@ class Metrics:
         self.resource_groups = RESOURCE_GROUPS.create(registry)
         self.missing_nodes = MISSING_NODES.create(registry)
         self.pipeline_up = PIPELINE_UP.create(registry)
+        self.spark_awake = SPARK_AWAKE.create(registry)
         self.pipeline_restarts = PIPELINE_RESTARTS.create(registry)
         self.jobs = JOBS.create(registry)
         self.jobs_running = JOBS_RUNNING.create(registry)

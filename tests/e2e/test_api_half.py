@@ -15,7 +15,8 @@ import pytest
 from harness import Server, until
 from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
 
-from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings
 from elanus.spark import register
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]

@@ -13,7 +13,8 @@ from harness import Server, until
 from pymilvus import DataType, MilvusClient
 from pyspark.sql import SparkSession
 
-from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]

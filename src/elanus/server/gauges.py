@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+from elanus.api.pipeline import SparkState
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobKind, JobState
@@ -76,7 +77,9 @@ class Gauges:
 
     async def _refresh_data(self) -> None:
         metrics, subject = self._metrics, self._subject
-        metrics.pipeline_up.set(await self._report.pipeline_answers())
+        spark = await self._report.spark_state()
+        metrics.pipeline_up.set(spark is not None or self._report.has_data_node())
+        metrics.spark_awake.set(spark is SparkState.AWAKE)
         running = Counter(e.kind for e in await subject.ledger.jobs() if e.state is JobState.RUNNING)
         for kind in JobKind:
             metrics.jobs_running.labels(kind.value).set(running[kind])

@@ -21,7 +21,7 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
 from elanus.log.port import LogFollower
 from elanus.pipeline.jobs import JobRunner, default_limits
-from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.on_demand import OnDemandSession
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.server.backends import log_url, open_follower, store_url
 from elanus.server.data_dir import paths_of
@@ -82,7 +82,7 @@ async def _run(settings: Settings, online: str, address: str, node_id: NodeID) -
 
 async def _serve(
     settings: Settings,
-    session: PipelineSession,
+    session: OnDemandSession,
     channel: RpcChannel,
     log: LogFollower,
     address: str,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.indexnode import IndexNodeApi
 from elanus.api.job_book import keep_reported
 from elanus.api.ledger import JobLedgerApi
-from elanus.api.pipeline import PipelineApi
+from elanus.api.pipeline import PipelineApi, SparkState
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
@@ -35,8 +36,11 @@ from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.sweeps import SparkSweeps
 from elanus.indexnode.node import IndexNode
 from elanus.log.port import LogFollower
+from elanus.pipeline.class_training import ClassTraining
 from elanus.pipeline.jobs import JobRunner
-from elanus.pipeline.session import PipelineSession, SparkSettings
+from elanus.pipeline.on_demand import OnDemandSession
+from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.spark_conf import SparkSettings
 from elanus.server.settings import Settings
 from elanus.server.settings_pipeline import PipelineSettings
 from elanus.server.spark_conf import parsed
@@ -54,7 +58,7 @@ class PipelineDependencies:
     """The dependencies of `PipelineRole`. Spark tasks open the log and the objects by the URLs."""
 
     settings: Settings
-    session: PipelineSession
+    session: OnDemandSession
     runner: JobRunner
     log: LogFollower
     log_url: str
@@ -102,16 +106,26 @@ def build_threads(pipeline: PipelineSettings, processors: int) -> int:
     return processors if pipeline.spark_master.startswith("local") else max(1, pipeline.executor_cores)
 
 
-def start_spark(settings: Settings, scratch: Path) -> PipelineSession:
+def start_spark(settings: Settings, scratch: Path) -> OnDemandSession:
     """Start Spark and warm it up. Takes seconds, and cannot be interrupted."""
-    session = PipelineSession.start(_spark_settings(settings), scratch)
-    session.warm_up()
-    return session
+    spark = _spark_settings(settings)
+
+    def start() -> PipelineSession:
+        session = PipelineSession.start(spark, scratch)
+        session.warm_up()
+        return session
+
+    first = start()
+    idle_stop_s = settings.pipeline.idle_stop_s if spark.is_local else 0.0
+    training = ClassTraining(spark, scratch, first.archive)
+    return OnDemandSession(first, start, idle_stop_s, time.monotonic, training)
 
 
-async def until_dead(session: PipelineSession) -> None:
-    while await asyncio.to_thread(session.is_alive):  # noqa: ASYNC110 - Spark does not report the end of its JVM
+async def until_dead(session: OnDemandSession) -> None:
+    """Return when Spark has ended on its own. Until then, stops it when no job needs it."""
+    while await asyncio.to_thread(session.is_alive):
         await asyncio.sleep(_ALIVE_LOOK_S)
+        await asyncio.to_thread(session.stop_if_idle)
     _log.error("Spark JVM ended; process exits to be restarted")
 
 
@@ -176,8 +190,8 @@ class PipelineRole:
         }
         return parts[api]
 
-    async def ping(self) -> None:
-        """Do nothing: an answer is all that the caller needs."""
+    async def ping(self) -> SparkState:
+        return self._needs.session.state
 
     async def cancel_job(self, job_id: str) -> None:
         await self._needs.runner.cancel(job_id)

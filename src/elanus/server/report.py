@@ -17,7 +17,7 @@ from elanus import __version__
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.gc import GcStatus
 from elanus.api.ledger import JobLedgerApi
-from elanus.api.pipeline import PipelineApi
+from elanus.api.pipeline import PipelineApi, SparkState
 from elanus.api.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection
@@ -177,7 +177,7 @@ class Report:
             collections = begin(asked("rootcoord", subject.root.list_collections(""), ()))
             loads = begin(asked("querycoord", subject.query.loads(), ()))
             groups = begin(asked("querycoord", self.resource_groups(), []))
-            answers = begin(self.pipeline_answers())
+            spark = begin(self.spark_state())
         names = {d.database_id: d.name for d in databases.result()}
         loaded = {load.collection_id: load for load in loads.result()}
         running = [job for job in jobs.result() if not job.ended]
@@ -191,7 +191,7 @@ class Report:
             channels=self._channels(ticks.result(), owners.result(), quarantined.result(), holders.result()),
             collections=_collections(collections.result(), names, loaded, segments.result()),
             jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
-            pipeline=self._pipeline_status(answers=answers.result()),
+            pipeline=self._pipeline_status(spark.result()),
             garbage=_garbage(garbage.result()),
             resource_groups=groups.result(),
         )
@@ -203,15 +203,19 @@ class Report:
     def _now_s(self) -> float:
         return self._subject.clock.wall_ms() / 1000
 
-    async def pipeline_answers(self) -> bool:
+    def has_data_node(self) -> bool:
+        """Whether another process of a cluster runs a data node, with a Spark session of its own."""
+        return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
+
+    async def spark_state(self) -> SparkState | None:
+        """The state of Spark in a standalone server; ``None`` if its pipeline process does not answer."""
         if self._pipeline is None:
-            return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
+            return None
         try:
             async with asyncio.timeout(_PING_S):
-                await self._pipeline.ping()
+                return await self._pipeline.ping()
         except (ElanusError, TimeoutError):
-            return False
-        return True
+            return None
 
     def _channels(
         self,
@@ -241,13 +245,13 @@ class Report:
     async def resource_groups(self) -> list[ResourceGroup]:
         return [_group(group) for group in await self._subject.query.resource_groups()]
 
-    def _pipeline_status(self, *, answers: bool) -> PipelineStatus:
+    def _pipeline_status(self, spark: SparkState | None) -> PipelineStatus:
         if self._pipeline is None:
-            return PipelineStatus("Healthy" if answers else "Abnormal", None, 0)
+            return PipelineStatus("Healthy" if self.has_data_node() else "Abnormal", None, 0)
         if self._supervisor is None:
             return PipelineStatus("Disabled", None, 0)
-        state = "Healthy" if answers else "Initializing" if self._supervisor.pid else "Abnormal"
-        return PipelineStatus(state, self._supervisor.pid, self._supervisor.restarts)
+        state = "Healthy" if spark else "Initializing" if self._supervisor.pid else "Abnormal"
+        return PipelineStatus(state, self._supervisor.pid, self._supervisor.restarts, spark or "")
 
 
 class _Asked:

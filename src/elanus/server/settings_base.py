@@ -12,11 +12,13 @@ Port = Annotated[int, Field(ge=0, le=PORT_MAX)]
 
 
 class Section(BaseModel):
-    """A group of settings. Its docstring introduces it on the configuration page."""
+    """A group of settings. Its docstring introduces it on the configuration page, where each setting is
+    described by the string below it (`elanus.server.settings_page`).
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
-    )
+    pydantic could read those strings too. It would parse this source at every start of every process.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
 def all_or_none(**files: str) -> None:

@@ -6,6 +6,10 @@ out of date. `as_yaml` returns a file that ``elanus serve --config`` accepts.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,10 +55,11 @@ def markdown() -> str:
     """The configuration page."""
     parts = [_INTRODUCTION]
     sections: list[tuple[str, type[Section]]] = []
+    texts = descriptions(Settings)
     for name, field in Settings.model_fields.items():
         inner = _section_of(field)
         if inner is None:
-            parts.extend(_setting(name, field))
+            parts.extend(_setting(name, field, texts[name]))
         else:
             sections.append((name, inner))
     for name, section in sections:
@@ -64,10 +69,11 @@ def markdown() -> str:
 
 
 def _settings(prefix: str, section: type[Section]) -> Iterator[str]:
+    texts = descriptions(section)
     for key, field in section.model_fields.items():
         inner = _section_of(field)
         if inner is None:
-            yield from _setting(f"{prefix}.{key}", field)
+            yield from _setting(f"{prefix}.{key}", field, texts[key])
         else:
             yield from _settings(f"{prefix}.{key}", inner)
 
@@ -82,8 +88,26 @@ def _section_of(field: FieldInfo) -> type[Section] | None:
     return inner if isinstance(inner, type) and issubclass(inner, Section) else None
 
 
-def _setting(name: str, field: FieldInfo) -> Iterator[str]:
-    yield f"\n### {name}\n\n{_one_line(field.description)}\n\n"
+def descriptions(section: type[Section]) -> dict[str, str]:
+    """The string below each setting of a section, by the setting's name, "" where there is none."""
+    texts = dict.fromkeys(section.model_fields, "")
+    for base in reversed(section.__mro__):
+        if issubclass(base, Section):
+            texts |= _own_descriptions(base)
+    return texts
+
+
+def _own_descriptions(section: type[Section]) -> Iterator[tuple[str, str]]:
+    (definition,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
+    assert isinstance(definition, ast.ClassDef)
+    for setting, text in itertools.pairwise(definition.body):
+        match setting, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(described))):
+                yield name, described
+
+
+def _setting(name: str, field: FieldInfo, text: str) -> Iterator[str]:
+    yield f"\n### {name}\n\n{_one_line(text)}\n\n"
     facts = [f"default `{_literal(field.default)}`", *_domain(field), f"`{environment_name(name)}`"]
     yield " · ".join(facts) + "\n"
 

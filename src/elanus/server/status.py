@@ -100,11 +100,13 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """The pipeline process. ``pid`` is ``None`` when it is not running."""
+    """The pipeline process. ``pid`` is ``None`` when it is not running. ``spark``: what its Spark does, an
+    `elanus.api.pipeline.SparkState`; "" when that is not known."""
 
     state: str
     pid: int | None
     restarts: int
+    spark: str = ""
 
 
 @dataclass(frozen=True, slots=True)

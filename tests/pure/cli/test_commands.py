@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from elanus import __version__
 from elanus.api.gc import Finding, GcReport, GcState, GcStatus, PinnedSegment
+from elanus.api.pipeline import SparkState
 from elanus.cli.app import app
 from elanus.cli.status import jobs_table
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable
@@ -240,6 +241,14 @@ def test_the_columns_of_status_do_not_depend_on_what_is_there(
     monkeypatch.setattr(FakeServer, "status", lambda _self: empty)
     assert names(elanus("status", "--wide", "--data-dir", running).output) == full
     assert full[2] == "collection rows loaded growing sealed flushed flushing dropped importing"
+
+
+def test_status_shows_that_spark_sleeps(running: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asleep = PipelineStatus("Healthy", 4711, 0, SparkState.ASLEEP)
+    status = Status("9.9", 1.0, [], [], [], [], asleep)
+    monkeypatch.setattr(FakeServer, "status", lambda _self: status)
+    shown = elanus("status", "--data-dir", running).output
+    assert "pipeline: Healthy, pid 4711, 0 restarts, Spark asleep\n" in shown
 
 
 def test_status_as_json_is_the_answer_itself(running: Path) -> None:

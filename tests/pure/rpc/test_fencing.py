@@ -13,7 +13,7 @@ from role_interfaces import INTERFACES
 from elanus.api.datanode import DataNodeApi, FlushReason
 from elanus.api.fencing import Gate, orders_of
 from elanus.api.gc import SweeperApi
-from elanus.api.pipeline import PipelineApi
+from elanus.api.pipeline import PipelineApi, SparkState
 from elanus.core.errors import CoordinatorReplaced, LeaseLost
 from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel, RpcServer
@@ -100,8 +100,9 @@ class Node:
     async def cancel_job(self, _job: str) -> None:
         self.orders.append("cancel")
 
-    async def ping(self) -> None:
+    async def ping(self) -> SparkState:
         self.orders.append("ping")
+        return SparkState.AWAKE
 
 
 def run_with_node(work: Any) -> list[str]:

@@ -12,6 +12,7 @@ COUNTS_OF_THINGS = {
     "elanus_quarantined_entries",
     "elanus_segments",
     "elanus_pipeline_up",
+    "elanus_spark_awake",
     "elanus_jobs_running",
     "elanus_recall_samples",
     "elanus_recall_missed",

@@ -108,7 +108,6 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "DropCollectionFunction": {**BOOKS, "function_name": "embed"},
     "AlterCollectionField": {**BOOKS, "field_name": "vector", "properties": pairs({"mmap.enabled": "true"})},
     "BatchDescribeCollection": {"collection_name": ["books"]},
-    "DropCollectionFunction": {**BOOKS, "function_name": "none"},
     "TruncateCollection": BOOKS,
     "CreateAlias": {**BOOKS, "alias": "shelf"},
     "AlterAlias": {**BOOKS, "alias": "shelf"},

@@ -36,7 +36,7 @@ function drawn(found, before, after) {
   ];
   const pipeline = found.pipeline;
   const roles = found.roles.map((role) => [role.role, state(role.state), role.detail]);
-  roles.push(["pipeline", state(pipeline.state), `${pipeline.pid ? `pid ${pipeline.pid}, ` : ""}${pipeline.restarts} restarts`]);
+  roles.push(["pipeline", state(pipeline.state), `${pipeline.pid ? `pid ${pipeline.pid}, ` : ""}${pipeline.restarts} restarts${pipeline.spark ? `, Spark ${pipeline.spark}` : ""}`]);
   const loads = found.collections.map((one) => [
     h("a", { href: `#/collections/${encodeURIComponent(one.database)}/${encodeURIComponent(one.name)}` }, `${one.database}.${one.name}`),
     count(one.rows),

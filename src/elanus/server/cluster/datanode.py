@@ -8,7 +8,7 @@ from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.meta.session import Session
 from elanus.pipeline.jobs import JobRunner, default_limits
-from elanus.pipeline.session import PipelineSession
+from elanus.pipeline.on_demand import OnDemandSession
 from elanus.rpc.local import LocalRole
 from elanus.server.backends import log_url, store_url
 from elanus.server.cluster.process import ClusterProcess
@@ -28,7 +28,7 @@ __all__ = ["SparkPipeline", "start_spark"]
 class SparkPipeline:
     """Implements `elanus.server.cluster.process.Pipeline`."""
 
-    def __init__(self, settings: Settings, spark: PipelineSession) -> None:
+    def __init__(self, settings: Settings, spark: OnDemandSession) -> None:
         self._settings = settings
         self._spark = spark
         self._runner = JobRunner(spark, default_limits(spark.slots, settings.pipeline.builds_at_once))
