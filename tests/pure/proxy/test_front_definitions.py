@@ -29,6 +29,7 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
+from elanus.core.group_config import GroupConfig
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -306,12 +307,17 @@ def test_replicas_are_transferred_by_their_collections_id() -> None:
         bench.front.transfer_node("a", "b", 2)
         bench.front.transfer_replica("default", "c", "a", "b", 1)
         bench.front.drop_resource_group("a")
+        bench.front.create_resource_group("b", config)
+        bench.front.update_resource_groups({"b": config})
 
+    config = GroupConfig(1, 2)
     assert asked(change).query.calls.asked == [
         ("create_resource_group", "a"),
         ("transfer_node", ("a", "b", 2)),
         ("transfer_replica", (CID, "a", "b", 1)),
         ("drop_resource_group", "a"),
+        ("create_resource_group", ("b", config)),
+        ("update_resource_groups", {"b": config}),
     ]
 
 

@@ -173,3 +173,8 @@ def test_builds_use_the_cores_of_the_cluster_and_not_of_the_data_node() -> None:
     assert PipelineSettings(spark_conf={"spark.speculation": "true"}).spark_conf == {
         "spark.speculation": "true"
     }
+
+
+def test_a_setting_may_hold_any_names(config: Path) -> None:
+    config.write_text("cluster: {node_labels: {disk: nvme}}")
+    assert load(config).cluster.node_labels == {"disk": "nvme"}
