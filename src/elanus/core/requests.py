@@ -149,10 +149,13 @@ def check_load_fields(schema: CollectionSchema, names: Iterable[str]) -> None:
     shown = f"load field list [{' '.join(chosen)}]"
     if schema.primary_field not in fields:
         raise InvalidParameter(f"{shown} does not contain primary key field {schema.primary_field.name}")
+    if not any(field.is_searched for field in fields):
+        raise InvalidParameter(f"{shown} does not contain vector field")
     if schema.partition_key is not None and schema.partition_key not in fields:
         raise InvalidParameter(f"{shown} does not contain partition key field {schema.partition_key.name}")
-    if not any(field.is_searched for field in fields):
-        raise InvalidParameter(f"{shown} does not contain any vector field")
+    for field in schema.fields:
+        if field.is_clustering_key and field not in fields:
+            raise InvalidParameter(f"{shown} does not contain clustering key field {field.name}")
 
 
 def checked_shards(asked: int) -> int:

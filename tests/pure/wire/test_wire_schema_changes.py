@@ -170,7 +170,7 @@ def test_collections_are_described_together_each_with_its_own_status(call: Call)
     [
         (["id", "vector"], 0, ""),
         (["vector"], 1100, "does not contain primary key field id"),
-        (["id"], 1100, "does not contain any vector field"),
+        (["id"], 1100, "does not contain vector field"),
         (["id", "vector", "other"], 1700, "field other not exist"),
     ],
 )
@@ -178,6 +178,13 @@ def test_the_fields_to_load_are_checked(call: Call, fields: list[str], code: int
     status = call("LoadCollection", collection_name="books", load_fields=fields, skip_load_dynamic_field=True)
     assert status.code == code
     assert reason in status.reason
+
+
+def test_a_clustering_key_is_always_loaded(call: Call) -> None:
+    schema = collection_schema("c", [KEY, VECTOR, field_message("stars", 5, is_clustering_key=True)])
+    assert call("CreateCollection", collection_name="c", schema=schema).code == 0
+    status = call("LoadCollection", collection_name="c", load_fields=["id", "vector"])
+    assert (status.code, "does not contain clustering key field stars" in status.reason) == (1100, True)
 
 
 @pytest.mark.usefixtures("books")
