@@ -335,8 +335,11 @@ class FakeQueryCoord:
         partition_ids: tuple[PartitionID, ...],
         replicas: int,
         groups: tuple[str, ...] = (),
+        fields: tuple[FieldID, ...] = (),
     ) -> None:
-        self.calls.note("load", (collection_id, partition_ids, replicas, groups))
+        self.calls.note(
+            "load", (collection_id, partition_ids, replicas, groups, *((fields,) if fields else ()))
+        )
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         self.calls.note("release", (collection_id, partition_ids))

@@ -11,7 +11,7 @@ from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import SegmentServing
 from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +73,15 @@ class QueryCoordApi(Protocol):
         partition_ids: tuple[PartitionID, ...],
         replicas: int,
         groups: tuple[str, ...] = (),
+        fields: tuple[FieldID, ...] = (),
     ) -> None:
         """Begin to load partitions (none named: the whole collection). Persisted before it returns.
 
         ``groups``: resource groups, one for all replicas (none named: the default one) or one for each.
         Raises `NodesNotEnough` when one has fewer query nodes than replicas, `InsufficientMemory` when they
         have no room, `ResourceGroupNotFound`, `InvalidParameter` when the collection is loaded with a
-        different number of replicas or in other groups.
+        different number of replicas, in other groups or with other fields. ``fields``: those whose vectors
+        and indexes are held (none named: all); the vectors of others can be read, but not searched.
         """
         ...
 

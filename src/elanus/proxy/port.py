@@ -149,10 +149,14 @@ class Front(AccessFront, SnapshotFront, Protocol):
         replicas: int,
         refresh: bool,
         resource_groups: Sequence[str] = (),
+        load_fields: Sequence[str] = (),
+        skip_dynamic: bool = False,
     ) -> None:
         """Start the load (of all partitions when none is named); return before it is complete.
 
         ``resource_groups``: one for all replicas, or one for each (empty: the default group).
+        ``load_fields``: those whose vectors and indexes are held (empty: all); ``skip_dynamic``: without
+        the indexes of the dynamic field. Raises `FieldNotFound`, `InvalidParameter`.
         """
         ...
 

@@ -23,7 +23,7 @@ from elanus.api.querynode import QueryNodeApi, QueryNodePulse, QueryNodeStatus, 
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
 from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import (
     PlacedReplica,
     ResourceGroup,
@@ -107,13 +107,14 @@ class QueryCoord:
         partition_ids: tuple[PartitionID, ...],
         replicas: int,
         groups: tuple[str, ...] = (),
+        fields: tuple[FieldID, ...] = (),
     ) -> None:
         async with self._lock:
             await self._peers.root.collection_by_id(collection_id)
             loader = self._loaders.get(collection_id)
             placed = spread(self._groups.view(), groups, replicas)
             before = loader.load if loader else None
-            load = with_partitions(before, collection_id, partition_ids, replicas, placed)
+            load = with_partitions(before, collection_id, partition_ids, replicas, placed, fields)
             check_same_groups(groups, load.resource_groups)
             if loader is not None and loader.load == load:
                 return

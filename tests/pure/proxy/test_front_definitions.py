@@ -274,6 +274,18 @@ def test_a_load_needs_an_index_on_every_vector() -> None:
     assert bench.query.calls.of("load") == []
 
 
+def test_a_load_of_some_fields_needs_no_index_on_the_others() -> None:
+    def load(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.front.load("default", "c", [], 1, False, (), ["pk", "v0"])
+        bench.front.load("default", "c", [], 1, False, (), ["pk", "v0", "price"], skip_dynamic=True)
+
+    bench = asked(load, collection(schema(vectors=2, dynamic=True)))
+    chosen, all_but_one = (FieldID(100), FieldID(102), FieldID(104)), tuple(map(FieldID, (100, 101, 102)))
+    assert [call[-1] for call in bench.query.calls.of("load")] == [chosen, all_but_one]
+    refused(lambda b: b.front.load("default", "c", [], 1, False, (), ["pk"]), InvalidParameter, "vector")
+
+
 def test_a_load_names_partitions_by_id() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())

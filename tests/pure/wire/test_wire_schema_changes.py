@@ -6,7 +6,7 @@ import pytest
 from fake_front import FakeFront
 from test_wire_families import books as books
 from test_wire_families import insert
-from wire_messages import Call, field_message, pairs, scalar_data
+from wire_messages import Call, field_message, key_message, pairs, scalar_data, schema_bytes, vector_message
 
 from elanus.core.schema import DataType
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
@@ -181,8 +181,11 @@ def test_the_fields_to_load_are_checked(call: Call, fields: list[str], code: int
 
 
 def test_a_clustering_key_is_always_loaded(call: Call) -> None:
-    schema = collection_schema("c", [KEY, VECTOR, field_message("stars", 5, is_clustering_key=True)])
+    key = field_message("stars", DataType.INT64, is_clustering_key=True)
+    schema = schema_bytes(key_message(), vector_message(), key, name="c")
     assert call("CreateCollection", collection_name="c", schema=schema).code == 0
+    index = {"field_name": "vector", "extra_params": pairs({"metric_type": "L2", "index_type": "FLAT"})}
+    assert call("CreateIndex", collection_name="c", **index).code == 0
     status = call("LoadCollection", collection_name="c", load_fields=["id", "vector"])
     assert (status.code, "does not contain clustering key field stars" in status.reason) == (1100, True)
 
