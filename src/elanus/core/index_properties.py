@@ -14,8 +14,8 @@ from elanus.core.errors import InvalidParameter, InvalidProperty
 
 MMAP_KEY = "mmap.enabled"
 PARAMS_KEY = "params"
-_WARMUP = "warmup"
-_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled", _WARMUP)
+WARMUP_KEY = "warmup"
+_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled", WARMUP_KEY)
 
 
 def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) -> None:
@@ -33,7 +33,7 @@ def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) 
                 f"{name} is not configable index param: use one of {', '.join(_PROPERTIES)}"
             )
     for name, value in properties.items():
-        if name != _WARMUP and value.lower() not in ("true", "false"):
+        if name != WARMUP_KEY and value.lower() not in ("true", "false"):
             raise InvalidProperty(f"invalid {name} value: {value}, expected: true, false")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from elanus.core.catalog import Index
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID, IndexID
-from elanus.core.index_properties import property_of
+from elanus.core.index_properties import WARMUP_KEY, property_of
 
 FIELD_WARMUP = "warmup"
 COLLECTION_WARMUPS = tuple(
@@ -49,7 +49,7 @@ def warmed_indexes(
     return frozenset(
         index.index_id
         for index in indexes
-        if (property_of(index.params, FIELD_WARMUP) or by_default[index.field_id in vectors]) == _SYNC
+        if (property_of(index.params, WARMUP_KEY) or by_default[index.field_id in vectors]) == _SYNC
     )
 
 

@@ -8,7 +8,9 @@ from elanus.core.catalog import Index
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, FieldID, IndexID
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.core.types import DataType
 from elanus.core.warmup import check_collection_warmups, check_field_warmup, warmed_indexes
+from elanus.index import ignored_params, resolve_index
 
 
 @pytest.mark.parametrize("policy", ["sync", "disable"])
@@ -52,3 +54,10 @@ def test_an_indexs_own_setting_comes_before_the_collections() -> None:
     assert warmed_indexes(indexes, {vector}, {"warmup.vectorIndex": "sync"}) == {1, 3, 5}
     assert warmed_indexes(indexes, {vector}, {"warmup.scalarIndex": "sync"}) == {2, 3, 5}
     assert warmed_indexes(indexes, {vector}, {"warmup.scalarField": "sync"}) == {3, 5}
+
+
+@pytest.mark.parametrize("index_type", ["AUTOINDEX", "HNSW"])
+def test_a_warm_up_setting_of_an_index_is_no_unknown_parameter(index_type: str) -> None:
+    params = {"index_type": index_type, "metric_type": "L2", "warmup": "sync"}
+    spec = resolve_index(params, DataType.FLOAT_VECTOR, 4)
+    assert ignored_params(params, spec) == ()
