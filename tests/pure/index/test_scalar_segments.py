@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,9 +180,11 @@ def test_mapped_files_of_warmed_indexes_are_read_at_load(
 ) -> None:
     read: dict[str, int] = {}
     monkeypatch.setattr(sealed, "warm_file", lambda path: read.update({path.name: warm_file(path)}))
-    loaded(store, tmp_path, manifest, files)
-    assert not read
-    segment = loaded(store, tmp_path, manifest, files, {IndexID(0), IndexID(3)})
+    unmapped = {"mmap.enabled": "false"}
+    files = [
+        replace(f, params=mapped_params(f.params, unmapped if n == 1 else {})) for n, f in enumerate(files)
+    ]
+    segment = loaded(store, tmp_path, manifest, files, {IndexID(0), IndexID(1), IndexID(3)})
     assert read == {Path(files[n].path).name: files[n].size_bytes for n in (0, 3)}
     assert sorted(segment.index_ids) == [0, 1, 2, 3, 4, 5]
 
