@@ -94,7 +94,7 @@ def _leaves(model: type[Section], prefix: str = "") -> Iterator[str]:
 
 @cache
 def _tables(model: type[Section] = Settings, prefix: str = "") -> tuple[str, ...]:
-    """The beginnings of the names in settings that hold any names, such as ``pipeline.spark_conf.``."""
+    """The beginnings of the names in settings that hold any names, such as ``cluster.node_labels.``."""
     found: list[str] = []
     for name, field in model.model_fields.items():
         inner = field.annotation
