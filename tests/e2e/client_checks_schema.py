@@ -135,6 +135,7 @@ def _() -> None:
         made.release()
         client().load_collection(made.name, load_fields=["key", "v"])
         assert len(made.search(VECTORS[:1], "v", L2, 5)[0]) == 5
+        refused("can't change the load field list", lambda: client().load_collection(made.name))
         client().alter_collection_properties(made.name, {"collection.ttl.seconds": 3600})
         assert client().describe_collection(made.name)["properties"]["collection.ttl.seconds"] == "3600"
         client().drop_collection_properties(made.name, ["collection.ttl.seconds"])

@@ -335,8 +335,11 @@ class FakeQueryCoord:
         partition_ids: tuple[PartitionID, ...],
         replicas: int,
         groups: tuple[str, ...] = (),
+        fields: tuple[FieldID, ...] = (),
     ) -> None:
-        self.calls.note("load", (collection_id, partition_ids, replicas, groups))
+        self.calls.note(
+            "load", (collection_id, partition_ids, replicas, groups, *((fields,) if fields else ()))
+        )
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         self.calls.note("release", (collection_id, partition_ids))
@@ -356,8 +359,11 @@ class FakeQueryCoord:
         self.calls.note("serving", collection_id)
         return self.held
 
-    async def create_resource_group(self, name: str) -> None:
-        self.calls.note("create_resource_group", name)
+    async def create_resource_group(self, name: str, config: Any = None) -> None:
+        self.calls.note("create_resource_group", name if config is None else (name, config))
+
+    async def update_resource_groups(self, configs: Any) -> None:
+        self.calls.note("update_resource_groups", configs)
 
     async def drop_resource_group(self, name: str) -> None:
         self.calls.note("drop_resource_group", name)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from elanus.api.idempotency import repeatable
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import SegmentServing
+from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,7 @@ class ResourceGroupStatus:
     loaded: dict[CollectionID, int]
     outgoing: dict[CollectionID, int]
     incoming: dict[CollectionID, int]
+    config: GroupConfig = field(default_factory=GroupConfig)
 
 
 class QueryCoordApi(Protocol):
@@ -71,13 +73,15 @@ class QueryCoordApi(Protocol):
         partition_ids: tuple[PartitionID, ...],
         replicas: int,
         groups: tuple[str, ...] = (),
+        fields: tuple[FieldID, ...] = (),
     ) -> None:
         """Begin to load partitions (none named: the whole collection). Persisted before it returns.
 
         ``groups``: resource groups, one for all replicas (none named: the default one) or one for each.
         Raises `NodesNotEnough` when one has fewer query nodes than replicas, `InsufficientMemory` when they
         have no room, `ResourceGroupNotFound`, `InvalidParameter` when the collection is loaded with a
-        different number of replicas or in other groups.
+        different number of replicas, in other groups or with other fields. ``fields``: those whose vectors
+        and indexes are held (none named: all); the vectors of others can be read, but not searched.
         """
         ...
 
@@ -147,7 +151,12 @@ class QueryCoordApi(Protocol):
 
     # resource groups; the errors are those of `elanus.core.resource_groups`
 
-    async def create_resource_group(self, name: str) -> None: ...
+    async def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None: ...
+    async def update_resource_groups(self, configs: Mapping[str, GroupConfig]) -> None:
+        """Change the configurations of groups. Nodes move between the groups at once; the data they hold
+        follows in the background."""
+        ...
+
     async def drop_resource_group(self, name: str) -> None:
         """Drop a group. A group that does not exist counts as dropped."""
         ...

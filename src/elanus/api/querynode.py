@@ -57,7 +57,8 @@ class LoadCollection:
     If the collection is loaded already and the request has more partitions, the next `watch_vchannel` of
     each vchannel takes them in, and they are served from `QueryNodeApi.set_partitions` on. Until the
     release the indexes stay those of the first call; another one for the same field is an
-    `IndexConflict`, and a field that had none cannot be searched.
+    `IndexConflict`, and a field that had none cannot be searched. ``warmed``: the indexes whose files are
+    read at load even if they are mapped.
     """
 
     collection_id: CollectionID
@@ -66,6 +67,7 @@ class LoadCollection:
     indexes: tuple[FieldIndexSpec, ...]
     vchannels: tuple[str, ...]
     whole_collection: bool = False
+    warmed: frozenset[IndexID] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

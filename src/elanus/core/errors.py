@@ -48,6 +48,7 @@
     ├── ResourceGroupNotFound         300   1
     ├── ResourceGroupAlreadyExists    301   1
     ├── ResourceGroupLimitReached     302   1
+    ├── ResourceGroupIllegalConfig    303   1
     ├── NodesNotEnough                302   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
     ├── SegmentUnreadable             601   1   files of a segment are damaged or missing
@@ -292,6 +293,10 @@ class ResourceGroupAlreadyExists(ElanusError):
 
 class ResourceGroupLimitReached(ElanusError):
     code = 302
+
+
+class ResourceGroupIllegalConfig(ElanusError):
+    code = 303
 
 
 class NodesNotEnough(ElanusError):

@@ -1,7 +1,8 @@
 """Properties of an index: settings that can be changed without building it again.
 
-``mmap.enabled`` maps the index file instead of reading it into memory. ``indexoffsetcache.enabled`` and
-``warmup`` have no effect: they concern caches of the reference that do not exist here.
+``mmap.enabled`` maps the index file instead of reading it into memory, and ``warmup`` says when it is read
+then (`elanus.core.warmup`). ``indexoffsetcache.enabled`` has no effect: it concerns a cache of the reference
+that does not exist here.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from elanus.core.errors import InvalidParameter, InvalidProperty
 
 MMAP_KEY = "mmap.enabled"
 PARAMS_KEY = "params"
-_WARMUP = "warmup"
-_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled", _WARMUP)
+WARMUP_KEY = "warmup"
+_PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled", WARMUP_KEY)
 
 
 def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) -> None:
@@ -32,8 +33,15 @@ def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) 
                 f"{name} is not configable index param: use one of {', '.join(_PROPERTIES)}"
             )
     for name, value in properties.items():
-        if name != _WARMUP and value.lower() not in ("true", "false"):
+        if name != WARMUP_KEY and value.lower() not in ("true", "false"):
             raise InvalidProperty(f"invalid {name} value: {value}, expected: true, false")
+
+
+def property_of(params: Mapping[str, str], name: str) -> str | None:
+    """Return a property of an index; None if it is not set. It may be in the JSON text of ``params``."""
+    inner = json.loads(params.get(PARAMS_KEY) or "{}")
+    nested = inner.get(name) if isinstance(inner, dict) else None
+    return params.get(name, None if nested is None else str(nested))
 
 
 def without_properties(params: Mapping[str, str]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from elanus.core.errors import FieldNotFound, InvalidParameter, InvalidTopK
+from elanus.core.ids import FieldID
 from elanus.core.limits import (
     NQ_MAX,
     QUERY_WINDOW_MAX_ROWS,
@@ -139,20 +140,35 @@ def search_field(schema: CollectionSchema, name: str) -> FieldSchema:
     return field
 
 
-def check_load_fields(schema: CollectionSchema, names: Iterable[str]) -> None:
-    """Check the fields to load: those that every read needs are among them.
+def fields_to_load(schema: CollectionSchema, names: Iterable[str], *, dynamic: bool) -> tuple[FieldID, ...]:
+    """Return the fields that a load names, in the schema's order; none if these are all fields.
 
+    ``dynamic``: whether the dynamic field is loaded, too. Those that every read needs must be among them.
     Raises `FieldNotFound`, `InvalidParameter`.
     """
     chosen = tuple(names)
+    if chosen:
+        _check_load_fields(schema, chosen)
+    loaded = tuple(
+        field.field_id
+        for field in schema.fields
+        if (dynamic if field.is_dynamic else not chosen or field.name in chosen)
+    )
+    return () if len(loaded) == len(schema.fields) else loaded
+
+
+def _check_load_fields(schema: CollectionSchema, chosen: tuple[str, ...]) -> None:
     fields = [schema.field(name) for name in chosen]
     shown = f"load field list [{' '.join(chosen)}]"
     if schema.primary_field not in fields:
         raise InvalidParameter(f"{shown} does not contain primary key field {schema.primary_field.name}")
+    if not any(field.is_searched for field in fields):
+        raise InvalidParameter(f"{shown} does not contain vector field")
     if schema.partition_key is not None and schema.partition_key not in fields:
         raise InvalidParameter(f"{shown} does not contain partition key field {schema.partition_key.name}")
-    if not any(field.is_searched for field in fields):
-        raise InvalidParameter(f"{shown} does not contain any vector field")
+    for field in schema.fields:
+        if field.is_clustering_key and field not in fields:
+            raise InvalidParameter(f"{shown} does not contain clustering key field {field.name}")
 
 
 def checked_shards(asked: int) -> int:

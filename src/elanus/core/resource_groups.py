@@ -1,15 +1,15 @@
 """Resource groups: query nodes set apart, so that loads on some nodes do not affect the others.
 
 Every query node is in one group, and every replica belongs to one: it is placed on nodes of that group. A
-group created by a client has a *capacity*, the number of nodes that were transferred into it. A lost node
-leaves its group, but the capacity stays. A node that joins is added to a group below its capacity, else to
-the default group; periodically, such a group takes nodes from the default group (`recover`). Rules and
-texts are those of version 2.3 of the reference.
+group has a configuration (`elanus.core.group_config`): a client declares it, or transfers nodes, and that
+changes the configurations of both groups. A lost node leaves its group, but the configuration stays;
+`elanus.core.group_nodes` decides which nodes move to a group that lacks some. The *capacity* of a group is
+the number of nodes that it requests.
 
 A replica whose group has no node left stays on the nodes it had, which now belong to other groups
 ("outgoing"), until its group gets a node: reads continue.
 
-Pure. Not implemented: declared requests and limits (version 2.4 of the reference).
+Pure.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from elanus.core.errors import (
     ResourceGroupLimitReached,
     ResourceGroupNotFound,
 )
+from elanus.core.group_config import GroupConfig, check_config, check_not_named
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.limits import RESOURCE_GROUPS_MAX
 from elanus.core.replicas import group_nodes
@@ -36,9 +37,25 @@ _DEFAULT_CAPACITY = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ResourceGroup:
+    """``config``: None if nothing was declared: the group then requests ``capacity`` nodes and no more.
+    Records of groups that were stored before there were configurations have none."""
+
     name: str
     capacity: int = 0
     nodes: tuple[NodeID, ...] = ()
+    config: GroupConfig | None = None
+
+    @property
+    def declared(self) -> GroupConfig:
+        """The configuration in effect."""
+        if self.config is not None:
+            return self.config
+        return GroupConfig(0 if self.name == DEFAULT_RESOURCE_GROUP else self.capacity, self.capacity)
+
+    def configured(self, config: GroupConfig) -> ResourceGroup:
+        """Return the group with another configuration."""
+        capacity = self.capacity if self.name == DEFAULT_RESOURCE_GROUP else config.requests
+        return replace(self, capacity=capacity, config=config)
 
 
 Groups = Mapping[str, ResourceGroup]
@@ -79,60 +96,45 @@ def find(groups: Groups, name: str) -> ResourceGroup:
     return found
 
 
-# nodes
-
-
-def settle(groups: Groups, alive: Iterable[NodeID]) -> dict[str, ResourceGroup]:
-    """Return the groups updated to the live nodes: lost nodes removed, new ones assigned to a group."""
-    there = set(alive)
-    kept = {
-        name: replace(group, nodes=tuple(n for n in group.nodes if n in there))
-        for name, group in groups.items()
-    }
-    return _filled(kept, there.difference(*(group.nodes for group in kept.values())))
-
-
-def recover(groups: Groups) -> dict[str, ResourceGroup]:
-    """Fill groups below their capacity from the default group, as long as it has nodes."""
-    default = groups[DEFAULT_RESOURCE_GROUP]
-    return _filled({**groups, DEFAULT_RESOURCE_GROUP: replace(default, nodes=())}, default.nodes)
-
-
-def _filled(groups: Groups, free: Iterable[NodeID]) -> dict[str, ResourceGroup]:
-    """Add ``free`` nodes to groups below their capacity, the rest to the default group.
-
-    The node that joined last is added first: it holds the least data.
-    """
-    left = sorted(free, reverse=True)
-    filled = dict(groups)
-    for name in sorted(groups.keys() - {DEFAULT_RESOURCE_GROUP}):
-        lacking = max(0, groups[name].capacity - len(groups[name].nodes))
-        filled[name] = _with_nodes(groups[name], left[:lacking])
-        left = left[lacking:]
-    filled[DEFAULT_RESOURCE_GROUP] = _with_nodes(groups[DEFAULT_RESOURCE_GROUP], left)
-    return filled
-
-
-def _with_nodes(group: ResourceGroup, added: Iterable[NodeID]) -> ResourceGroup:
-    return replace(group, nodes=tuple(sorted({*group.nodes, *added})))
-
-
 # what clients ask
 
 
-def created(groups: Groups, name: str) -> ResourceGroup:
-    """Return the groups with a new one. Raises `ResourceGroupAlreadyExists`, `ResourceGroupLimitReached`."""
-    if name in groups:
-        raise ResourceGroupAlreadyExists(f"resource group already exist[rg={name}]")
+def created(groups: Groups, name: str, config: GroupConfig | None = None) -> ResourceGroup:
+    """Return a new group, or the one of that name if it has the same declared configuration.
+
+    Raises `ResourceGroupAlreadyExists`, `ResourceGroupLimitReached`, `ResourceGroupIllegalConfig`.
+    """
+    known = groups.get(name)
+    if known is not None:
+        if config is not None and config == known.declared:
+            return known
+        raise ResourceGroupAlreadyExists(
+            f"resource group already exist, but create with different config[rg={name}]: resource group "
+            f"already exist[rg={name}]"
+        )
     if len(groups) >= RESOURCE_GROUPS_MAX:
         raise ResourceGroupLimitReached(
             f"resource group num reach limit {RESOURCE_GROUPS_MAX}: drop one that is empty"
         )
-    return ResourceGroup(name)
+    if config is None:
+        return ResourceGroup(name)
+    return ResourceGroup(name).configured(check_config(name, config, groups))
 
 
-def check_droppable(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> None:
-    """Raises `InvalidParameter` for the default group, and for a group with replicas or with a capacity."""
+def updated(groups: Groups, configs: Mapping[str, GroupConfig]) -> dict[str, ResourceGroup]:
+    """Return the groups with these configurations in place of theirs, which change together or not at all.
+
+    Raises `ResourceGroupNotFound`, `ResourceGroupIllegalConfig`.
+    """
+    return {
+        **groups,
+        **{n: find(groups, n).configured(check_config(n, config, groups)) for n, config in configs.items()},
+    }
+
+
+def check_droppable(groups: Groups, group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> None:
+    """Raises `InvalidParameter` for the default group, and for a group that has replicas, may have nodes, or
+    is named in the configuration of another group."""
     if group.name == DEFAULT_RESOURCE_GROUP:
         raise InvalidParameter("delete default rg is not permitted")
     for replica in replicas:
@@ -142,11 +144,13 @@ def check_droppable(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> 
                 f"parameter[expected=empty resource group][actual=resource group {group.name} has collection "
                 f"{replica.collection_id} loaded]"
             )
-    if group.capacity:
+    if group.declared.limits:
         raise InvalidParameter(
             f"delete non-empty rg is not permitted: resource group {group.name} has a capacity of "
-            f"{group.capacity} nodes, of which {len(group.nodes)} are alive; transfer them to another group"
+            f"{group.capacity} nodes and limits of {group.declared.limits}, of which {len(group.nodes)} "
+            "are alive; transfer them to another group, or set its requests and limits to 0"
         )
+    check_not_named(group.name, {name: other.declared for name, other in groups.items()})
 
 
 def transfer_nodes(
@@ -190,9 +194,18 @@ def transfer_nodes(
 
 
 def _resized(group: ResourceGroup, by: int) -> ResourceGroup:
+    config = group.declared.resized(by)
+    if group.config is not None and group.name != DEFAULT_RESOURCE_GROUP:
+        return group.configured(config)
+    if group.config is not None:  # a transfer out of the default group lets it have new nodes
+        return group.configured(replace(config, limits=max(config.limits, group.declared.limits)))
     if group.name == DEFAULT_RESOURCE_GROUP:
         return group
-    return replace(group, capacity=max(0, group.capacity + by))
+    return replace(group, capacity=config.requests)
+
+
+def _with_nodes(group: ResourceGroup, added: Iterable[NodeID]) -> ResourceGroup:
+    return replace(group, nodes=tuple(sorted({*group.nodes, *added})))
 
 
 def _collections(replicas: Iterable[PlacedReplica], group: str) -> set[CollectionID]:

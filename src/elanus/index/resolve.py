@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
-from elanus.core.index_properties import MMAP_KEY
+from elanus.core.index_properties import MMAP_KEY, WARMUP_KEY
 from elanus.core.metrics import LIST_METRICS, Metric
 from elanus.core.nullable import NullableVectors
 from elanus.core.schema import FieldSchema
@@ -261,7 +261,7 @@ def ignored_params(params: Mapping[str, str], spec: IndexSpec) -> tuple[str, ...
 
 def _unknown(sent: Mapping[str, object], declared: str, form: VectorForm | None) -> tuple[str, ...]:
     known = KINDS[declared].build_params if declared != AUTOINDEX else {}
-    common = COMMON_KEYS if form is not None else {INDEX_TYPE_KEY, MMAP_KEY, *JSON_PARAMS}
+    common = COMMON_KEYS if form is not None else {INDEX_TYPE_KEY, MMAP_KEY, WARMUP_KEY, *JSON_PARAMS}
     return tuple(name for name in sent if name not in known and name not in common)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from elanus.core.errors import Internal, InvalidParameter
-from elanus.core.index_properties import MMAP_KEY
+from elanus.core.index_properties import MMAP_KEY, WARMUP_KEY
 from elanus.core.metrics import Metric
 from elanus.core.types import KINDS, DataType, VectorForm
 from elanus.index.values import bounded, choice, flag, integer, ratio
@@ -29,7 +29,7 @@ INDEX_TYPE_KEY = "index_type"
 METRIC_TYPE_KEY = "metric_type"
 PARAMS_KEY = "params"
 DIM_KEY = "dim"
-COMMON_KEYS = frozenset({INDEX_TYPE_KEY, METRIC_TYPE_KEY, DIM_KEY, MMAP_KEY})
+COMMON_KEYS = frozenset({INDEX_TYPE_KEY, METRIC_TYPE_KEY, DIM_KEY, MMAP_KEY, WARMUP_KEY})
 
 Progress = Callable[[float], None]
 """Called between steps of a build with the completed share, in (0, 1]. An exception ends the build."""

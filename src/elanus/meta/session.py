@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -50,11 +50,13 @@ _log = structlog.get_logger("session")
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """The record of a session about its node. ``address``: the address of its role."""
+    """The record of a session about its node. ``address``: the address of its role. ``labels``: what its
+    operator says about it."""
 
     node_id: NodeID
     role: str
     address: str
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def prefix_of(role: str) -> str:
@@ -108,6 +110,7 @@ class Session:
         monotonic_s: Callable[[], float],
         exclusive: bool = False,
         keeper: LeaseKeeper | None = None,
+        labels: Mapping[str, str] | None = None,
     ) -> Session:
         """Take an id, and register under the role's prefix, or as the role's only session (``exclusive``).
 
@@ -115,7 +118,7 @@ class Session:
         ``keeper``: renews the lease from a thread. Raises `CompareFailed` when the exclusive key is taken,
         and `Unavailable`.
         """
-        info = SessionInfo(await _next_id(meta), role, address)
+        info = SessionInfo(await _next_id(meta), role, address, labels or {})
         key = exclusive_key(role) if exclusive else f"{prefix_of(role)}{info.node_id}"
         while True:
             held = HeldLease(ttl_s, monotonic_s())

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import PartlyWritten
+from elanus.core.group_config import GroupConfig
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.moments import IN_UTC, TimeFormat
@@ -373,6 +374,7 @@ class ResourceGroupView:
     loaded: Mapping[str, int]
     outgoing: Mapping[str, int]
     incoming: Mapping[str, int]
+    config: GroupConfig = field(default_factory=GroupConfig)
 
 
 @dataclass(frozen=True, slots=True)

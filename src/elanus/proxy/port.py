@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
 from elanus.core.functions import Function
+from elanus.core.group_config import GroupConfig
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import FieldSchema
 from elanus.core.timestamps import Timestamp
@@ -152,10 +153,14 @@ class Front(AccessFront, SnapshotFront, Protocol):
         replicas: int,
         refresh: bool,
         resource_groups: Sequence[str] = (),
+        load_fields: Sequence[str] = (),
+        skip_dynamic: bool = False,
     ) -> None:
         """Start the load (of all partitions when none is named); return before it is complete.
 
         ``resource_groups``: one for all replicas, or one for each (empty: the default group).
+        ``load_fields``: those whose vectors and indexes are held (empty: all); ``skip_dynamic``: without
+        the indexes of the dynamic field. Raises `FieldNotFound`, `InvalidParameter`.
         """
         ...
 
@@ -179,7 +184,11 @@ class Front(AccessFront, SnapshotFront, Protocol):
         ...
 
     # resource groups
-    def create_resource_group(self, name: str) -> None: ...
+    def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None: ...
+    def update_resource_groups(self, configs: Mapping[str, GroupConfig]) -> None:
+        """Raises `ResourceGroupNotFound`, `ResourceGroupIllegalConfig`."""
+        ...
+
     def drop_resource_group(self, name: str) -> None: ...
     def list_resource_groups(self) -> Sequence[str]: ...
     def describe_resource_group(self, name: str) -> ResourceGroupView:

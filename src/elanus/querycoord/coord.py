@@ -21,8 +21,9 @@ from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
 from elanus.api.querynode import QueryNodeApi, QueryNodePulse, QueryNodeStatus, SegmentServing
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
+from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory
-from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
 from elanus.core.resource_groups import (
     PlacedReplica,
     ResourceGroup,
@@ -46,7 +47,7 @@ _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _NODE_LOOK_S = 1.0
 _RECOVER_S = 10.0
-"""How long a resource group may wait for a new node before it takes one from the default group (as in the
+"""How long a resource group may wait for a new node before it takes one from another group (as in the
 reference)."""
 _log = structlog.get_logger("querycoord")
 
@@ -106,13 +107,14 @@ class QueryCoord:
         partition_ids: tuple[PartitionID, ...],
         replicas: int,
         groups: tuple[str, ...] = (),
+        fields: tuple[FieldID, ...] = (),
     ) -> None:
         async with self._lock:
             await self._peers.root.collection_by_id(collection_id)
             loader = self._loaders.get(collection_id)
             placed = spread(self._groups.view(), groups, replicas)
             before = loader.load if loader else None
-            load = with_partitions(before, collection_id, partition_ids, replicas, placed)
+            load = with_partitions(before, collection_id, partition_ids, replicas, placed, fields)
             check_same_groups(groups, load.resource_groups)
             if loader is not None and loader.load == load:
                 return
@@ -222,9 +224,15 @@ class QueryCoord:
 
     # resource groups
 
-    async def create_resource_group(self, name: str) -> None:
+    async def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None:
         async with self._lock:
-            await self._groups.create(name)
+            await self._groups.create(name, config)
+            self._wake_all()
+
+    async def update_resource_groups(self, configs: Mapping[str, GroupConfig]) -> None:
+        async with self._lock:
+            await self._groups.update(configs)
+            self._wake_all()
 
     async def drop_resource_group(self, name: str) -> None:
         async with self._lock:
@@ -243,8 +251,7 @@ class QueryCoord:
     async def transfer_node(self, source: str, target: str, count: int) -> None:
         async with self._lock:
             await self._groups.transfer(source, target, count, self._placed())
-            for loader in self._loaders.values():
-                loader.wake()
+            self._wake_all()
 
     async def transfer_replica(
         self, collection_id: CollectionID, source: str, target: str, count: int
@@ -257,6 +264,10 @@ class QueryCoord:
             await loader.check_fits(load, {target}, await self._statuses(collection_id))
             await self._state.put(load)
             loader.regroup(load)
+
+    def _wake_all(self) -> None:
+        for loader in self._loaders.values():
+            loader.wake()
 
     def _placed(self) -> tuple[PlacedReplica, ...]:
         return tuple(replica for loader in self._loaders.values() for replica in loader.placed())
@@ -380,4 +391,5 @@ def _group_status(group: ResourceGroup, placed: tuple[PlacedReplica, ...]) -> Re
         dict(counts.loaded),
         dict(counts.outgoing),
         dict(counts.incoming),
+        group.declared,
     )

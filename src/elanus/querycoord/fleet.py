@@ -36,6 +36,10 @@ class Fleet(Protocol):
         """Raises `Unavailable` for a node that is not alive."""
         ...
 
+    def labels(self) -> Mapping[NodeID, Mapping[str, str]]:
+        """Return the labels of the nodes that have any. They do not change while a node is alive."""
+        ...
+
     def version_after(self, latest: int) -> int:
         """Return the number for a new version. ``latest``: the highest known version number."""
         ...
@@ -90,6 +94,9 @@ class OneNode:
         assert node_id == self._node_id, f"there is no query node {node_id}"
         return self._node
 
+    def labels(self) -> Mapping[NodeID, Mapping[str, str]]:
+        return {}
+
     def version_after(self, latest: int) -> int:
         return latest + 1
 
@@ -140,10 +147,12 @@ class ChannelFleet:
         channels: QueryChannels,
         querycoord: NodeID,
         unique: Callable[[], str] = lambda: uuid.uuid4().hex[:8],
+        labels: Callable[[], Mapping[NodeID, Mapping[str, str]]] = dict,
     ) -> None:
         self._nodes = nodes
         self._channels = channels
         self._unique = unique
+        self._labels = labels
         self._first_version = querycoord * _VERSIONS_PER_SESSION
 
     def alive(self) -> tuple[NodeID, ...]:
@@ -154,6 +163,9 @@ class ChannelFleet:
         if node is None:
             raise Unavailable(f"query node {node_id} went away")
         return node
+
+    def labels(self) -> Mapping[NodeID, Mapping[str, str]]:
+        return self._labels()
 
     def version_after(self, latest: int) -> int:
         return max(latest + 1, self._first_version)

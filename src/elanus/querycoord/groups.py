@@ -1,8 +1,9 @@
 """The current resource groups: the persisted groups combined with the nodes that are alive now.
 
 `ResourceGroups.view` is always up to date with the fleet. `keep` persists the changes, and the coordinator
-calls it repeatedly: the only requirement is that a node that stays alive keeps its group. The default group
-is never persisted, because it consists of the nodes that are in no other group.
+calls it repeatedly: the only requirement is that a node that stays alive keeps its group. The nodes of the
+default group are never persisted, because they are those in no other group; its configuration is, when a
+client has declared one.
 
 While no node at all is alive, no node is considered lost: a coordinator that has just started may not have
 seen their sessions yet.
@@ -11,7 +12,11 @@ seen their sessions yet.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 
+from elanus.core.group_config import GroupConfig
+from elanus.core.group_nodes import reconcile, settle
 from elanus.core.ids import NodeID
 from elanus.core.resource_groups import (
     DEFAULT_RESOURCE_GROUP,
@@ -20,9 +25,8 @@ from elanus.core.resource_groups import (
     PlacedReplica,
     check_droppable,
     created,
-    recover,
-    settle,
     transfer_nodes,
+    updated,
 )
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.state import LoadState
@@ -50,31 +54,39 @@ class ResourceGroups:
         """
         groups, alive = self._groups, self._fleet.alive()
         if self._seen is None or self._seen[0] is not groups or self._seen[1] != alive:
-            self._seen = (groups, alive, settle(groups, alive))
+            self._seen = (groups, alive, settle(groups, alive, self._fleet.labels()))
         return self._seen[2]
 
     async def keep(self, *, recovering: bool) -> None:
         """Persist which nodes joined and which were lost.
 
-        ``recovering``: groups below their capacity take nodes from the default group.
+        ``recovering``: nodes also move between the groups, toward their configurations.
         """
         async with self._lock:
             if not self._fleet.alive():
                 return
             view = self.view()
-            await self._put(recover(view) if recovering else view)
+            await self._put(self._reconciled(view) if recovering else view)
 
-    async def create(self, name: str) -> None:
+    async def create(self, name: str, config: GroupConfig | None) -> None:
         async with self._lock:
-            await self._put({**self._groups, name: created(self._groups, name)})
+            groups = self.view()
+            groups = {**groups, name: created(groups, name, config)}
+            await self._put(groups if config is None else self._reconciled(groups))
+
+    async def update(self, configs: Mapping[str, GroupConfig]) -> None:
+        """Change configurations, and move nodes accordingly."""
+        async with self._lock:
+            await self._put(self._reconciled(updated(self.view(), configs)))
 
     async def drop(self, name: str, replicas: tuple[PlacedReplica, ...]) -> None:
         """Drop a group. A group that does not exist counts as dropped."""
         async with self._lock:
-            group = self.view().get(name)
+            groups = self.view()
+            group = groups.get(name)
             if group is None:
                 return
-            check_droppable(group, replicas)
+            check_droppable(groups, group, replicas)
             await self._state.remove_group(name)
             self._groups = {n: g for n, g in self._groups.items() if n != name}
 
@@ -84,12 +96,18 @@ class ResourceGroups:
         async with self._lock:
             await self._put(transfer_nodes(self.view(), source, target, count, replicas))
 
+    def _reconciled(self, groups: Groups) -> Groups:
+        return reconcile(groups, self._fleet.labels())
+
     async def _put(self, groups: Groups) -> None:
         changed = [
             group
             for name, group in groups.items()
             if name != DEFAULT_RESOURCE_GROUP and group != self._groups.get(name)
         ]
+        default = groups[DEFAULT_RESOURCE_GROUP]
+        if default.config != self._groups[DEFAULT_RESOURCE_GROUP].config:
+            changed.append(replace(default, nodes=()))
         if changed:
             await self._state.put_groups(changed)
         self._groups = groups

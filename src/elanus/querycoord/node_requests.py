@@ -12,6 +12,7 @@ from elanus.api.querynode import (
 )
 from elanus.core.ids import SegmentID
 from elanus.core.unreadable import unreadable_text
+from elanus.core.warmup import warmed_indexes
 from elanus.querycoord.target import Target
 
 
@@ -25,6 +26,11 @@ def load_request(target: Target, whole: bool) -> LoadCollection:
         tuple(FieldIndexSpec(i.field_id, i.index_id, i.params) for i in target.indexes),
         collection.vchannels,
         whole,
+        warmed_indexes(
+            target.indexes,
+            {field.field_id for field in collection.schema.searched_fields},
+            collection.properties,
+        ),
     )
 
 

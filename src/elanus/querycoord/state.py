@@ -12,8 +12,9 @@ import msgspec
 
 from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
+from elanus.core.schema import CollectionSchema
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
 from elanus.querycoord.replica_records import ReplicaRecord, ReplicaRecords
 
@@ -27,7 +28,8 @@ class Load:
 
     ``whole``: every partition, including those created later; ``partition_ids`` is empty then. ``replicas``:
     how many groups of query nodes hold the collection. ``groups``: the resource group of each replica; empty
-    if all are in the default group.
+    if all are in the default group. ``fields``: those whose vectors and indexes are held; empty for all
+    fields, with those that are added later.
     """
 
     collection_id: CollectionID
@@ -35,6 +37,11 @@ class Load:
     partition_ids: tuple[PartitionID, ...]
     replicas: int = 1
     groups: tuple[str, ...] = ()
+    fields: tuple[FieldID, ...] = ()
+
+    def left_out(self, schema: CollectionSchema) -> frozenset[FieldID]:
+        """Return the fields that are not loaded."""
+        return frozenset(schema.by_id).difference(self.fields) if self.fields else frozenset()
 
     @property
     def resource_groups(self) -> tuple[str, ...]:
@@ -56,20 +63,31 @@ def with_partitions(
     added: tuple[PartitionID, ...],
     replicas: int,
     groups: tuple[str, ...] = (),
+    fields: tuple[FieldID, ...] = (),
 ) -> Load:
     """Return the load that also serves ``added`` (none: everything). An existing load keeps its groups.
 
-    Raises `InvalidParameter` if the collection is loaded with a different number of replicas.
+    Raises `InvalidParameter` if the collection is loaded with a different number of replicas, or with other
+    fields.
     """
     if load is not None and load.replicas != replicas:
         raise InvalidParameter(
             f"can't change the replica number for loaded collection: it is loaded with {load.replicas}, "
             f"requested {replicas}: release the collection and load it again"
         )
-    kept = load or Load(collection_id, False, (), replicas, groups)
+    if load is not None and set(load.fields) != set(fields):
+        raise InvalidParameter(
+            "can't change the load field list for loaded collection: release it and load it again: "
+            f"invalid parameter[expected={_shown(load.fields)}][actual={_shown(fields)}]"
+        )
+    kept = load or Load(collection_id, False, (), replicas, groups, fields)
     if not added or kept.whole:
         return replace(kept, whole=True, partition_ids=())
     return replace(kept, partition_ids=tuple(dict.fromkeys((*kept.partition_ids, *added))))
+
+
+def _shown(fields: tuple[FieldID, ...]) -> str:
+    return f"fields {', '.join(map(str, fields))}" if fields else "all fields"
 
 
 def without_partitions(load: Load, collection: Collection, released: tuple[PartitionID, ...]) -> Load | None:

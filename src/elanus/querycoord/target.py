@@ -11,7 +11,7 @@ from elanus.api.querynode import SegmentServing
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Index
 from elanus.core.estimate import segment_memory_bytes
-from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
@@ -23,7 +23,7 @@ class Target:
     """The segments to serve of one collection.
 
     ``files``: the finished index files of each segment. ``unbuilt``: outputs of compactions that wait for an
-    index.
+    index. ``left_out``: the fields that are not loaded: their indexes are not in ``indexes`` and ``files``.
     """
 
     collection: Collection
@@ -33,6 +33,7 @@ class Target:
     indexes: tuple[Index, ...]
     files: Mapping[SegmentID, tuple[IndexFile, ...]]
     unbuilt: tuple[SegmentID, ...]
+    left_out: frozenset[FieldID] = frozenset()
 
     @property
     def damaged(self) -> dict[SegmentID, DamagedManifest]:
@@ -61,15 +62,19 @@ class Target:
     def piece(self, segment_id: SegmentID) -> Piece:
         """The segment with the memory it will take: its vectors once, and its files.
 
-        Vectors that an index leaves on disk take none.
+        Vectors that an index leaves on disk, and those of fields that are not loaded, take none.
         """
         manifest = self.segments[segment_id]
-        width = sum(field.row_bytes_estimate for field in self.collection.schema.vector_fields)
+        vectors = self.collection.schema.vector_fields
+        width = sum(field.row_bytes_estimate for field in vectors if field.field_id not in self.left_out)
+        filed = sum(
+            field.row_bytes_estimate for field in vectors if field.dim and field.field_id in self.left_out
+        )
         files = self.files.get(segment_id, ())
         size_bytes = segment_memory_bytes(
             rows=manifest.rows,
             vector_row_bytes=width,
-            insert_log_bytes=manifest.size_bytes,
+            insert_log_bytes=max(0, manifest.size_bytes - manifest.rows * filed),
             vector_index_bytes=sum(file.size_bytes for file in files if file.metric_type),
             scalar_index_bytes=sum(file.size_bytes for file in files if not file.metric_type),
             index_disk_bytes=sum(file.disk_bytes for file in files),
@@ -96,7 +101,8 @@ async def find_target(
         collection = replace(collection, schema=recovery.schema)
     segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
     # Files last: an output whose index has been built by now is loaded with it at once.
-    fields = collection.schema.by_id
+    left_out = load.left_out(collection.schema)
+    fields = collection.schema.by_id.keys() - left_out
     indexes = tuple(i for i in await index.indexes(load.collection_id) if i.field_id in fields)
     outputs = tuple(s for s, manifest in segments.items() if manifest.parents)
     unbuilt = await index.unbuilt(load.collection_id, outputs) if outputs else ()
@@ -105,7 +111,7 @@ async def find_target(
         if file.field_id not in fields:
             continue
         files[file.segment_id] = (*files.get(file.segment_id, ()), file)
-    return Target(collection, partition_ids, recovery, segments, indexes, files, unbuilt)
+    return Target(collection, partition_ids, recovery, segments, indexes, files, unbuilt, left_out)
 
 
 def _is_changing(shown: CollectionSchema, written: CollectionSchema) -> bool:

@@ -48,6 +48,7 @@ class HeldCollection:
         self.collection_id: CollectionID = request.collection_id
         self.schema = request.schema
         self.specs = index_specs(request)
+        self.warmed = request.warmed
         self.channels = {vchannel: FollowedVchannel(vchannel) for vchannel in request.vchannels}
         self.wanted = coverage_of(request)
         self.leads = frozenset(request.vchannels)

@@ -142,6 +142,7 @@ class Loading:
                         self._store,
                         self.delta_logs,
                         self._scratch,
+                        collection.warmed,
                     )
                 except (CorruptObject, ObjectMissing, FieldNotFound) as error:
                     raise SegmentUnreadable(unreadable(request.manifest, error)) from error

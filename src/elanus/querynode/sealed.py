@@ -11,7 +11,7 @@ load that fails leaves nothing behind.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -43,6 +43,7 @@ from elanus.index import (
 from elanus.querynode.block import Block
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
+from elanus.querynode.warming import warm_file
 from elanus.storage.binlog import read_columns
 from elanus.storage.computed import lacks_vectors, read_field_vectors
 from elanus.storage.port import ObjectMissing, ObjectStore
@@ -93,17 +94,19 @@ def load_sealed(
     store: ObjectStore,
     delta_logs: DeltaLogs,
     scratch: Path,
+    warmed: Collection[IndexID] = (),
 ) -> SealedSegment:
     """Load a segment from its files, with the deletes in its delta logs applied.
 
     ``specs``: the indexes of the collection's vector fields. ``scratch``: a local directory for index
-    files that the store does not have locally. Index files that are damaged or missing are left out and named
-    in the segment. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`,
-    `IndexConflict` for an index of another metric, and `Internal` for one that does not fit the rows.
+    files that the store does not have locally. ``warmed``: the indexes whose files are read even if they are
+    mapped, so that the first searches need not read them. Index files that are damaged or missing are left
+    out and named in the segment. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`, `IndexConflict`
+    for an index of another metric, and `Internal` for one that does not fit the rows.
     """
     manifest = request.manifest
     blocks: tuple[Block, ...] = ()
-    loader = _Loader(request, schema, specs, store, scratch)
+    loader = _Loader(request, schema, specs, store, scratch, warmed)
     if manifest.rows:
         blocks = (loader.block(),)
         blocks[0].make_key_filter()
@@ -147,6 +150,7 @@ class _Loader:
     specs: Mapping[FieldID, IndexSpec]
     store: ObjectStore
     scratch: Path
+    warmed: Collection[IndexID]
     damaged: list[DamagedFile] = dataclasses.field(default_factory=list)
 
     def block(self) -> Block:
@@ -244,6 +248,8 @@ class _Loader:
             return None
         try:
             index = load(path, spec)
+            if spec.memory_mapped and file.index_id in self.warmed:
+                warm_file(path)
         except DamagedIndexFile as error:
             self.damaged.append(DamagedFile(file.path, f"index file {file.path} is damaged: {error}"))
             return None

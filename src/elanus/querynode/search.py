@@ -53,8 +53,8 @@ def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:
     if spec is None:
         name = snapshot.schema.by_id[request.field_id].name
         raise IndexNotFound(
-            f"field {name} had no index when collection {snapshot.schema.name} was loaded: create one, then "
-            "release and load the collection"
+            f"field {name} is not loaded: it had no index when collection {snapshot.schema.name} was loaded, "
+            "or was not among the fields to load: create an index, then release and load the collection"
         )
     if request.metric_type and request.metric_type != spec.metric_type:
         raise InvalidParameter(

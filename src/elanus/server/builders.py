@@ -165,6 +165,7 @@ class Builders:
             ttl_s=needs.settings.session.ttl_s,
             monotonic_s=needs.clock.elapsed_s,
             keeper=self._keeper(role),
+            labels=needs.settings.cluster.node_labels,
         )
 
     async def elect(self, role: str, address: str) -> Session:

@@ -26,7 +26,6 @@ from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID, DatabaseID, NodeID
 from elanus.core.privileges import ROOT
-from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.log.port import Log
@@ -341,8 +340,7 @@ def _garbage(status: GcStatus | None) -> GarbageStatus:
 
 
 def _group(group: ResourceGroupStatus) -> ResourceGroup:
-    is_default = group.name == DEFAULT_RESOURCE_GROUP  # has room for any number of nodes and never lacks any
-    missing = 0 if is_default else max(0, group.capacity - len(group.nodes))
+    missing = max(0, group.config.requests - len(group.nodes))
     return ResourceGroup(group.name, group.nodes, missing, sum(group.loaded.values()))
 
 

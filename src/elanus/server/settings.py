@@ -226,6 +226,9 @@ class ClusterSettings(Section):
     advertise: Host = "auto"
     """The name or address under which the others reach this process; `auto` stands for `host`, and does not
     do where that stands for all addresses of the machine."""
+    node_labels: dict[str, str] = Field(default_factory=dict)
+    """Names and values that describe a query node in this process, for example `{"disk": "nvme"}`. A resource
+    group with a `node_filter` takes only nodes with all its labels."""
     tls_cert: str = ""
     """A file with this process's certificate (PEM, intermediate ones behind it). It is shown to the processes
     that it calls and to those that call it, so it must be good for both. Without certificates calls between

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 import yaml
 from pydantic import ValidationError
@@ -94,6 +94,19 @@ def _leaves(model: type[Section], prefix: str = "") -> Iterator[str]:
             yield prefix + name
 
 
+@cache
+def _tables(model: type[Section] = Settings, prefix: str = "") -> tuple[str, ...]:
+    """The beginnings of the names in settings that hold any names, such as ``cluster.node_labels.``."""
+    found: list[str] = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            found += _tables(inner, f"{prefix}{name}.")
+        elif get_origin(inner) is dict:
+            found.append(f"{prefix}{name}.")
+    return tuple(found)
+
+
 def _layered_model(path: Path | None) -> type[Settings]:
     """Return a `Settings` class that pydantic-settings fills from the layers when it is instantiated."""
 
@@ -155,7 +168,7 @@ def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:
     known = setting_names()
     in_environment = source == "environment"
     for key, written in keys.items():
-        if key in known:
+        if key in known or key.startswith(_tables()):
             continue
         inside = [name for name in known if name.startswith(key + ".")]
         if inside:

@@ -13,6 +13,7 @@ from elanus.core.errors import (
     ResourceGroupLimitReached,
     ResourceGroupNotFound,
 )
+from elanus.core.group_nodes import reconcile, settle
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.limits import RESOURCE_GROUPS_MAX
 from elanus.core.resource_groups import (
@@ -28,8 +29,6 @@ from elanus.core.resource_groups import (
     find,
     nodes_of_replicas,
     outbound,
-    recover,
-    settle,
     spread,
     transfer_nodes,
     transfer_replicas,
@@ -76,8 +75,8 @@ def test_a_lost_node_leaves_and_the_capacity_stays() -> None:
 
 
 def test_what_a_group_lacks_is_taken_from_the_default_one() -> None:
-    assert nodes(recover(groups((1, 4), a=(2, (2,))))) == {DEFAULT: (1,), "a": (2, 4)}
-    assert nodes(recover(groups((), a=(2, (2,))))) == {DEFAULT: (), "a": (2,)}
+    assert nodes(reconcile(groups((1, 4), a=(2, (2,))))) == {DEFAULT: (1,), "a": (2, 4)}
+    assert nodes(reconcile(groups((), a=(2, (2,))))) == {DEFAULT: (), "a": (2,)}
 
 
 @given(st.data())
@@ -91,7 +90,7 @@ def test_every_node_is_in_one_group_and_none_holds_more_than_its_capacity(data: 
         source, target = data.draw(st.permutations(sorted(state)))[:2]
         if len(state[source].nodes) > 1:
             state = transfer_nodes(state, source, target, 1, [])
-        state = recover(state)
+        state = reconcile(state)
         placed = [n for group in state.values() for n in group.nodes]
         assert sorted(placed) == sorted(alive)
         assert all(len(group.nodes) <= group.capacity for group in state.values())
@@ -112,13 +111,13 @@ def test_a_group_is_made_once_and_not_without_end() -> None:
 
 
 def test_a_group_is_dropped_only_when_nothing_is_in_it() -> None:
-    check_droppable(ResourceGroup("a"), [replica(ONE, "b", 1)])
+    check_droppable(NO_GROUPS, ResourceGroup("a"), [replica(ONE, "b", 1)])
     with pytest.raises(InvalidParameter, match="delete default rg is not permitted"):
-        check_droppable(NO_GROUPS[DEFAULT], [])
+        check_droppable(NO_GROUPS, NO_GROUPS[DEFAULT], [])
     with pytest.raises(InvalidParameter, match=r"some replicas still loaded in resource group\[a\]"):
-        check_droppable(ResourceGroup("a"), [replica(ONE, "a", 1)])
+        check_droppable(NO_GROUPS, ResourceGroup("a"), [replica(ONE, "a", 1)])
     with pytest.raises(InvalidParameter, match="delete non-empty rg is not permitted"):
-        check_droppable(ResourceGroup("a", 1), [])
+        check_droppable(NO_GROUPS, ResourceGroup("a", 1), [])
 
 
 def test_a_transfer_moves_nodes_and_capacity_but_never_the_default_groups() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,12 @@ from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.expr import compile_filter, indexed
 from elanus.index import mapped_params
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
+from elanus.querynode import sealed
 from elanus.querynode.block import Block
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.first_keys import rows_of_smallest_keys
 from elanus.querynode.sealed import SealedSegment, load_sealed
+from elanus.querynode.warming import warm_file
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.local import LocalStore
 from elanus.storage.objects import open_store
@@ -127,12 +130,16 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(
-    store: LocalStore, tmp_path: Path, manifest: SegmentManifest, files: Sequence[IndexFile]
+    store: LocalStore,
+    tmp_path: Path,
+    manifest: SegmentManifest,
+    files: Sequence[IndexFile],
+    warmed: Collection[IndexID] = (),
 ) -> SealedSegment:
     request = LoadSegment(
         CollectionID(1), manifest, tuple(files), (), Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0)
     )
-    return load_sealed(request, SCHEMA, {}, store, DeltaLogs(store, 1), tmp_path)
+    return load_sealed(request, SCHEMA, {}, store, DeltaLogs(store, 1), tmp_path, warmed)
 
 
 def explained(block: Block, text: str) -> str:
@@ -162,6 +169,24 @@ def test_filters_use_the_indexes_of_their_segment(
     assert explained(block, DAY) == "index at (STL_SORT): at most 167 of 5,000 rows"
     assert explained(plain.blocks[0], "year == 1999") == "scan: no index"
     check_answers(segment, plain)
+
+
+def test_mapped_files_of_warmed_indexes_are_read_at_load(
+    store: LocalStore,
+    tmp_path: Path,
+    manifest: SegmentManifest,
+    files: list[IndexFile],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: dict[str, int] = {}
+    monkeypatch.setattr(sealed, "warm_file", lambda path: read.update({path.name: warm_file(path)}))
+    unmapped = {"mmap.enabled": "false"}
+    files = [
+        replace(f, params=mapped_params(f.params, unmapped if n == 1 else {})) for n, f in enumerate(files)
+    ]
+    segment = loaded(store, tmp_path, manifest, files, {IndexID(0), IndexID(1), IndexID(3)})
+    assert read == {Path(files[n].path).name: files[n].size_bytes for n in (0, 3)}
+    assert sorted(segment.index_ids) == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_query_with_a_limit_finds_few_rows_by_their_index(

@@ -29,6 +29,7 @@ from elanus.core.errors import (
     PartitionNotFound,
     PartitionNotLoaded,
 )
+from elanus.core.group_config import GroupConfig
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -273,6 +274,18 @@ def test_a_load_needs_an_index_on_every_vector() -> None:
     assert bench.query.calls.of("load") == []
 
 
+def test_a_load_of_some_fields_needs_no_index_on_the_others() -> None:
+    def load(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.front.load("default", "c", [], 1, False, (), ["pk", "v0"])
+        bench.front.load("default", "c", [], 1, False, (), ["pk", "v0", "price"], skip_dynamic=True)
+
+    bench = asked(load, collection(schema(vectors=2, dynamic=True)))
+    chosen, all_but_one = (FieldID(100), FieldID(102), FieldID(104)), tuple(map(FieldID, (100, 101, 102)))
+    assert [call[-1] for call in bench.query.calls.of("load")] == [chosen, all_but_one]
+    refused(lambda b: b.front.load("default", "c", [], 1, False, (), ["pk"]), InvalidParameter, "vector")
+
+
 def test_a_load_names_partitions_by_id() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
@@ -306,12 +319,17 @@ def test_replicas_are_transferred_by_their_collections_id() -> None:
         bench.front.transfer_node("a", "b", 2)
         bench.front.transfer_replica("default", "c", "a", "b", 1)
         bench.front.drop_resource_group("a")
+        bench.front.create_resource_group("b", config)
+        bench.front.update_resource_groups({"b": config})
 
+    config = GroupConfig(1, 2)
     assert asked(change).query.calls.asked == [
         ("create_resource_group", "a"),
         ("transfer_node", ("a", "b", 2)),
         ("transfer_replica", (CID, "a", "b", 1)),
         ("drop_resource_group", "a"),
+        ("create_resource_group", ("b", config)),
+        ("update_resource_groups", {"b": config}),
     ]
 
 

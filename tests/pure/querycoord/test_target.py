@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fakes import CID, collection
 
 from elanus.api.datacoord import RecoveryInfo
@@ -14,8 +16,8 @@ SEGMENT, ROWS = SegmentID(7), 1000
 FILE_BYTES, INDEX_BYTES = 60_000, 55_000
 
 
-def expected_bytes(disk_bytes: int) -> tuple[int, int]:
-    """The segment's memory, and a vector's bytes."""
+def expected_bytes(disk_bytes: int, *, is_loaded: bool = True) -> tuple[int, int]:
+    """The segment's memory, and a vector's bytes. ``is_loaded``: whether the vectors are loaded."""
     known = collection()
     width = sum(field.row_bytes_estimate for field in known.schema.vector_fields)
     field = next(field for field in known.schema.vector_fields)
@@ -37,6 +39,8 @@ def expected_bytes(disk_bytes: int) -> tuple[int, int]:
     )
     recovery = RecoveryInfo(CID, (), ())
     target = Target(known, (PartitionID(1),), recovery, {SEGMENT: manifest}, (), {SEGMENT: (file,)}, ())
+    if not is_loaded:
+        target = replace(target, files={}, left_out=frozenset({field.field_id}))
     return target.piece(SEGMENT).size_bytes, width
 
 
@@ -49,3 +53,8 @@ def test_vectors_that_an_index_leaves_on_disk_take_no_memory() -> None:
     _, width = expected_bytes(0)
     on_disk = ROWS * width
     assert expected_bytes(on_disk)[0] == INDEX_BYTES - on_disk + FILE_BYTES - on_disk
+
+
+def test_vectors_of_fields_that_are_not_loaded_take_no_memory() -> None:
+    taken, width = expected_bytes(0, is_loaded=False)
+    assert taken == FILE_BYTES - ROWS * width

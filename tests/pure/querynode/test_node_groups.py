@@ -9,6 +9,7 @@ from node_world import COLLECTION
 from test_node_fleet import Fleet, scenario
 
 from elanus.core.errors import InvalidParameter, NodesNotEnough, ResourceGroupNotFound
+from elanus.core.group_config import GroupConfig
 from elanus.core.ids import NodeID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP as DEFAULT
 from elanus.querycoord.state import LoadState
@@ -181,4 +182,39 @@ async def test_a_group_that_lost_a_node_takes_one_of_the_default_group(fleet: Fl
         await serving(fleet, 1)
         await fleet.check()
         assert (await members(fleet, "rg"), await members(fleet, DEFAULT)) == ((1,), ())
+    await fleet.end()
+
+
+@scenario
+async def test_declared_groups_move_nodes_and_the_replicas_follow(fleet: Fleet) -> None:
+    async def regrouped(*nodes: tuple[int, ...]) -> None:
+        async def is_so() -> bool:
+            await fleet.stamp_and_tick()
+            return [r.nodes for r in await fleet.coord.replicas(COLLECTION)] == list(nodes)
+
+        await fleet.until(is_so)
+        await fleet.check()
+
+    await fleet.finish(1, 2)
+    await begun(fleet, 1, 2, 3)
+    await fleet.coord.create_resource_group("a", GroupConfig(1, 1))
+    await fleet.coord.create_resource_group("b", GroupConfig(1, 2))
+    assert (await members(fleet, "a"), await members(fleet, "b")) == ((3,), (2,))
+    await load(fleet, "a", "b", replicas=2)
+    await fleet.check()
+    await fleet.coord.update_resource_groups({"a": GroupConfig(1, 2), "b": GroupConfig(2, 2)})
+    assert (await members(fleet, "b"), await members(fleet, DEFAULT)) == ((1, 2), ())
+    await regrouped((3,), (1, 2))
+    await fleet.coord.update_resource_groups({"b": GroupConfig(1, 1), "a": GroupConfig(2, 2)})
+    assert (await members(fleet, "a"), await members(fleet, "b")) == ((2, 3), (1,))
+    await regrouped((2, 3), (1,))
+    await fleet.coord.release(COLLECTION, ())
+    with pytest.raises(InvalidParameter, match="limits"):
+        await fleet.coord.drop_resource_group("a")
+    await fleet.coord.update_resource_groups({"a": GroupConfig(), DEFAULT: GroupConfig(2, 9)})
+    await fleet.coord.drop_resource_group("a")
+    await fleet.coord.stop()
+    await fleet.start_coordinator()
+    assert (await fleet.coord.describe_resource_group(DEFAULT)).config == GroupConfig(2, 9)
+    assert (await members(fleet, DEFAULT), await members(fleet, "b")) == ((2, 3), (1,))
     await fleet.end()

@@ -36,7 +36,11 @@ SENT_ONCE = {
     "IndexCoordApi": {"create_index"},
     "QueryCoordApi": {
         "load_balance",
-        "create_resource_group", "drop_resource_group", "transfer_node", "transfer_replica",
+        "create_resource_group",
+        "update_resource_groups",
+        "drop_resource_group",
+        "transfer_node",
+        "transfer_replica",
     },
     "ImportNodeApi": {"import_files"},
     "IndexNodeApi": {"build_index"},

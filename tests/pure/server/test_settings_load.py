@@ -121,6 +121,11 @@ def test_what_is_wrong_in_the_file_is_named(config: Path, text: str, problem: st
     assert problem in line
 
 
+def test_a_setting_may_hold_any_names(config: Path) -> None:
+    config.write_text("cluster: {node_labels: {disk: nvme}}")
+    assert load(config).cluster.node_labels == {"disk": "nvme"}
+
+
 def test_settings_of_two_sections_that_do_not_go_together_are_named(config: Path) -> None:
     config.write_text("datacoord: {assignment_expiration_ms: 6000}")
     with pytest.raises(InvalidSettings, match=r"^settings: datacoord\.assignment.*session\.ttl_s \(5 s\)"):

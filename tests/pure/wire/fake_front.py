@@ -37,6 +37,7 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.reduce import primary_keys
+from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
@@ -250,10 +251,13 @@ class FakeFront(
         replicas: int,
         refresh: bool,
         resource_groups: Sequence[str] = (),
+        load_fields: Sequence[str] = (),
+        skip_dynamic: bool = False,
     ) -> None:
         for name in resource_groups:
             self.describe_resource_group(name)
         held = self._held(database, collection)
+        self.load_fields = fields_to_load(held.view.schema, load_fields, dynamic=not skip_dynamic)
         if not held.indexes:
             raise IndexNotFound(f"index not found[collection={collection}]")
         for name in partitions:

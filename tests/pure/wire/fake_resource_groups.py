@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from elanus.core.errors import ResourceGroupAlreadyExists, ResourceGroupNotFound
+from elanus.core.group_config import GroupConfig
 from elanus.core.ids import NodeID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.proxy.api import ResourceGroupView
@@ -17,10 +19,14 @@ class FakeResourceGroups:
         self.resource_groups = {default.name: default}
         self.transfers: list[tuple[str | int, ...]] = []
 
-    def create_resource_group(self, name: str) -> None:
+    def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None:
         if name in self.resource_groups:
             raise ResourceGroupAlreadyExists(f"resource group already exist[rg={name}]")
-        self.resource_groups[name] = ResourceGroupView(name, 0, (), {}, {}, {})
+        self.resource_groups[name] = ResourceGroupView(name, 0, (), {}, {}, {}, config or GroupConfig())
+
+    def update_resource_groups(self, configs: Mapping[str, GroupConfig]) -> None:
+        for name, config in configs.items():
+            self.resource_groups[name] = replace(self.describe_resource_group(name), config=config)
 
     def drop_resource_group(self, name: str) -> None:
         self.resource_groups.pop(name, None)

@@ -248,3 +248,14 @@ def test_the_token_is_that_of_the_header(front: FakeFront) -> None:
         assert client.status == 401
     assert len(asked) == 3
     assert counted[-1] == ("collections/list", 1800)
+
+
+def test_resource_groups_are_declared(client: RestClient) -> None:
+    config = {"requests": {"nodeNum": 1}, "limits": {"node_num": 2}}
+    client.data("resource_groups/create", name="rg", config=config)
+    described = client.data("resource_groups/describe", name="rg")["config"]
+    assert (described["requests"], described["limits"]) == ({"nodeNum": 1}, {"nodeNum": 2})
+    client.data("resource_groups/alter", resource_groups={"rg": {**config, "requests": {"node_num": 2}}})
+    assert client.data("resource_groups/describe", name="rg")["config"]["requests"] == {"nodeNum": 2}
+    refused = client.post("resource_groups/create", name="other", config={"wishes": 1})
+    assert (refused["code"], "wishes" in refused["message"]) == (1100, True)

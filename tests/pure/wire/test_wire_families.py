@@ -23,7 +23,7 @@ from elanus.core.ids import NodeID
 from elanus.core.schema import DataType
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.api import ResourceGroupView
-from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, rg_pb2
 
 L1 = common_pb2.SegmentLevel.Value("L1")
 BOOKS = schema_bytes(key_message(), vector_message())
@@ -135,10 +135,21 @@ def test_names_of_resource_groups_are_checked(call: Call, name: str, text: str) 
         assert (refused.code, text in refused.reason) == (1100, True)
 
 
-def test_what_a_resource_group_requests_and_limits_is_refused(call: Call) -> None:
-    config = {"requests": {"node_num": 1}}
-    assert "field config" in call("CreateResourceGroup", resource_group="rg", config=config).reason
-    assert "TransferNode" in call("UpdateResourceGroups").reason
+def test_resource_groups_are_declared(call: Call) -> None:
+    half = {"requests": {"node_num": 1}}
+    refused = call("CreateResourceGroup", resource_group="rg", config=half)
+    assert (refused.code, "requests or limits is required" in refused.reason) == (303, True)
+    default = {"resource_group": "__default_resource_group"}
+    sides = {"transfer_from": [default], "transfer_to": [default]}
+    labels = {"node_labels": [{"key": "disk", "value": "nvme"}]}
+    config = rg_pb2.ResourceGroupConfig(**half, limits={"node_num": 2}, **sides, node_filter=labels)
+    assert call("CreateResourceGroup", resource_group="rg", config=config).code == 0
+    assert call("DescribeResourceGroup", resource_group="rg").resource_group.config == config
+    other = rg_pb2.ResourceGroupConfig(requests={"node_num": 0}, limits={"node_num": 0})
+    assert call("UpdateResourceGroups", resource_groups={"rg": other}).code == 0
+    assert call("DescribeResourceGroup", resource_group="rg").resource_group.config == other
+    assert call("UpdateResourceGroups", resource_groups={"gone": other}).code == 300
+    assert call("UpdateResourceGroups", resource_groups={"rg": half}).code == 303
 
 
 # databases

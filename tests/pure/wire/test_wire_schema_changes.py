@@ -8,7 +8,7 @@ import pytest
 from fake_front import FakeFront
 from test_wire_families import books as books
 from test_wire_families import insert
-from wire_messages import Call, field_message, pairs, scalar_data
+from wire_messages import Call, field_message, key_message, pairs, scalar_data, schema_bytes, vector_message
 
 from elanus.core.schema import DataType
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
@@ -190,7 +190,7 @@ def test_collections_are_described_together_each_with_its_own_status(call: Call)
     [
         (["id", "vector"], 0, ""),
         (["vector"], 1100, "does not contain primary key field id"),
-        (["id"], 1100, "does not contain any vector field"),
+        (["id"], 1100, "does not contain vector field"),
         (["id", "vector", "other"], 1700, "field other not exist"),
     ],
 )
@@ -198,6 +198,16 @@ def test_the_fields_to_load_are_checked(call: Call, fields: list[str], code: int
     status = call("LoadCollection", collection_name="books", load_fields=fields, skip_load_dynamic_field=True)
     assert status.code == code
     assert reason in status.reason
+
+
+def test_a_clustering_key_is_always_loaded(call: Call) -> None:
+    key = field_message("stars", DataType.INT64, is_clustering_key=True)
+    schema = schema_bytes(key_message(), vector_message(), key, name="c")
+    assert call("CreateCollection", collection_name="c", schema=schema).code == 0
+    index = {"field_name": "vector", "extra_params": pairs({"metric_type": "L2", "index_type": "FLAT"})}
+    assert call("CreateIndex", collection_name="c", **index).code == 0
+    status = call("LoadCollection", collection_name="c", load_fields=["id", "vector"])
+    assert (status.code, "does not contain clustering key field stars" in status.reason) == (1100, True)
 
 
 @pytest.mark.usefixtures("books")

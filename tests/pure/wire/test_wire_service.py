@@ -126,6 +126,7 @@ BUILT = {
     "TransferNode",
     "TransferReplica",
     "UpdateCredential",
+    "UpdateResourceGroups",
     "Upsert",
 }
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from elanus.core.errors import InvalidParameter
 from elanus.proxy.rest import bodies
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint, rpc_endpoint
 from elanus.proxy.rest.errors import reported
-from elanus.proxy.wire.by_name import as_json, parameter_text
+from elanus.proxy.wire.by_name import as_json, from_json, parameter_text
+from elanus.proxy.wire.stubs import rg_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 
 def create_resource_group(session: Session, body: bodies.OfResourceGroup) -> object:
     """Create a resource group"""
-    if body.config:
-        raise reported(unsupported("the field config", "move query nodes between groups with transfer_node"))
-    session.rpc("CreateResourceGroup", resource_group=body.name)
+    config = {"config": _config(body.config)} if body.config else {}
+    session.rpc("CreateResourceGroup", resource_group=body.name, **config)
     return {}
 
 
 def alter_resource_groups(session: Session, body: bodies.AlterResourceGroups) -> object:
     """Change the configurations of resource groups"""
-    session.rpc("UpdateResourceGroups")
+    configs = {name: _config(config) for name, config in body.resource_groups.items()}
+    session.rpc("UpdateResourceGroups", resource_groups=configs)
     return {}
 
 
@@ -59,6 +61,14 @@ def _token(token: Any, body: bodies.Analyze) -> object:
     if not body.with_hash:
         shown.pop("hash")
     return shown
+
+
+def _config(sent: dict[str, Any]) -> rg_pb2.ResourceGroupConfig:
+    """Raises `RestError` for a name or value that a configuration does not have."""
+    try:
+        return from_json(sent, rg_pb2.ResourceGroupConfig())
+    except InvalidParameter as error:
+        raise reported(error) from None
 
 
 def _group(found: Any) -> object:

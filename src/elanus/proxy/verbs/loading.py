@@ -14,6 +14,7 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.rate_limits import Action
+from elanus.core.requests import fields_to_load
 from elanus.proxy.api import LoadedView, LoadStateView, ReplicaView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs, partition_ids, refuse_partitions
@@ -34,6 +35,8 @@ class Loading(Verbs):
         replicas: int,
         refresh: bool,
         resource_groups: Sequence[str] = (),
+        load_fields: Sequence[str] = (),
+        skip_dynamic: bool = False,
     ) -> None:
         """``refresh`` requests segments added since the load; those are served anyway."""
         cached = self._collection(database, collection)
@@ -41,14 +44,19 @@ class Loading(Verbs):
             refuse_partitions(cached, "load partitions")
         self._proxy.admission.allow(Action.DDL, cached)
         wanted = partition_ids(cached, tuple(partitions))
+        fields = fields_to_load(cached.view.schema, load_fields, dynamic=not skip_dynamic)
         for field in cached.view.schema.searched_fields:
+            if fields and field.field_id not in fields:
+                continue
             if all(index.field_id != field.field_id for index in cached.indexes):
                 raise IndexNotFound(
                     f"there is no vector index on field: [{field.name}], please create index firstly: "
                     f"index not found[collection={collection}]"
                 )
         groups = tuple(resource_groups)
-        self._proxy.define("load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups))
+        self._proxy.define(
+            "load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups, fields)
+        )
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
         cached = self._collection(database, collection)

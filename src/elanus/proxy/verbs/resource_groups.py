@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from elanus.api.querycoord import QueryCoordApi
 from elanus.core.errors import CollectionNotFound
+from elanus.core.group_config import GroupConfig
 from elanus.core.ids import CollectionID
 from elanus.core.names import check_resource_group_name
 from elanus.proxy.api import ResourceGroupView
@@ -17,9 +18,12 @@ class ResourceGroups(Verbs):
     def _groups(self) -> QueryCoordApi:
         return self._proxy.coordinators.query
 
-    def create_resource_group(self, name: str) -> None:
+    def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None:
         check_resource_group_name(name)
-        self._proxy.define("create resource group", lambda: self._groups.create_resource_group(name))
+        self._proxy.define("create resource group", lambda: self._groups.create_resource_group(name, config))
+
+    def update_resource_groups(self, configs: Mapping[str, GroupConfig]) -> None:
+        self._proxy.define("update resource groups", lambda: self._groups.update_resource_groups(configs))
 
     def drop_resource_group(self, name: str) -> None:
         self._proxy.define("drop resource group", lambda: self._groups.drop_resource_group(name))
@@ -49,6 +53,7 @@ class ResourceGroups(Verbs):
             await self._by_name(status.loaded),
             await self._by_name(status.outgoing),
             await self._by_name(status.incoming),
+            status.config,
         )
 
     async def _by_name(self, counts: Mapping[CollectionID, int]) -> dict[str, int]:

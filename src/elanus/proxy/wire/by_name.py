@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf import message_factory
+from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
 from elanus.core.errors import InvalidParameter
@@ -20,6 +21,7 @@ from elanus.proxy.wire.status import reported_failure, status_field
 from elanus.proxy.wire.stubs import SERVICE, common_pb2
 from elanus.proxy.wire.unsupported import unsupported_rpc
 
+Parsed = TypeVar("Parsed", bound=Message)
 _KEY_VALUE_PAIR: str = common_pb2.KeyValuePair.DESCRIPTOR.full_name
 
 
@@ -96,6 +98,17 @@ def _request_type(name: str) -> type[Message]:
 @cache
 def _status_field(name: str) -> str:
     return status_field(SERVICE.methods_by_name[name].output_type) or ""
+
+
+def from_json(sent: dict[str, Any], into: Parsed) -> Parsed:
+    """Return the message with the members of a JSON object, named in camel case or as in the protos.
+
+    Raises `InvalidParameter` for a name or value that the message does not have.
+    """
+    try:
+        return ParseDict(sent, into)
+    except ParseError as error:
+        raise InvalidParameter(f"invalid parameter: {error}") from error
 
 
 def as_json(message: Message) -> dict[str, Any]:

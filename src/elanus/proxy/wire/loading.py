@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
-from elanus.core.requests import check_load_fields
 from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
@@ -13,7 +12,7 @@ from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 _DEFAULT_REPLICAS = 1
 _LOAD_FIELDS = ("load_fields", "skip_load_dynamic_field", "load_params")
-"""Which fields to load, and how soon. All are loaded: a field that was left out can be read all the same."""
+"""Which fields to load, and how soon. A field that was left out can be read, but not searched."""
 
 
 class Loading:
@@ -54,8 +53,6 @@ class Loading:
         partitions: tuple[str, ...],
     ) -> None:
         database, name = database_of(request, caller), check_collection_name(request.collection_name)
-        if request.load_fields:
-            check_load_fields(self._front.describe_collection(database, name).schema, request.load_fields)
         self._front.load(
             database,
             name,
@@ -63,6 +60,8 @@ class Loading:
             replicas=request.replica_number or _DEFAULT_REPLICAS,
             refresh=request.refresh,
             resource_groups=tuple(request.resource_groups),
+            load_fields=tuple(request.load_fields),
+            skip_dynamic=request.skip_load_dynamic_field,
         )
 
     @rpc("collection_name", privilege="PrivilegeRelease", on="collection_name")

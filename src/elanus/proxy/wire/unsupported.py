@@ -22,7 +22,6 @@ _NO_FILE_RESOURCES = "put the words into analyzer_params"
 INSTEAD: dict[str, str] = {
     "AddCollectionStructField": _FIXED_SCHEMA,
     "AlterRole": "a role's description is fixed; drop the role and create it again",
-    "UpdateResourceGroups": "move query nodes between groups with TransferNode",
     "CalcDistance": "compute distances in the client",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",

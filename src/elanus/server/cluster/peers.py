@@ -63,6 +63,10 @@ class ClusterPeers:
     def infos(self, role: str) -> Mapping[NodeID, SessionInfo]:
         return self._directories[role].infos
 
+    def labels(self, role: str) -> Mapping[NodeID, Mapping[str, str]]:
+        """The labels of the nodes that have any."""
+        return {n: info.labels for n, info in self.infos(role).items() if info.labels}
+
     def _connect(self, info: SessionInfo) -> Peer:
         """Connect to a process. A node is addressed by its session's id; a coordinator only by its role,
         whichever session it has by then."""

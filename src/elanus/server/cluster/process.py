@@ -194,7 +194,9 @@ class ClusterProcess:
 
     def _fleet(self, querycoord: NodeID) -> ChannelFleet:
         nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None, issued_by=querycoord)
-        return ChannelFleet(lambda: nodes, self._services.channels, querycoord)
+        return ChannelFleet(
+            lambda: nodes, self._services.channels, querycoord, labels=lambda: self.peers.labels("querynode")
+        )
 
     def current_proxy(self) -> Proxy:
         proxy = self._handles["proxy"].instance
