@@ -27,6 +27,7 @@ from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_col
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
+from elanus.core.target_recall import property_target
 from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.core.warmup import check_collection_warmups
@@ -92,6 +93,7 @@ class Definitions(Verbs):
         check_timezone(request.properties)
         check_collection_warmups(request.properties)
         check_properties(request.properties)
+        property_target(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)
