@@ -142,7 +142,9 @@ class _Measuring:
 
     def _meets(self, effort: int) -> float:
         """Return how many rows a search is sure to meet: too few are no measurement, as it looks for more."""
-        return effort if self._graph is not None else effort * self._index.rows / self._lists / LIST_SPREAD
+        if self._graph is not None:  # it keeps as many as are to be hits, so half of these will do
+            return GROWTH * effort - 1
+        return effort * self._index.rows / self._lists / LIST_SPREAD
 
     def curve(self) -> RecallCurve:
         count = self._done
@@ -158,7 +160,7 @@ class _Measuring:
         own = 1  # among the hits, and among the rows that a walk keeps
         k = truth.shape[1] + own
         if self._graph is not None:
-            hits = self._graph.met(queries, k, effort + own, self._threads)
+            hits = self._graph.met(queries, k, max(effort + own, k), self._threads)
         else:
             params = SearchParams().with_effort(self._name, effort)
             trail = Trail(time.perf_counter, None)
