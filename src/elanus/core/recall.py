@@ -145,6 +145,38 @@ class Tally:
         )
 
 
+@dataclass(slots=True)
+class Misses:
+    """How many more hits live searches miss than the measurement of their indexes led to expect.
+
+    Sums over searches with a target recall: of what was missed, and of what should have been. Old samples
+    count less and less.
+    """
+
+    missed: float = 0.0
+    expected: float = 0.0
+    samples: float = 0.0
+
+    def add(self, recall: float, target: float, factor: float) -> None:
+        """``factor``: the one by which the search was made, so its index was asked for fewer misses."""
+        for name, value in (("missed", 1 - recall), ("expected", (1 - target) / factor), ("samples", 1.0)):
+            setattr(self, name, getattr(self, name) * MISSES_KEPT + value)
+
+    @property
+    def factor(self) -> float:
+        """How many times as many hits are missed; 1 without samples, and close to it with few."""
+        if not self.samples:
+            return 1.0
+        known = MISSES_PRIOR_SAMPLES * self.expected / self.samples
+        factor = (self.missed + known) / (self.expected + known)
+        return min(max(factor, 1 / MISS_FACTOR_MAX), MISS_FACTOR_MAX)
+
+
+MISSES_KEPT = 0.995
+"""Each sample counts so much less when the next one comes."""
+MISSES_PRIOR_SAMPLES = 20
+"""So many samples are assumed to have met the expectation."""
+MISS_FACTOR_MAX = 8.0
 REGAINED_MIN = 1 / 4
 """From this share of the missed hits on, what more effort finds is the cause."""
 EFFORT_FACTOR = 8

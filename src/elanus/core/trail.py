@@ -63,6 +63,7 @@ class Trail:
     leave it out. Each note looks at each clock once."""
 
     __slots__ = (
+        "_aim",
         "_because",
         "_cpu_s",
         "_has_cpu",
@@ -81,6 +82,7 @@ class Trail:
         self._cpu_s = cpu_s or _no_time
         self._laps: list[tuple[str, float, float]] = []
         self._because = ""
+        self._aim: Mapping[str, float] = {}
         self._is_inside = False
         self.facts: dict[str, Any] = {}
         self.reports: list[Callable[[], NodeReport]] = []
@@ -128,6 +130,7 @@ class Trail:
         now_s, cpu_s = self._now_s(), self._cpu_s()
         self._end_visit(now_s, cpu_s)
         self.visits.append(Visit(block, now_s, cpu_s, was_known))
+        self._aim = {}
         self._is_inside = True
 
     def leave(self) -> None:
@@ -145,6 +148,10 @@ class Trail:
         """How many rows of the block the read may return."""
         self.visits[-1].matching = matching
 
+    def aim(self, **of: float) -> None:
+        """How the effort of the methods that are noted next was found, for this block."""
+        self._aim = of
+
     def because(self, why: str) -> None:
         """Why the method that is noted next was chosen."""
         self._because = why
@@ -153,7 +160,9 @@ class Trail:
         """How rows of the block are compared; a search may take several methods one after the other."""
         why, self._because = self._because, ""
         if self._is_inside:
-            self.visits[-1].methods.append(Method(name, compared, is_estimate, why, params))
+            self.visits[-1].methods.append(
+                Method(name, compared, is_estimate, why, {**params, **self._aim} if self._aim else params)
+            )
 
 
 _current: ContextVar[Trail | None] = ContextVar("trail", default=None)
@@ -175,6 +184,16 @@ def follow(trail: Trail) -> Token[Trail | None]:
 
 def end_following(token: Token[Trail | None]) -> None:
     _current.reset(token)
+
+
+def note_aim(effort: int | None, best: float | None) -> None:
+    """An index looked for the effort of a target recall, which was ``effort``; None: no effort that was
+    measured reaches it. ``best``: the highest recall that was measured, None if the index has no curve."""
+    trail = _current.get()
+    if trail is not None and effort is not None:
+        trail.aim(aimed=1.0)
+    elif trail is not None:
+        trail.aim(aimed=1.0, best=-1.0 if best is None else best)
 
 
 def note_wait(seconds: float) -> None:

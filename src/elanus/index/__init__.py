@@ -7,7 +7,7 @@ the reference's terms, and hot paths without Python work per row.
 
 from elanus.index.base import ScalarIndex, SegmentIndex, VectorIndex
 from elanus.index.bm25 import query_of, weighted
-from elanus.index.build import build, load
+from elanus.index.build import build, load, save
 from elanus.index.deferred import DeferredVectors
 from elanus.index.files import DamagedIndexFile
 from elanus.index.function_outputs import check_metric, with_metric
@@ -15,6 +15,7 @@ from elanus.index.hits import Hits, no_hits
 from elanus.index.interim import Codebook, Codes, InterimIndex, interim_index
 from elanus.index.lists import ElementIndex, MaxSimIndex
 from elanus.index.masks import RowMask
+from elanus.index.measuring import measure
 from elanus.index.nullable import NullableIndex
 from elanus.index.raw import RawVectors
 from elanus.index.resolve import (
@@ -62,6 +63,7 @@ __all__ = [
     "json_path_of",
     "load",
     "mapped_params",
+    "measure",
     "no_hits",
     "note_ignored",
     "over_rows",
@@ -69,6 +71,7 @@ __all__ = [
     "resolve_field_index",
     "resolve_index",
     "resolve_search",
+    "save",
     "true_params",
     "weighted",
     "with_metric",

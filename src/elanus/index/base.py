@@ -21,8 +21,11 @@ import numpy.typing as npt
 from elanus.core.errors import Internal, InvalidDimension
 from elanus.core.lookup import Found, Lookup
 from elanus.core.metrics import Metric
+from elanus.core.target_recall import EFFORTS
+from elanus.core.trail import note_aim
 from elanus.core.types import Matrix
 from elanus.core.vector_lists import Queries as Queries
+from elanus.index.curve import RecallCurve, effort_name
 from elanus.index.hits import NO_ROW, Hits, RowIds, Scores, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
@@ -89,7 +92,9 @@ class ScalarIndex(SegmentIndex):
 
 
 class VectorIndex(SegmentIndex):
-    """Vectors of one segment that can be searched."""
+    """Vectors of one segment that can be searched. ``curve``: what recall costs, None if not measured."""
+
+    curve: RecallCurve | None = None
 
     def search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
@@ -110,6 +115,8 @@ class VectorIndex(SegmentIndex):
         depth = min(k, visible)
         if depth == 0 or len(queries) == 0:
             return no_hits(len(queries), k, self.spec.metric_type)
+        if params.target is not None:
+            params = self._aimed(params, params.target, depth, visible / self.rows)
         if params.window is None:
             hits = self._nearest(queries, depth, params, mask, threads)
         else:
@@ -145,6 +152,16 @@ class VectorIndex(SegmentIndex):
             raise Internal(f"an index of type {self.spec.index_type} does not hold its vectors")
         vectors = self._reconstruct(np.ascontiguousarray(rows, dtype=np.int64))
         return vectors.astype(self.spec.form.dtype, copy=False)
+
+    def _aimed(self, params: SearchParams, target: float, k: int, share: float) -> SearchParams:
+        """Return the parameters with the effort that reaches the target, or with the most there is."""
+        name = effort_name(self.spec.kind)
+        if not name:  # it compares all rows
+            return params
+        curve = self.curve
+        effort = None if curve is None else curve.effort(target, k, share, params.miss_factor)
+        note_aim(effort, None if curve is None else curve.best(k, share))
+        return params.with_effort(name, EFFORTS[name] if effort is None else effort)
 
     @abstractmethod
     def _nearest(

@@ -19,7 +19,8 @@ from elanus.core.sparse import SparseRows
 from elanus.core.types import KINDS, Matrix
 from elanus.core.vector_lists import VectorLists
 from elanus.index.base import SegmentIndex, VectorIndex
-from elanus.index.files import read_index_file
+from elanus.index.curve import RecallCurve
+from elanus.index.files import IndexFileContent, add_arrays, read_index_file
 from elanus.index.lists import list_index, of_elements, offsets_in
 from elanus.index.nullable import NullableIndex, valid_in
 from elanus.index.parallel import openmp_threads
@@ -63,15 +64,30 @@ def load(path: Path, spec: IndexSpec) -> SegmentIndex:
     content = read_index_file(path, of_elements(spec))
     offsets = offsets_in(content)
     if offsets is not None:
-        vectors = spec.kind.load(content.spec, content) if offsets[-1] else None
+        vectors = _loaded(content.spec, content) if offsets[-1] else None
         assert vectors is None or isinstance(vectors, VectorIndex)
         return list_index(spec, vectors, offsets)
     valid = valid_in(content)
     if valid is None:
-        return spec.kind.load(spec, content)
-    inner = spec.kind.load(spec, content) if valid.any() else None
+        return _loaded(spec, content)
+    inner = _loaded(spec, content) if valid.any() else None
     assert inner is None or isinstance(inner, VectorIndex)
     return NullableIndex(spec, inner, valid)
+
+
+def _loaded(spec: IndexSpec, content: IndexFileContent) -> SegmentIndex:
+    index = spec.kind.load(spec, content)
+    if isinstance(index, VectorIndex):
+        index.curve = RecallCurve.from_arrays(content.arrays)
+    return index
+
+
+def save(index: SegmentIndex, path: Path) -> None:
+    """Write the index to one file, with its recall curve if it has one. Raises `OSError`."""
+    index.save(path)
+    measured = index.inner if isinstance(index, NullableIndex) else index
+    if isinstance(measured, VectorIndex) and measured.curve is not None:
+        add_arrays(path, measured.curve.arrays())
 
 
 def _checked(spec: IndexSpec, vectors: Any) -> Any:

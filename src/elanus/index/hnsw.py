@@ -140,6 +140,15 @@ class HnswIndex(VectorIndex):
             _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
 
+    @property
+    def graph(self) -> Any:
+        """faiss's index, for measuring it."""
+        return self._graph
+
+    def met(self, queries: Queries, k: int, ef: int, threads: int) -> RowIds:
+        """Return what a walk finds, (nq, k), even where the plan would compare all rows. For measuring."""
+        return self._walk(self._checked(queries), k, ef, threads).rows
+
     def _asked_ef(self, params: SearchParams) -> int:
         return params.number(EF_KEY, EF_DEFAULT)
 

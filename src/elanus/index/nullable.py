@@ -50,6 +50,11 @@ class NullableIndex(VectorIndex):
     def has_raw_vectors(self) -> bool:
         return self._index is None or self._index.has_raw_vectors
 
+    @property
+    def inner(self) -> VectorIndex | None:
+        """The index of the rows that have a vector, None if there are none."""
+        return self._index
+
     def save(self, path: Path) -> None:
         if self._index is None:
             write_index_file(path, IndexFileContent(self.spec, 0, None, {}))

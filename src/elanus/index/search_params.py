@@ -8,6 +8,9 @@
     The number of lists to scan, 1–65536 (8); a value above the number of lists means all.
 ``drop_ratio_search`` (sparse types)
     The share of the query's values that are left out when candidates are chosen, 0–1 (0).
+``target_recall`` (all but MINHASH_LSH)
+    Above 0 and below 1: each index uses the least effort that reached it when the index was built
+    (`elanus.index.curve`), and the most if none did. Instead of the parameters above.
 ``radius``, ``range_filter`` (all)
     A range search: for L2, HAMMING and JACCARD ``range_filter ≤ score < radius``, for IP, COSINE
     and MHJACCARD ``radius < score ≤ range_filter``.
@@ -38,6 +41,7 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH, Metric
+from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL, target_of
 from elanus.index.spec import AUTOINDEX, METRIC_TYPE_KEY, IndexSpec
 from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS, note_ignored
 from elanus.index.values import boolean, number
@@ -46,6 +50,7 @@ LEVEL_KEY = "level"
 LEVEL_MAX = 5
 _APPROXIMATE = frozenset(
     {"ef", "level", "nprobe", "search_list", "reorder_k", "refine_k", "drop_ratio_search"}
+    | {TARGET_RECALL, MISS_FACTOR}
 )
 """The parameters of approximate searches alone."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -76,14 +81,25 @@ class SearchParams:
     """Resolved search parameters; an index reads those it knows. ``window`` None: a plain top-k search.
 
     ``numbers``: the parameters that the kind of the declared index knows, by name. ``exact``: a range search
-    compares every row.
+    compares every row. ``target``: the recall from which each index finds its effort, None if the effort is
+    among the numbers. ``miss_factor``: see `elanus.index.curve.RecallCurve.effort`.
     """
 
-    __slots__ = ("_numbers", "exact", "window")
+    __slots__ = ("_numbers", "exact", "miss_factor", "target", "window")
 
-    def __init__(self, window: Window | None = None, *, exact: bool = False, **numbers: float) -> None:
+    def __init__(
+        self,
+        window: Window | None = None,
+        *,
+        exact: bool = False,
+        target: float | None = None,
+        miss_factor: float = 1.0,
+        **numbers: float,
+    ) -> None:
         self.window = window
         self.exact = exact
+        self.target = target
+        self.miss_factor = miss_factor
         self._numbers = numbers
 
     def number(self, name: str, default: int) -> int:
@@ -97,12 +113,21 @@ class SearchParams:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, SearchParams):
             return NotImplemented
-        return (self.window, self.exact, self._numbers) == (other.window, other.exact, other._numbers)
+        return self._values() == other._values()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"SearchParams(window={self.window}, exact={self.exact}, {self._numbers})"
+        aim = "" if self.target is None else f"target={self.target}, "
+        return f"SearchParams(window={self.window}, exact={self.exact}, {aim}{self._numbers})"
+
+    def with_effort(self, name: str, value: int) -> SearchParams:
+        """Return the parameters of the same search with this effort."""
+        numbers = {**self._numbers, name: value}
+        return SearchParams(self.window, exact=self.exact, **numbers)
+
+    def _values(self) -> tuple[object, ...]:
+        return (self.window, self.exact, self.target, self.miss_factor, self._numbers)
 
 
 def resolve_search(spec: IndexSpec, params: Mapping[str, object], k: int) -> SearchParams:
@@ -118,7 +143,26 @@ def resolve_search(spec: IndexSpec, params: Mapping[str, object], k: int) -> Sea
     _check_shared(spec, params)
     numbers = {name: p.resolve(name, params, k) for name, p in spec.kind.search_params.items()}
     exact = boolean(ITERATOR_PAGE, params.get(ITERATOR_PAGE, False))
-    return SearchParams(_window(spec.metric_type, params), exact=exact, **numbers)
+    target = target_of(params)
+    if target is not None:
+        _check_aimable(spec, target)
+    return SearchParams(
+        _window(spec.metric_type, params),
+        exact=exact,
+        target=target,
+        miss_factor=number(MISS_FACTOR, params.get(MISS_FACTOR, 1.0)),
+        **numbers,
+    )
+
+
+def _check_aimable(spec: IndexSpec, target: float) -> None:
+    kind = spec.kind
+    is_exact = kind.over_rows is not None or "drop_ratio_search" in kind.search_params
+    if not is_exact and not any(name in kind.search_params for name in EFFORTS):
+        raise InvalidParameter(
+            f"{TARGET_RECALL} [{target}] is not supported by an index of type {spec.index_type}: no search "
+            "parameter sets its effort, so choose its recall when it is built"
+        )
 
 
 def true_params(
@@ -135,7 +179,14 @@ def true_params(
 
 RANGE_PARAMS = frozenset({"radius", "range_filter"})
 """With one of them a search is a range search. A range without a radius is open on that side."""
-SHARED_PARAMS = RANGE_PARAMS | frozenset({"page_retain_order", ITERATOR_PAGE, TRUTH, METRIC_TYPE_KEY})
+SHARED_PARAMS = RANGE_PARAMS | {
+    "page_retain_order",
+    ITERATOR_PAGE,
+    TRUTH,
+    METRIC_TYPE_KEY,
+    TARGET_RECALL,
+    MISS_FACTOR,
+}
 
 
 def _own_names(spec: IndexSpec) -> frozenset[str]:

@@ -9,6 +9,7 @@ Memory of a task: the raw values and the growing index.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.vector_lists import VectorLists
 from elanus.expr import typed_column
-from elanus.index import IndexSpec, build, json_path_of, resolve_field_index
+from elanus.index import IndexSpec, build, json_path_of, measure, resolve_field_index, save
 from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
@@ -93,9 +94,12 @@ def build_index_file(
     """
     manifest = plan.manifest
     spec = resolve_field_index(plan.params, plan.field)
-    index = build(spec, _values(plan, spec, store), plan.threads, progress)
+    values = _values(plan, spec, store)
+    began_s = time.perf_counter()
+    index = build(spec, values, plan.threads, progress)
+    measure(index, values, time.perf_counter() - began_s, plan.threads)
     file = scratch / "index"
-    index.save(file)
+    save(index, file)
     size_bytes = file.stat().st_size
     path = index_file_path(plan.build_id, plan.version, manifest.partition_id, manifest.segment_id, name)
     store.put_file(path, file)

@@ -16,6 +16,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.explanation import SEGMENTS_SHOWN_MAX, NodeReport, SegmentPart
 from elanus.core.ids import NodeID
+from elanus.core.target_recall import TARGET_RECALL
 from elanus.core.trail import Method, Trail, Visit, current, end_following, follow, following
 from elanus.expr import BoundFilter
 from elanus.querynode.block import Block
@@ -162,6 +163,18 @@ def _unbuilt(method: Method, block: Block, snapshot: Snapshot, read: FollowedRea
     return "" if is_built else f"no {declared.index_type} index over these rows yet"
 
 
+def _asked(name: str, value: float, params: Mapping[str, float], read: FollowedRead) -> str:
+    """Return the effort of a search, and who chose it."""
+    if "aimed" not in params:
+        return f"{name} {value:.0f} {_chosen_by(name, read)}"
+    target = f"target_recall {float(read.params[TARGET_RECALL]):g}" if isinstance(read, NodeSearch) else ""
+    if "best" not in params:
+        return f"{name} {value:.0f} for {target}, by the recall measured when the index was built"
+    best = params["best"]
+    why = "this index has no recall curve" if best < 0 else f"the build measured {best:.3f} at most"
+    return f"the largest {name} for {target}: {why}"
+
+
 def _chosen_by(name: str, read: FollowedRead) -> str:
     """Return who chose a search parameter."""
     sent = read.params if isinstance(read, NodeSearch) else {}
@@ -170,10 +183,15 @@ def _chosen_by(name: str, read: FollowedRead) -> str:
     return f"of level {sent['level']}" if "level" in sent else "by default"
 
 
+def _exact(params: Mapping[str, float], read: FollowedRead) -> str:
+    asked = f" with {_asked('effort', 0, params, read)}" if "best" in params else ""
+    return f"exact: every row compared{asked}"
+
+
 def _graph(params: Mapping[str, float], read: FollowedRead) -> str:
     codes = " over codes" if "codes" in params else ""
     name = "search_list" if isinstance(read, NodeSearch) and "search_list" in read.params else "ef"
-    asked = f"{name} {params['asked_ef']:.0f} {_chosen_by(name, read)}"
+    asked = _asked(name, params["asked_ef"], params, read)
     walked = f"graph{codes}, walked with ef {params['ef']:.0f}: "
     if "expected_share" not in params:
         return walked + asked
@@ -184,13 +202,13 @@ def _graph(params: Mapping[str, float], read: FollowedRead) -> str:
 def _lists(params: Mapping[str, float], read: FollowedRead) -> str:
     codes = " of codes" if "codes" in params else ""
     asked, probed = params["asked_nprobe"], params["nprobe"]
-    why = f"nprobe {asked:.0f} {_chosen_by('nprobe', read)}"
+    why = _asked("nprobe", asked, params, read)
     widened = ", widened for the filter" if probed > asked else ""
     return f"lists{codes}, {probed:.0f} of {params['lists']:.0f} scanned: {why}{widened}"
 
 
 _WORDS: Mapping[str, Callable[[Mapping[str, float], FollowedRead], str]] = {
-    "exact": lambda params, read: "exact: every row compared",
+    "exact": _exact,
     "graph": _graph,
     "lists": _lists,
     "terms": lambda params, read: (

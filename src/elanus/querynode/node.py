@@ -317,6 +317,8 @@ class QueryNode:
 
     def search(self, request: NodeSearch) -> NodeHits:
         snapshot = self._loaded(request.collection_id).snapshot
+        if self._recall is not None:
+            request = self._recall.aimed(request)
         hits = noted(self._node_id, search, snapshot, request, self._search_threads)
         if self._recall is not None:
             self._recall.offer(snapshot, request, hits)

@@ -28,8 +28,10 @@ from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID
 from elanus.core.metrics import ITERATOR_PAGE, Metric
-from elanus.core.recall import EFFORT_FACTOR, Sample, Tally, band_of, recall_of
+from elanus.core.recall import EFFORT_FACTOR, Misses, Sample, Tally, band_of, recall_of
+from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL
 from elanus.index import resolve_search, true_params
+from elanus.index.curve import effort_name
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot
 
@@ -39,8 +41,6 @@ VALUES_MAX = 1 << 32
 """Numbers that one sample compares at most; larger collections of a node are not measured."""
 PAUSE_MIN_S = 0.05
 TALLIES_MAX = 1000
-_EFFORTS = {"ef": 1 << 30, "search_list": 1 << 30, "nprobe": 65_536}
-"""The search parameters that set the effort, and their largest values."""
 _IDLE_S = 60.0
 _LOWEST = 19
 _log = structlog.get_logger("querynode")
@@ -96,6 +96,7 @@ class RecallSampler:
         self._wants = cpu_share > 0
         self._taken: _Taken | None = None
         self._tallies: dict[_Key, Tally] = {}
+        self._misses: dict[_Kind, Misses] = {}
         self._lock = threading.Lock()
         self._arrived = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
@@ -105,6 +106,15 @@ class RecallSampler:
         """A search has been answered."""
         if self._wants and _is_plain(request):
             self._take(snapshot, request, hits)
+
+    def aimed(self, request: NodeSearch) -> NodeSearch:
+        """Return the request; if it has a target recall, with what was learned from others like it."""
+        if TARGET_RECALL not in request.params:
+            return request
+        misses = self._misses.get(_kind_of(request))
+        if misses is None:
+            return request
+        return replace(request, params={**request.params, MISS_FACTOR: misses.factor})
 
     def measured(self) -> list[Measured]:
         """Return what is known, in the order of collections."""
@@ -167,6 +177,17 @@ class RecallSampler:
         """Take the next search that is offered: what follows a pause. For tests that measure themselves."""
         self._wants = True
 
+    def _learn(self, request: NodeSearch, recall: float) -> None:
+        """A search with a target was measured. The lock must be held."""
+        kind = _kind_of(request)
+        misses = self._misses.pop(kind, None) or Misses()
+        while len(self._misses) >= TALLIES_MAX:
+            del self._misses[next(iter(self._misses))]
+        factor = float(request.params.get(MISS_FACTOR, 1.0))
+        learned = replace(misses)  # searches look at it without the lock
+        learned.add(recall, float(request.params[TARGET_RECALL]), factor)
+        self._misses[kind] = learned
+
     def _measure(self, taken: _Taken) -> None:
         snapshot, request, hits = taken.snapshot, taken.request, taken.hits
         metric = Metric(hits.metric_type)
@@ -186,7 +207,17 @@ class RecallSampler:
                 del self._tallies[next(iter(self._tallies))]
             self._tallies[key] = tally
             tally.add(Sample(recall, tried, effort, codes))
+            if TARGET_RECALL in request.params:
+                self._learn(request, recall)
         self._counted(spec.index_type, key[3], recall)
+
+
+_Kind = tuple[CollectionID, int, bool]
+
+
+def _kind_of(request: NodeSearch) -> _Kind:
+    """Return the searches among which misses are compared: those with filters are of another kind."""
+    return request.collection_id, request.field_id, request.filter.matches_all
 
 
 def _is_plain(request: NodeSearch) -> bool:
@@ -226,12 +257,12 @@ def _more_effort(
 ) -> tuple[str, Mapping[str, float | int | str | bool] | None]:
     """Return the parameter that sets the effort with its value, and the parameters of a search with more."""
     spec = snapshot.specs[request.field_id]
-    name = next((name for name in _EFFORTS if name in spec.kind.search_params), None)
-    if name is None:
+    name = effort_name(spec.kind)
+    if not name or TARGET_RECALL in request.params:
         return "", None
     value = resolve_search(spec, request.params, request.k).number(name, 0)
     others = {key: value for key, value in request.params.items() if key not in ("level", name)}
-    return f"{name} {value}", {**others, name: min(value * EFFORT_FACTOR, _EFFORTS[name])}
+    return f"{name} {value}", {**others, name: min(value * EFFORT_FACTOR, EFFORTS[name])}
 
 
 def _extent(snapshot: Snapshot, request: NodeSearch) -> tuple[int, int, bool]:

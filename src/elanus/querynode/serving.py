@@ -363,6 +363,8 @@ class ChannelServing:
     def _work(self, snapshot: Snapshot, read: Read) -> bytes:
         answer: Answer
         if isinstance(read, NodeSearch):
+            if self._recall is not None:
+                read = self._recall.aimed(read)
             answer = search(snapshot, read, self._threads)
             if self._recall is not None:
                 self._recall.offer(snapshot, read, answer)

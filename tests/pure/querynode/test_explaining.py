@@ -9,13 +9,25 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 from channel_world import A, B, Cluster, finished
 from channel_world import scenario as cluster_scenario
-from explained_reads import NOW, Asked, block, report_of, segment, snapshot, text_for, trail_of_seconds
+from explained_reads import (
+    NOW,
+    VECTOR,
+    Asked,
+    block,
+    report_of,
+    segment,
+    snapshot,
+    text_for,
+    trail_of_seconds,
+)
 
 from elanus.core import trail as trails
 from elanus.core.explanation import SEGMENTS_SHOWN_MAX
+from elanus.index.curve import RecallCurve
 from elanus.proxy.fanout.deadline import Patience
 
 GOLDEN = Path(__file__).parent / "explained.txt"
@@ -33,6 +45,15 @@ def _graph(**asked: object) -> tuple[object, Asked]:
 def _priced(index: str, **asked: object) -> tuple[object, Asked]:
     rows = block(MANY, price_index=index)
     return snapshot(segment(1, rows)), Asked(**asked)  # type: ignore[arg-type]
+
+
+def _aimed(target: float) -> tuple[object, Asked]:
+    params = {**IVF, "nlist": "40"}
+    rows = block(5000, params)
+    index = rows.vectors[VECTOR].index
+    assert index is not None
+    index.curve = RecallCurve(np.array([10]), np.array([2, 8, 32]), np.array([[0.6, 0.85, 0.95]]))
+    return snapshot(segment(1, rows), index=params), Asked(params={"target_recall": target})
 
 
 SITUATIONS = {
@@ -81,6 +102,12 @@ SITUATIONS = {
     "inverted lists of codes": lambda: (
         snapshot(segment(1, block(5000, {**IVF, "index_type": "IVF_SQ8"})), index=IVF),
         Asked(params={"nprobe": 16}),
+    ),
+    "a target recall, by the curve of the index": lambda: _aimed(0.9),
+    "a target recall that was not reached": lambda: _aimed(0.99),
+    "a target recall of an index without a curve": lambda: (
+        snapshot(segment(1, block(5000, IVF)), index=IVF),
+        Asked(params={"target_recall": 0.9}),
     ),
     "a graph over codes": lambda: (
         snapshot(

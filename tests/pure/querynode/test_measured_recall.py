@@ -11,11 +11,13 @@ from explained_reads import DIM, FIELD, SCHEMA, VECTOR, Asked, block, search_of,
 
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.metrics import TRUTH, Metric
-from elanus.core.recall import wilson
+from elanus.core.recall import Misses, wilson
 from elanus.core.schema import DataType
+from elanus.core.target_recall import MISS_FACTOR
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
 from elanus.index import VectorIndex, build, resolve_index, true_params
+from elanus.index.curve import RecallCurve
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.recall import PAUSE_MIN_S, PIN_S, RecallSampler
@@ -64,6 +66,36 @@ def of_ivf(**params: str) -> Snapshot:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def test_searches_with_a_target_learn_what_they_miss(world: World) -> None:
+    """The index promises more than it holds: the curve says that one list is enough for any target."""
+    of, asked = of_ivf(), Asked(params={"target_recall": 0.9})
+    request = search_of(asked, compile_filter("", SCHEMA))
+    (index,) = (b.vectors[VECTOR].index for b in of.segments[0].blocks)
+    assert index is not None
+    index.curve = RecallCurve(np.array([10]), np.array([1, 64]), np.array([[0.95, 1.0]]))
+    try:
+        assert world.sampler.aimed(request) is request
+        for number in range(60):
+            world.measured(of, asked, number)
+        learned = world.sampler.aimed(request)
+        assert float(learned.params[MISS_FACTOR]) > 2
+        poor = search_of(Asked(params={"ef": 10}), compile_filter("", SCHEMA))
+        assert world.sampler.aimed(poor) is poor
+    finally:
+        index.curve = None
+
+
+def test_what_was_missed_counts_against_what_was_promised() -> None:
+    misses = Misses()
+    assert misses.factor == 1
+    for _ in range(400):
+        misses.add(recall=0.8, target=0.9, factor=1.0)
+    assert misses.factor == pytest.approx(2, rel=0.1)
+    for _ in range(2000):  # with twice the care the target is reached: the factor stays
+        misses.add(recall=0.9, target=0.9, factor=2.0)
+    assert misses.factor == pytest.approx(2, rel=0.1)
 
 
 def test_a_small_effort_is_measured_and_named(world: World) -> None:

@@ -28,6 +28,7 @@ from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
 from elanus.core.segments import SegmentState
 from elanus.core.sent_keys import keeps_sent_keys
+from elanus.core.target_recall import property_target
 from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.core.warmup import check_collection_warmups
@@ -96,6 +97,7 @@ class Definitions(Verbs):
         check_collection_warmups(request.properties)
         check_properties(request.properties)
         keeps_sent_keys(request.properties)
+        property_target(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)

@@ -24,6 +24,7 @@ import msgspec
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH
 from elanus.core.moments import TIME_FIELDS, TIMEZONE
+from elanus.core.target_recall import MISS_FACTOR
 from elanus.index import note_ignored
 from elanus.index.kinds import search_param_names
 from elanus.proxy.wire.grouping import GROUPING_PARAMS
@@ -61,7 +62,7 @@ _REQUEST_PARAMS: Mapping[str, object] = {
 _HINTS = frozenset({"", "iterative_filter", "disable"})
 _RANGE_PARAMS = ("radius", "range_filter")
 _JSON_KINDS = {bool: "boolean", str: "string", list: "array", dict: "object", type(None): "null"}
-_INDEX_PARAMS = (search_param_names() - {ITERATOR_PAGE, TRUTH}) | {
+_INDEX_PARAMS = (search_param_names() - {ITERATOR_PAGE, MISS_FACTOR, TRUTH}) | {
     TRAVEL_TIMESTAMP
 }  # only the proxy requests these
 _KIND = "search"
