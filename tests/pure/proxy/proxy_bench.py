@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-from fakes import FakeData, FakeIndexCoord, FakeLease, FakeQueryCoord, FakeRoot, inline
+import pytest
+from fakes import (
+    DEFAULT,
+    OTHER,
+    FakeData,
+    FakeIndexCoord,
+    FakeLease,
+    FakeQueryCoord,
+    FakeRoot,
+    collection,
+    inline,
+)
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.catalog import Collection
+from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.log.codec import decode
@@ -22,6 +36,7 @@ from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 
 NODE = NodeID(1)
+TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
 
 
 def resolved(of: Collection) -> CachedCollection:
@@ -105,3 +120,22 @@ class Bench:
             for pchannel in self.log.pchannels()
             for entry in self.log.read_range(pchannel, 0, self.log.end(pchannel))
         ]
+
+
+def asked(work: Callable[[Bench], Any], known: Collection = TWO_PARTITIONS) -> Bench:
+    """Run ``work`` in a thread next to the event loop of a proxy that knows one collection, ``c``."""
+
+    async def run() -> Bench:
+        bench = Bench(known)
+        await asyncio.to_thread(work, bench)
+        return bench
+
+    return asyncio.run(run())
+
+
+def refused(work: Callable[[Bench], Any], error: type[ElanusError], match: str | None = None) -> Bench:
+    def expect(bench: Bench) -> None:
+        with pytest.raises(error, match=match):
+            work(bench)
+
+    return asked(expect)

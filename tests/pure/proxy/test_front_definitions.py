@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from fakes import CID, DEFAULT, OTHER, collection, index, schema
-from proxy_bench import NODE, Bench
+from proxy_bench import NODE, Bench, asked, refused
 
 from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSegment
 from elanus.api.querynode import SegmentServing
-from elanus.core.catalog import Collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
     CollectionLoaded,
@@ -36,30 +33,10 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
 
-TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
 DYNAMIC = schema(dynamic=True)
 DOCUMENTS = collection(
     replace(DYNAMIC, fields=(*DYNAMIC.fields, FieldSchema(FieldID(200), "doc", DataType.JSON)))
 )
-
-
-def asked(work: Callable[[Bench], Any], known: Collection = TWO_PARTITIONS) -> Bench:
-    """Run ``work`` in a thread next to the event loop of a proxy that knows one collection, ``c``."""
-
-    async def run() -> Bench:
-        bench = Bench(known)
-        await asyncio.to_thread(work, bench)
-        return bench
-
-    return asyncio.run(run())
-
-
-def refused(work: Callable[[Bench], Any], error: type[ElanusError], match: str | None = None) -> Bench:
-    def expect(bench: Bench) -> None:
-        with pytest.raises(error, match=match):
-            work(bench)
-
-    return asked(expect)
 
 
 def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
@@ -477,11 +454,11 @@ def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
 
 
 def test_the_field_by_which_rows_expire_is_checked() -> None:
-    for field, text in (("nope", "ttl field name nope not found in schema"), ("pk", "must be timestamptz")):
-        properties = {"ttl_field": field}
-        refused(
-            lambda b, p=properties: b.front.alter_collection("default", "c", p, ()), InvalidParameter, text
-        )
+    def altered(bench: Bench, field: str) -> None:
+        bench.front.alter_collection("default", "c", {"ttl_field": field}, ())
+
+    refused(lambda b: altered(b, "nope"), InvalidParameter, "ttl field name nope not found in schema")
+    refused(lambda b: altered(b, "pk"), InvalidParameter, "must be timestamptz")
 
 
 def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:
@@ -498,8 +475,7 @@ def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:
 
         bench.root.add_field = add_field  # type: ignore[attr-defined]
         bench.query.loads = progressing  # type: ignore[method-assign]
-        number = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
-        bench.front.add_field("default", "c", number)
+        bench.front.add_field("default", "c", FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True))
         assert [found[0].percentages[DEFAULT] for found in seen] == [40, 100]
 
     asked(work)

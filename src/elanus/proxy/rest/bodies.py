@@ -320,7 +320,7 @@ class OfResourceGroup(Body, kw_only=True):
 
 
 class AlterResourceGroups(Body, kw_only=True):
-    resource_groups: dict[str, Any] = field(name="resource_groups")
+    resource_groups: dict[str, dict[str, Any]] = field(name="resource_groups")
 
 
 class TransferReplica(InDatabase, kw_only=True):
