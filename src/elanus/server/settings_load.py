@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 ENV_PREFIX = "ELANUS_"
 ENV_DELIMITER = "__"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
-_SECRETS = frozenset({"api_key", "root_password"})
+SECRETS = frozenset({"api_key", "root_password"})
+"""The last parts of the names of settings that are shown nowhere."""
 """The names of settings whose values errors do not repeat."""
 
 
@@ -210,7 +211,7 @@ def _explain(error: ErrorDetails, sources: Iterable[tuple[Mapping[str, object], 
     if not name:
         return f"settings: {message}"  # concerns several sections, which may have several sources
     origin = next((label for keys, label in sources if _sets(keys, name)), "settings")
-    is_shown = error["type"] != "value_error" and error["loc"][-1] not in _SECRETS
+    is_shown = error["type"] != "value_error" and error["loc"][-1] not in SECRETS
     shown = f" is {error['input']!r}: {message}" if is_shown else f": {message}"
     return f"{origin}: {name}{shown}"
 

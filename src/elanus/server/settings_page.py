@@ -10,7 +10,7 @@ import ast
 import inspect
 import itertools
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import yaml
@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 
 from elanus.server.settings import Settings
 from elanus.server.settings_base import Section
-from elanus.server.settings_load import CONFIG_VARIABLE, environment_name
+from elanus.server.settings_load import CONFIG_VARIABLE, SECRETS, environment_name
 
 _INTRODUCTION = f"""\
 # Configuration
@@ -79,8 +79,17 @@ def _settings(prefix: str, section: type[Section]) -> Iterator[str]:
 
 
 def as_yaml(settings: Settings) -> str:
-    """The settings as a YAML file, in the order of the model."""
-    return yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+    """The settings as a YAML file, in the order of the model. Passwords and keys that are set are left out."""
+    shown = _without_secrets(settings.model_dump(mode="json"))
+    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
+
+
+def _without_secrets(values: Mapping[str, object]) -> dict[str, object]:
+    return {
+        name: _without_secrets(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+        if not (name in SECRETS and value)
+    }
 
 
 def _section_of(field: FieldInfo) -> type[Section] | None:

@@ -29,7 +29,14 @@ def test_a_key_of_the_environment_reaches_its_provider_and_is_shown_nowhere(
     shown = (as_yaml(settings), repr(settings), settings_of_pipeline(settings, directory), repr(policy))
     directory.close()
     assert not any(KEY in text for text in shown)
-    assert "api_key: '**********'" in shown[0]
+    assert "api_key: '**********'" not in shown[0], "it would be taken for a key when read again"
+
+
+def test_the_password_of_root_is_not_shown_with_the_settings() -> None:
+    shown = as_yaml(load(None, {"proxy.root_password": "correct horse"}))
+    assert "correct horse" not in shown
+    assert "root_password" not in shown
+    assert "root_password: ''" in as_yaml(load(None, {}))
 
 
 def test_a_file_and_a_key_exclude_each_other() -> None:
