@@ -38,8 +38,7 @@ ENV_PREFIX = "ELANUS_"
 ENV_DELIMITER = "__"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
 SECRETS = frozenset({"api_key", "root_password"})
-"""The last parts of the names of settings that are shown nowhere."""
-"""The names of settings whose values errors do not repeat."""
+"""The last parts of the names of settings whose values are shown nowhere, in errors neither."""
 
 
 class InvalidSettings(Exception):

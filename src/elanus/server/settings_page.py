@@ -79,7 +79,7 @@ def _settings(prefix: str, section: type[Section]) -> Iterator[str]:
 
 
 def as_yaml(settings: Settings) -> str:
-    """The settings as a YAML file, in the order of the model. Passwords and keys that are set are left out."""
+    """The settings as a YAML file, in the order of the model, without passwords and keys that are set."""
     shown = _without_secrets(settings.model_dump(mode="json"))
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
 
