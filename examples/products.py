@@ -94,15 +94,12 @@ def main(uri: str) -> None:
         NAME, [by_picture, by_words], WeightedRanker(0.7, 0.3), limit=5, output_fields=output
     )
     show(f"by picture and words, where {chosen}", hits)
+    (hits,) = client.search(NAME, [wanted["features"]], anns_field="features", limit=5, output_fields=output)
+    show("by features", hits)
     (hits,) = client.search(
-        NAME,
-        [wanted["features"]],
-        anns_field="features",
-        limit=5,
-        output_fields=output,
-        group_by_field="name",
+        NAME, [wanted["picture"]], anns_field="picture", limit=5, output_fields=output, group_by_field="name"
     )
-    show("by features, the best product of each name", hits)
+    show("by picture, the best product of each name", hits)
     client.drop_collection(NAME)
 
 
