@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from elanus.core.compaction import CompactionState
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError
+from elanus.core.ids import CollectionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.sim.files import check_files
@@ -31,6 +32,8 @@ class Rest:
         self._judge = judge
         self._client = client
         self._unfinished: Sequence[SegmentInfo | str] = ()
+        self._loaded: frozenset[CollectionID] = frozenset()
+        """The collections that are brought to rest. A request of before may still make a clone afterwards."""
 
     async def come(self) -> None:
         """Bring the system to rest and check it.
@@ -94,6 +97,7 @@ class Rest:
             return False
         clones = [c for c in found if c.origin is not None]
         self._collections = (*self._named, *(c.name for c in clones))
+        self._loaded = frozenset(c.collection_id for c in found)
         self._unfinished = [c.name for c in clones if c.origin is not None and not c.origin.is_done]
         return not self._unfinished
 
@@ -116,6 +120,7 @@ class Rest:
         """Whether every replica serves all flushed segments, on any of its nodes."""
         statuses = [await node.status() for node in self._system.query_nodes()]
         served = Counter(s.segment_id for status in statuses for s in status.segments if s.sealed)
-        flushed = [s for s in self._live_segments() if s.state is SegmentState.FLUSHED]
+        live = (s for s in self._live_segments() if s.collection_id in self._loaded)
+        flushed = [s for s in live if s.state is SegmentState.FLUSHED]
         self._unfinished = [s for s in flushed if served[s.segment_id] < self._system.reading.replicas]
         return not self._unfinished

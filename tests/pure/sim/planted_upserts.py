@@ -46,6 +46,6 @@ def fresh_keys_anywhere(patch: pytest.MonkeyPatch) -> None:
 
 
 BUGS = (
-    ("upsert in two records", upsert_in_two_records, frozenset({"UPS1"})),
+    ("upsert in two records", upsert_in_two_records, frozenset({"UPS1"}), 24, 13),
     ("fresh keys anywhere", fresh_keys_anywhere, frozenset({"DEL1", "VIS2"})),
 )
