@@ -167,7 +167,7 @@ class Snapshots:
             raise TimestampTooOld(
                 f"changes since timestamp {since} are not complete: compaction may have removed deletes up "
                 f"to {kept_from} ({moment}). Read the collection as a whole, and then the changes since the "
-                "timestamp of that read. A reader that comes less often than compaction.retention_s keeps "
+                "timestamp of that read. A reader that comes less often than datacoord.retention_s keeps "
                 "its changes under a name (option keep_as)"
             )
         if name:

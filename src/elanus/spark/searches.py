@@ -91,7 +91,7 @@ def shown_at(snapshot: CollectionSnapshot, as_of: int | datetime | None) -> Coll
         until = format_moment(physical_ms(folded) * 1000)
         raise TimestampTooOld(
             f"as_of is {moment}, but deletes up to {folded} ({until}) are folded into the files: name a "
-            "later moment, or raise compaction.retention_s"
+            "later moment, or raise datacoord.retention_s"
         )
     return replace(snapshot, read_ts=moment)
 
