@@ -17,9 +17,10 @@ from elanus.core.catalog import Collection, Origin
 from elanus.core.clones import as_of, deletes_as_of
 from elanus.core.errors import Internal
 from elanus.core.ids import NO_SEGMENT, SegmentID
-from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
+from elanus.core.segments import SegmentInfo, SegmentManifest
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
+from elanus.datacoord.imported_segments import imported_segment
 from elanus.datacoord.state import Vchannel
 from elanus.storage.paths import parse
 
@@ -104,20 +105,11 @@ class Clones:
 
 def _segment(manifest: SegmentManifest, path: str, max_rows: int, origin: Origin) -> SegmentInfo:
     """Return the record of a cloned segment. ``max_rows``: of a segment of the schema."""
-    return SegmentInfo(
-        manifest.segment_id,
-        manifest.collection_id,
-        manifest.partition_id,
-        manifest.vchannel,
-        SegmentState.FLUSHED,
-        max_rows=max_rows,
+    return replace(
+        imported_segment(manifest, path, max_rows),
         created=origin.moment,
         last_expire=origin.moment,
         sealed_at=origin.moment,
-        rows=manifest.rows,
-        size_bytes=manifest.size_bytes,
-        manifest=path,
-        is_sorted=manifest.is_sorted,
         lender=SegmentID(int(_owner(manifest.insert_logs[0].path) or NO_SEGMENT)),
     )
 
