@@ -22,7 +22,8 @@ def for_each(
 ) -> list[Result]:
     """Return ``call(store, item)`` for each item, in order.
 
-    Raises the error of the first item that failed, once all calls have ended.
+    Raises the error of the first item that failed, once every call that had begun has ended: nothing is
+    written after the caller knows. The calls that had not begun by then are not made.
     """
     return _each(store.calls_at_once, store, call, items)
 

@@ -70,12 +70,22 @@ def test_a_local_store_writes_many_objects_at_a_time_because_each_write_waits_fo
     assert write_each(store, write, paths) == paths
 
 
-def test_the_first_write_that_fails_is_raised_when_all_have_ended(tmp_path: Path) -> None:
+def test_a_write_that_fails_is_raised_when_those_that_had_begun_have_ended(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     store.put("taken", b"x")
+    begun, failed = threading.Barrier(3), threading.Event()
+
+    def write(s: ObjectStore, path: str) -> None:
+        begun.wait(PATIENCE_S)
+        if path == "taken":
+            failed.set()
+        else:
+            assert failed.wait(PATIENCE_S)
+        s.put(path, b"y")
+
     with pytest.raises(ObjectExists, match="taken"):
-        write_each(store, lambda s, path: s.put(path, b"y"), ["first", "taken", "last"])
-    assert bytes(memoryview(store.get("last"))) == b"y"
+        write_each(store, write, ["first", "taken", "last"])
+    assert [bytes(memoryview(store.get(path))) for path in ("first", "taken", "last")] == [b"y", b"x", b"y"]
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
