@@ -359,7 +359,14 @@ class DataNodeCalls(Protocol):
     """The calls with which data nodes report and commit."""
 
     @repeatable
-    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None: ...
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> tuple[str, ...]:
+        """Report how far vchannels have been read: those with writes beyond their checkpoints, and those of
+        the last answer.
+
+        Returns the vchannels without such writes whose ticks are awaited. The others are reported seldom: a
+        node may have thousands of idle vchannels.
+        """
+        ...
 
     @repeatable
     async def open_attempts(self, epoch: int, count: int) -> int:

@@ -17,6 +17,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Protocol
 
 import structlog
@@ -74,7 +75,9 @@ class DataNodes:
         self._sessions = sessions
         self._nodes: dict[NodeID, LiveNode] = {}
         self._ticks: dict[str, Timestamp] = {}
-        """Up to where each vchannel's owner has read it, as the owner reports."""
+        """Up to where each vchannel's owner has read it, as the owner last reported."""
+        self._asked: dict[str, Timestamp] = {}
+        """The ticks that `order_range` has not seen yet."""
         self._listeners: tuple[NodeListener, ...] = ()
         self._sessions_changed = asyncio.Event()
         self._unfollow: Callable[[], None] = _nothing
@@ -203,6 +206,7 @@ class DataNodes:
         await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
         for name in names:
             self._ticks.pop(name, None)
+            self._asked.pop(name, None)
         self.notify(names)
 
     async def _share_out(self, newcomer: LiveNode | None = None) -> None:
@@ -236,12 +240,24 @@ class DataNodes:
             if self.owner(t.vchannel) is node and t.ts >= self._ticks.get(t.vchannel, NO_TIMESTAMP)
         }
         self._ticks |= {name: t.ts for name, t in own.items()}
+        self._asked = {name: ts for name, ts in self._asked.items() if self._is_asked(name, ts)}
         return {name: t for name, t in own.items() if self._is_current(t)}
+
+    def awaited(self, node: LiveNode, ticks: Sequence[DataNodeTick]) -> tuple[str, ...]:
+        """Return the node's vchannels with something to flush as soon as their ticks allow it, without those
+        that it has just reported."""
+        wanted = chain(self._state.sealed_vchannels(), self._flushing.forced.wanted(), self._asked)
+        reported = {t.vchannel for t in ticks}
+        return tuple(v for v in dict.fromkeys(wanted) if v not in reported and self.owner(v) is node)
 
     def owner(self, vchannel: str) -> LiveNode | None:
         """Return the vchannel's owner; None if it has none, or one that has not registered."""
         known = self._state.vchannel(vchannel)
         return None if known is None else self._nodes.get(known.owner)
+
+    def _is_asked(self, name: str, at_least: Timestamp) -> bool:
+        is_behind = self._ticks.get(name, NO_TIMESTAMP) < at_least
+        return is_behind and self._state.vchannel(name) is not None
 
     def _is_current(self, tick: DataNodeTick) -> bool:
         vchannel = self._state.vchannel(tick.vchannel)
@@ -269,9 +285,13 @@ class DataNodes:
                 self._flushing.delivered(name, epoch, segment_ids)
 
     async def order_range(self, vchannel: str, at_least: Timestamp) -> bool:
-        """Order a range of the vchannel, and return True, if its owner's tick has passed ``at_least``."""
+        """Order a range of the vchannel, and return True, if its owner's tick has passed ``at_least``. If
+        not, the owner is asked for its tick with its next report."""
         owner = self.owner(vchannel)
-        if owner is None or self._ticks.get(vchannel, NO_TIMESTAMP) < at_least:
+        if owner is None:
+            return False
+        if self._ticks.get(vchannel, NO_TIMESTAMP) < at_least:
+            self._asked[vchannel] = max(at_least, self._asked.get(vchannel, NO_TIMESTAMP))
             return False
         await self.order(owner, {vchannel: ()})
         return True

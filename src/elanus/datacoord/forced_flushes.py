@@ -38,6 +38,10 @@ class ForcedFlushes:
             if known < ts and self._is_behind(vchannel, ts):
                 self._wanted[vchannel] = (ts, cause)
 
+    def wanted(self) -> Iterable[str]:
+        """Return the vchannels with entries that are wanted, or were when last looked at."""
+        return self._wanted
+
     def is_waiting(self, vchannels: Iterable[str]) -> bool:
         """Whether wanted entries of these vchannels are not in binlogs yet, or may not be."""
         return any(v in self._wanted and self._is_behind(v, self._wanted[v][0]) for v in vchannels)

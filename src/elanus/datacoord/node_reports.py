@@ -33,7 +33,7 @@ class NodeReports:
         self._commits = commits
         self._compactor = compactor
 
-    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> tuple[str, ...]:
         async with self._lock:
             node = self._datanodes.of_epoch(epoch)
             reported = self._datanodes.take(node, ticks)
@@ -45,7 +45,9 @@ class NodeReports:
                 for collection_id in {s.collection_id for s in empty}:
                     self._changes.happened(collection_id)
             orders = await self._flushing.orders(reported)
+            awaited = self._datanodes.awaited(node, ticks)
         await self._datanodes.order(node, orders)
+        return awaited
 
     async def open_attempts(self, epoch: int, count: int) -> int:
         async with self._lock:

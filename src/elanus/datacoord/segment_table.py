@@ -49,6 +49,8 @@ class SegmentTable:
         self._growing: dict[_Room, dict[SegmentID, None]] = {}
         self._unflushed: dict[str, dict[SegmentID, None]] = {}
         """By vchannel: a report of a data node concerns the segments of a few vchannels."""
+        self._sealed: dict[str, dict[SegmentID, None]] = {}
+        """Sealed and flushing ones, by vchannel."""
         self._changes = 0
         self._changed: dict[str, int] = {}
         self._states: Counter[SegmentState] = Counter()
@@ -75,6 +77,10 @@ class SegmentTable:
     def unflushed(self) -> list[SegmentInfo]:
         """Growing, sealed and flushing segments."""
         return [info for vchannel in self._unflushed for info in self.unflushed_on(vchannel)]
+
+    def sealed_vchannels(self) -> Iterable[str]:
+        """Vchannels with sealed or flushing segments."""
+        return self._sealed
 
     def unflushed_on(self, vchannel: str) -> list[SegmentInfo]:
         return self._infos(self._unflushed.get(vchannel, ()))
@@ -123,15 +129,11 @@ class SegmentTable:
         self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
         self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
         self._successors |= dict.fromkeys(info.compacted_from, segment_id)
-        if info.state in _UNFLUSHED:
-            self._unflushed.setdefault(info.vchannel, {})[segment_id] = None
-        else:
-            _remove(self._unflushed, info.vchannel, segment_id)
+        is_growing, is_unflushed = info.state is SegmentState.GROWING, info.state in _UNFLUSHED
+        _list(self._unflushed, info.vchannel, segment_id, is_unflushed)
+        _list(self._sealed, info.vchannel, segment_id, is_unflushed and not is_growing)
+        _list(self._growing, _room(info), segment_id, is_growing)
         _mark(self._dropped, segment_id, info.state is SegmentState.DROPPED)
-        if info.state is SegmentState.GROWING:
-            self._growing.setdefault(_room(info), {})[segment_id] = None
-        else:
-            _remove(self._growing, _room(info), segment_id)
 
     def _count(self, known: SegmentInfo | None, info: SegmentInfo | None) -> None:
         if known is not None:
@@ -166,6 +168,7 @@ class SegmentTable:
             self._changed.pop(info.vchannel, None)
         _remove(self._growing, _room(info), segment_id)
         _remove(self._unflushed, info.vchannel, segment_id)
+        _remove(self._sealed, info.vchannel, segment_id)
         self._count(info, None)
         self._dropped.pop(segment_id, None)
         self._successors.pop(segment_id, None)
@@ -183,6 +186,13 @@ def _mark(marked: dict[SegmentID, None], segment_id: SegmentID, is_marked: bool)
         marked[segment_id] = None
     else:
         marked.pop(segment_id, None)
+
+
+def _list(index: dict[Key, dict[SegmentID, None]], key: Key, segment_id: SegmentID, is_listed: bool) -> None:
+    if is_listed:
+        index.setdefault(key, {})[segment_id] = None
+    else:
+        _remove(index, key, segment_id)
 
 
 def _remove(index: dict[Key, dict[SegmentID, None]], key: Key, segment_id: SegmentID) -> None:

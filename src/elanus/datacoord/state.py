@@ -122,6 +122,10 @@ class DataState:
         """Growing, sealed and flushing segments."""
         return self._segments.unflushed()
 
+    def sealed_vchannels(self) -> Iterable[str]:
+        """Return the vchannels with sealed or flushing segments."""
+        return self._segments.sealed_vchannels()
+
     def unflushed_on(self, vchannel: str) -> list[SegmentInfo]:
         return self._segments.unflushed_on(vchannel)
 

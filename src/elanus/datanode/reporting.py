@@ -1,7 +1,7 @@
 """Reporting to datacoord how far each vchannel has been read (Milvus's ``DataNodeTtMsg``).
 
-A report looks at the vchannels with writes beyond their checkpoints, and at those whose last report is old:
-not at every vchannel.
+A report looks at the vchannels with writes beyond their checkpoints and at those that datacoord waits for,
+not at every vchannel. The others are reported when their last report is old.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class Reporter:
         self._reported: dict[str, tuple[int, float]] = {}
         """The last tick reported of each vchannel, and when it was last looked at: on the loop's clock, in
         milliseconds. In that order, the oldest first."""
+        self._awaited: tuple[str, ...] = ()
+        """Idle vchannels whose ticks datacoord awaits."""
 
     async def run(self) -> None:
         """Report until cancelled. Raises `ElanusError` when datacoord refuses.
@@ -49,13 +51,16 @@ class Reporter:
             if due or now_ms - last_ms >= self._policy.idle_report_ms:
                 last_ms = now_ms
                 try:
-                    await self._datacoord.report_ticks(self._epoch, tuple(c.tick() for c in due))
+                    ticks = tuple(c.tick() for c in due)
+                    self._awaited = await self._datacoord.report_ticks(self._epoch, ticks)
                 except (Unavailable, DeadlineExceeded) as error:
                     _log.info("ticks not reported; trying again", error=error.message)
                     self._owned.moved.set()
                 else:
                     for channel in due:
                         self._note(channel, now_ms)
+                    if self._awaited:
+                        self._owned.moved.set()
             await asyncio.sleep(self._policy.report_ms / 1000)
 
     async def _movement(self) -> bool:
@@ -70,7 +75,8 @@ class Reporter:
 
     def _due(self, now_ms: float) -> list[ChannelProgress]:
         """The vchannels that have moved since their last report, of those whose turn it is."""
-        turn = dict.fromkeys((*self._owned.take_new(), *self._owned.pending, *self._idle(now_ms)))
+        new, old = self._owned.take_new(), self._idle(now_ms)
+        turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *old))
         due: list[ChannelProgress] = []
         for channel in map(self._owned.get, turn):
             if channel is None or channel.ended:
@@ -86,7 +92,7 @@ class Reporter:
         """The vchannels that were last looked at long ago. Forgets those that are not owned any more."""
         old: list[str] = []
         for vchannel, (_, looked_ms) in self._reported.items():
-            if now_ms - looked_ms < self._policy.idle_report_ms:
+            if now_ms - looked_ms < self._policy.idle_look_ms:
                 break
             old.append(vchannel)
         for vchannel in old:

@@ -91,6 +91,7 @@ def _datanode_policy(settings: Settings) -> DataNodePolicy:
     return DataNodePolicy(
         report_ms=50,
         idle_report_ms=1000,
+        idle_look_ms=10_000,
         idle_checkpoint_ms=30_000,
         holding_checkpoint_ms=5_000,
         sync_age_ms=600_000,

@@ -154,6 +154,7 @@ def datanode_policy(density: Density) -> DataNodePolicy:
     return DataNodePolicy(
         report_ms=density.tick_interval_ms // 2,
         idle_report_ms=1000,
+        idle_look_ms=3000,
         idle_checkpoint_ms=4000,
         holding_checkpoint_ms=4000,
         sync_age_ms=density.sync_age_ms,

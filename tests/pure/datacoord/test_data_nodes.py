@@ -417,3 +417,37 @@ def _judge(bench: Bench, members: dict[int, Member], epochs: Counter[str]) -> No
     for vchannel in owned:
         assert epoch_of(bench, vchannel) >= epochs[vchannel], "epochs never go back"
         epochs[vchannel] = epoch_of(bench, vchannel)
+
+
+async def test_a_report_is_answered_with_the_vchannels_that_have_something_to_flush(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection(shards=3))
+    coord = await bench.watched()
+    idle, sealed, deleted = bench.collections[0].vchannels
+    assert await coord.report_ticks(bench.epoch, ()) == ()
+    segment_id = await bench.write(10, vchannel=sealed)
+    assert await coord.report_ticks(bench.epoch, ()) == (), "it grows"
+    outcome = await coord.flush(CID)
+    assert outcome.sealed == (segment_id,)
+    asked = await coord.report_ticks(bench.epoch, ())
+    assert asked[0] == sealed
+    assert set(asked) == {idle, sealed, deleted}, "deletes may be waiting in any of them"
+    for name in (idle, deleted):
+        await bench.report(vchannel=name)
+    assert await coord.report_ticks(bench.epoch, ()) == (sealed,), "nothing is waiting in the others"
+    await bench.report({segment_id: 10}, vchannel=sealed)
+    await bench.commit({segment_id: 10}, flushed=(segment_id,), vchannel=sealed)
+    await bench.report(vchannel=sealed)
+    assert await coord.report_ticks(bench.epoch, ()) == ()
+    await coord.stop()
+
+
+async def test_a_tick_that_a_range_waits_for_is_asked_of_the_owner(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    nodes, ts = coord.role._datanodes, bench.root.stamp()
+    assert not await nodes.order_range(bench.vchannel, ts)
+    assert await coord.report_ticks(bench.epoch, ()) == (bench.vchannel,)
+    await bench.report()
+    assert await coord.report_ticks(bench.epoch, ()) == ()
+    assert await nodes.order_range(bench.vchannel, ts)
+    await coord.stop()

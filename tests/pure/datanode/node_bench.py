@@ -47,6 +47,7 @@ W0 = "by-dev-rootcoord-dml_1_400v1"
 POLICY = DataNodePolicy(
     report_ms=50,
     idle_report_ms=1000,
+    idle_look_ms=10_000,
     idle_checkpoint_ms=60_000,
     holding_checkpoint_ms=10_000,
     sync_age_ms=300_000,
@@ -66,6 +67,7 @@ class Coordinator:
         self.reports: list[DataNodeTick] = []
         self.commits: list[RangeCommit] = []
         self.moves: list[CheckpointMove] = []
+        self.awaited: tuple[str, ...] = ()
 
     async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
         self.calls.note("register_datanode", node_id)
@@ -73,10 +75,11 @@ class Coordinator:
         self.assignments = {v: replace(a, epoch=self.epoch) for v, a in self.assignments.items()}
         return DataNodeRegistration(self.epoch, tuple(self.assignments.values()))
 
-    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> None:
+    async def report_ticks(self, epoch: int, ticks: tuple[DataNodeTick, ...]) -> tuple[str, ...]:
         self.calls.note("report_ticks", ticks)
         self._check(epoch)
         self.reports += ticks
+        return tuple(v for v in self.awaited if v not in {t.vchannel for t in ticks})
 
     async def commit_range(self, commit: RangeCommit) -> None:
         self.calls.note("commit_range", commit)
@@ -189,6 +192,7 @@ def assignment(vchannel: str, checkpoint: Checkpoint | None = None, epoch: int =
 
 
 IDLE_S = POLICY.idle_report_ms / 1000
+LOOK_S = POLICY.idle_look_ms / 1000
 
 
 class Bench:

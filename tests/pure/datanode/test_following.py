@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fakes import settle
-from node_bench import IDLE_S, POLICY, V0, V1, W0, Bench, assignment
+from node_bench import IDLE_S, LOOK_S, POLICY, V0, V1, W0, Bench, assignment
 
 from elanus.api.datacoord import DataNodeRegistration
 from elanus.core.catalog import Checkpoint
@@ -86,9 +86,10 @@ async def test_ticks_of_an_older_epoch_are_nobodys() -> None:
     first = await bench.tick()
     await bench.epoch(2)
     await bench.tick(epoch=1)
-    await asyncio.sleep(IDLE_S)
+    await asyncio.sleep(LOOK_S)
     assert bench.coord.last(V0).ts == first
     second = await bench.tick(epoch=2)
+    await asyncio.sleep(LOOK_S)
     assert bench.coord.last(V0).ts == second
     await bench.stop()
 
@@ -148,7 +149,19 @@ async def test_an_idle_vchannel_is_reported_seldom() -> None:
         await bench.tick()
     reports = [len([r for r in bench.coord.reports if r.vchannel == v]) for v in (V0, V1)]
     assert reports[0] == 50, "what waits is reported at every tick"
-    assert reports[1] <= 50 * 0.2 / (POLICY.idle_report_ms / 1000) + 2
+    assert reports[1] <= 50 * 0.2 / (POLICY.idle_look_ms / 1000) + 2
+    await bench.stop()
+
+
+async def test_an_idle_vchannel_is_reported_when_its_tick_is_awaited() -> None:
+    bench = Bench(V0, V1)
+    await bench.start()
+    await bench.tick()
+    bench.coord.awaited = (V1,)
+    tick = await bench.tick()
+    await asyncio.sleep(2 * POLICY.idle_report_ms / 1000)
+    assert bench.coord.last(V1).ts == tick
+    assert bench.coord.last(V0).ts < tick, "nobody waits for it"
     await bench.stop()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 from fakes import settle
-from node_bench import IDLE_S, POLICY, V0, V1, Bench, assignment
+from node_bench import LOOK_S, POLICY, V0, V1, Bench, assignment
 
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, Unavailable
@@ -184,7 +184,7 @@ async def test_one_that_was_replaced_stops_reporting_and_registers_again() -> No
     await bench.tick()
     await asyncio.sleep(1)
     assert len(bench.coord.calls.of("register_datanode")) == 2
-    await asyncio.sleep(IDLE_S)
+    await asyncio.sleep(LOOK_S)
     tick = await bench.tick()
     assert bench.coord.last(V0).ts == tick
     await bench.stop()
