@@ -24,7 +24,9 @@ from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusEr
 from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
+from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import (
+    DEFAULT_RESOURCE_GROUP,
     PlacedReplica,
     ResourceGroup,
     census,
@@ -112,9 +114,14 @@ class QueryCoord:
         async with self._lock:
             await self._peers.root.collection_by_id(collection_id)
             loader = self._loaders.get(collection_id)
-            placed = spread(self._groups.view(), groups, replicas)
-            before = loader.load if loader else None
-            load = with_partitions(before, collection_id, partition_ids, replicas, placed, fields)
+            view, before = self._groups.view(), loader.load if loader else None
+            if before is None and len(groups) <= 1:
+                # before anything is made for each replica: a client may ask for two billion
+                group = find(view, *groups or (DEFAULT_RESOURCE_GROUP,))
+                check_enough(len(group.nodes), replicas, group.name)
+            load = with_partitions(before, collection_id, partition_ids, replicas, fields=fields)
+            placed = spread(view, groups, load.replicas)
+            load = load if before else replace(load, groups=placed)
             check_same_groups(groups, load.resource_groups)
             if loader is not None and loader.load == load:
                 return

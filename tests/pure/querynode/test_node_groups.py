@@ -85,6 +85,8 @@ async def test_a_load_into_a_group_without_enough_nodes_is_refused(fleet: Fleet)
     await begun(fleet, 1, 2, rg=1)
     with pytest.raises(NodesNotEnough, match=r"2 replicas need .* 1 are alive in resource group rg"):
         await fleet.coord.load(COLLECTION, (), 2, ("rg",))
+    with pytest.raises(NodesNotEnough, match="2147483647 replicas need"):
+        await fleet.coord.load(COLLECTION, (), 2**31 - 1)
     with pytest.raises(ResourceGroupNotFound):
         await fleet.coord.load(COLLECTION, (), 1, ("nope",))
     assert await LoadState(fleet.meta).all() == []

@@ -57,7 +57,7 @@ class Loading:
             database,
             name,
             partitions,
-            replicas=request.replica_number or _DEFAULT_REPLICAS,
+            replicas=max(request.replica_number, 0) or _DEFAULT_REPLICAS,
             refresh=request.refresh,
             resource_groups=tuple(request.resource_groups),
             load_fields=tuple(request.load_fields),
