@@ -227,14 +227,15 @@ class CollectionLoader:
             rooms = [room_of(n, status) for n, status in nodes.items()]
             place(pieces * counts[name], rooms, f"in resource group {name}")
 
-    async def _reconcile_and_note(self) -> None:
+    async def _reconcile_and_note(self) -> int:
         try:
-            await self._reconcile()
+            return await self._reconcile()
         finally:
             self._recovering.pop(self.collection_id, None)
             self._reconciled(self.collection_id)
 
-    async def _reconcile(self) -> None:
+    async def _reconcile(self) -> int:
+        """Bring what is served nearer to what the load asks for; return how many segments were looked at."""
         load, progress = self.load, self._progress
         alive = self._peers.fleet.alive()
         groups = await self._group()
@@ -269,6 +270,7 @@ class CollectionLoader:
             raise failures[0]
         if not await self._release_leavers(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+        return len(target.segments)
 
     def _retry_unreadable(self) -> None:
         """Reconcile again when segments that could not be read are due for another attempt."""

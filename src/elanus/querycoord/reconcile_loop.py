@@ -2,6 +2,10 @@
 
 A failure is tried again after a pause that doubles each time. News shorten the pause, but never below the
 first one: a collection that fails at once must not keep the coordinator busy.
+
+A round looks at every segment of the collection, and thousands of segments may change one after the other, as
+their indexes are built. So a round over many segments is followed by a rest, in which changes gather: about
+four times as long as the round.
 """
 
 from __future__ import annotations
@@ -18,13 +22,17 @@ from elanus.rpc.tracing import untraced
 
 _RETRY_PAUSE_S = 0.5
 _RETRY_PAUSE_MAX_S = 15.0
+_MANY_SEGMENTS = 200
+_REST_S_PER_SEGMENT = 0.00015
+"""Four times what a round takes per segment."""
 _log = structlog.get_logger("querycoord")
 
 
 class ReconcileLoop:
-    """``reconcile`` is called in turns until it raises `CollectionNotFound`, or `stop`."""
+    """``reconcile`` is called in turns until it raises `CollectionNotFound`, or `stop`. It returns how many
+    segments it has looked at."""
 
-    def __init__(self, collection_id: CollectionID, reconcile: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, collection_id: CollectionID, reconcile: Callable[[], Awaitable[int]]) -> None:
         self._collection_id = collection_id
         self._reconcile = reconcile
         self._wake = asyncio.Event()
@@ -56,7 +64,7 @@ class ReconcileLoop:
             self._wake.clear()
             self._news.clear()
             try:
-                await self._reconcile()
+                segments = await self._reconcile()
             except CollectionNotFound:
                 return
             except Exception as error:  # noqa: BLE001 - an unreadable file must not end the load forever
@@ -68,6 +76,8 @@ class ReconcileLoop:
                 self._wake.set()
             else:
                 pause_s = _RETRY_PAUSE_S
+                if segments >= _MANY_SEGMENTS:
+                    await asyncio.sleep(segments * _REST_S_PER_SEGMENT)
 
     async def _pause(self, pause_s: float) -> None:
         """Back off after a failure. `wake` shortens the pause, but never below the first one."""
