@@ -187,7 +187,7 @@ class FakeFront(
 
     def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None:
         held = self._held(database, old)
-        del self.held[database, old]
+        del self.held[database, held.view.name]
         self.held[new_database, new] = held
         schema = replace(held.view.schema, name=new)
         held.view = replace(held.view, name=new, schema=schema, database=new_database)

@@ -8,6 +8,7 @@ from elanus.api.querynode import NodeHits
 from elanus.proxy.api import Search, SearchResult
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.verbs.hits import fused, window
+from elanus.proxy.verbs.hybrid import check_hybrid
 
 
 class FakeHybrid:
@@ -17,6 +18,7 @@ class FakeHybrid:
         raise NotImplementedError
 
     def hybrid_search(self, request: HybridSearch) -> SearchResult:
+        check_hybrid(request)
         own = {"partitions": request.partitions, "output_fields": request.output_fields}
         results = [self.search(replace(search, **own)) for search in request.searches]  # type: ignore[arg-type]
         hits, _ = fused(

@@ -66,7 +66,8 @@ def as_matrix(column: pa.ChunkedArray, dim: int) -> np.ndarray:
 
 
 def nearest(query: np.ndarray, vectors: np.ndarray, limit: int, offset: int) -> tuple[np.ndarray, np.ndarray]:
-    distances = ((vectors.astype(np.float32) - query.astype(np.float32)) ** 2).sum(axis=1)
+    with np.errstate(over="ignore"):
+        distances = ((vectors.astype(np.float32) - query.astype(np.float32)) ** 2).sum(axis=1)
     order = np.argsort(distances, kind="stable")[offset : offset + limit]
     return order, distances[order]
 

@@ -40,7 +40,7 @@ class HybridSearching(Verbs):
         step("plan")
         with reads.begin(request.timeout_s) as patience:
             schema = cached.view.schema
-            queries = _check(request)
+            queries = check_hybrid(request)
             proxy.admission.read(cached, Rate.SEARCH, queries * len(request.searches))
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
@@ -98,7 +98,7 @@ class HybridSearching(Verbs):
         )
 
 
-def _check(request: HybridSearch) -> int:
+def check_hybrid(request: HybridSearch) -> int:
     """Return the number of queries. Raises `InvalidParameter`, with the reference's texts."""
     if not request.searches:
         raise InvalidParameter("minimum of ann search requests is 1")

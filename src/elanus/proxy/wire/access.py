@@ -6,7 +6,6 @@ They work whether or not clients must sign in. Clients send passwords in base64.
 from __future__ import annotations
 
 import base64
-import binascii
 from dataclasses import replace
 
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
@@ -276,7 +275,7 @@ def _password(sent: str) -> str:
     """Raises `InvalidParameter`, which does not show what was sent."""
     try:
         return base64.b64decode(sent, validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:  # of base64, of text that is not ASCII, and of UTF-8
         raise InvalidParameter("decode password fail: send it in base64, as Milvus clients do") from None
 
 
