@@ -160,7 +160,8 @@ def hits_per_query(k: int, grouping: Grouping | None) -> int:
 
 def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping) -> None:
     """Raises `InvalidParameter`, `FieldNotFound` or `NotSupported`, with the reference's texts."""
-    check_group_size(grouping.size)
+    if not request.levels:
+        check_group_size(grouping.size)
     grouping_fields(cached.view.schema, grouping.fields)
     if request.page is not None or request.consistency.pinned:
         raise InvalidParameter("Not allowed to do groupBy when doing iteration")

@@ -10,12 +10,12 @@ from elanus.core.schema import CollectionSchema
 from elanus.proxy.wire.parameters import boolean
 from elanus.proxy.wire.unsupported import unsupported
 
-_FIELD = "group_by_field"
-_FIELDS = "group_by_fields"
-_SIZE = "group_size"
+GROUPING_FIELD = "group_by_field"
+GROUPING_FIELDS = "group_by_fields"
+GROUPING_SIZE = "group_size"
 _STRICT = "strict_group_size"
 _INSIDE_JSON = ("json_path", "json_type", "strict_cast")
-GROUPING_PARAMS = frozenset({_FIELD, _FIELDS, _SIZE, _STRICT, *_INSIDE_JSON})
+GROUPING_PARAMS = frozenset({GROUPING_FIELD, GROUPING_FIELDS, GROUPING_SIZE, _STRICT, *_INSIDE_JSON})
 """The names of these parameters. Without a field to group by, the others have no effect."""
 
 
@@ -36,15 +36,15 @@ def grouping(params: Mapping[str, str], schema: CollectionSchema) -> Grouping | 
 
 def _names(params: Mapping[str, str]) -> tuple[str, ...]:
     """The single field of older clients has precedence over the list of newer ones, as in the reference."""
-    single = params.get(_FIELD, "").strip()
+    single = params.get(GROUPING_FIELD, "").strip()
     if single:
         return (single,)
-    names = (name.strip() for name in params.get(_FIELDS, "").split(","))
+    names = (name.strip() for name in params.get(GROUPING_FIELDS, "").split(","))
     return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _size(params: Mapping[str, str]) -> int:
-    text = params.get(_SIZE)
+    text = params.get(GROUPING_SIZE)
     if text is None:
         return 1
     try:

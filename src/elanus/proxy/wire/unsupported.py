@@ -55,7 +55,6 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "search_by_primary_keys": "send the keys in the field ids",
     "sub_reqs": "use HybridSearch",
     "function_chains": "send a ranker, or rank the hits in the client",
-    "search_aggregation": "group the hits in the client",
     "struct_array_fields": "use JSON",
     "rewrite_data": "leave it out: a restore copies no rows",
     "time_stamp": "leave it out: the answer is as of now",
