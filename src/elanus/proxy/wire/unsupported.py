@@ -21,7 +21,6 @@ _NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
     "AddCollectionStructField": _FIXED_SCHEMA,
-    "AlterRole": "a role's description is fixed; drop the role and create it again",
     "CalcDistance": "compute distances in the client",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
