@@ -146,6 +146,23 @@ def _() -> None:
         assert list(hits.ids) == [group[0] for group in groups.values()]
 
 
+@check("Reads", "grouping search by values inside JSON and by dynamic keys", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(FieldSchema("doc", DataType.JSON), enable_dynamic_field=True) as made:
+        rows = [
+            {"key": key, "doc": {"a": [key % 3]}, "v": VECTORS[key], "tag": "abc"[key % 3]}
+            for key in range(90)
+        ]
+        made.insert(rows)
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        nearest = [key for key in ranked("v", 7, ROWS) if key < 90]
+        expected = [next(key for key in nearest if key % 3 == third) for third in range(3)]
+        for name in ("doc['a'][0]", "tag"):
+            (hits,) = made.search(VECTORS[7:8].tolist(), "v", L2, 5, group_by_field=name)
+            assert sorted(hits.ids) == sorted(expected), name
+
+
 @check("Reads", "search by primary key", needs=BY_KEYS)
 def _() -> None:
     with two_vectors() as made:

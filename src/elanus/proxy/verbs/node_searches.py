@@ -162,7 +162,7 @@ def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping
     """Raises `InvalidParameter`, `FieldNotFound` or `NotSupported`, with the reference's texts."""
     if not request.levels:
         check_group_size(grouping.size)
-    grouping_fields(cached.view.schema, grouping.fields)
+    grouping_fields(cached.view.schema, grouping.fields, grouping.inside)
     if request.page is not None or request.consistency.pinned:
         raise InvalidParameter("Not allowed to do groupBy when doing iteration")
     searched = search_field(cached.view.schema, request.vector_field)

@@ -106,7 +106,7 @@ class Searching(Verbs):
             schema,
             read_ts,
             page_end,
-            {name: hits.fields[name] for name in groups},
+            {} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
             fragments,
             found_elements(hits),
             recalls,

@@ -29,6 +29,7 @@ _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["sco
 
 
 _COMPUTED: Mapping[pa.DataType, DataType] = {
+    pa.bool_(): DataType.BOOL,
     pa.int8(): DataType.INT8,
     pa.int16(): DataType.INT16,
     pa.int32(): DataType.INT32,
@@ -144,7 +145,7 @@ def _add_groups(data: schema_pb2.SearchResultData, result: SearchResult, times: 
         _add_columns(data.group_by_field_values, result.groups, result.schema, times)
         return
     for name, column in result.groups.items():
-        encode_column(data.group_by_field_value, name, result.schema.by_name[name], column, times)
+        encode_column(data.group_by_field_value, name, result.schema.by_name.get(name), column, times)
 
 
 def _add_columns(
