@@ -296,7 +296,7 @@ class Front(AccessFront, SnapshotFront, Protocol):
         ...
 
     def compactions_of(self, database: str, collection: str) -> Sequence[CompactionPlan]:
-        """Return the plans of a collection that are remembered, whoever asked for them."""
+        """Return the plans of a collection that are remembered."""
         ...
 
     # reads
