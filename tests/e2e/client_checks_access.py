@@ -40,6 +40,17 @@ def _() -> None:
     assert utility.list_usernames() == ["root"]
 
 
+@check("Users", "descriptions of users and roles, changed", needs=hasattr(MilvusClient, "alter_role"))
+def _() -> None:
+    utility.create_user(USER, PASSWORD)
+    with role():
+        client().update_user(USER, "reads at night")
+        client().alter_role(ROLE, "may read")
+        assert client().describe_user(USER)["description"] == "reads at night"
+        assert client().describe_role(ROLE)["description"] == "may read"
+    utility.delete_user(USER)
+
+
 @check("Users", "roles and their members")
 def _() -> None:
     utility.create_user(USER, PASSWORD)

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import pymilvus
@@ -145,6 +146,23 @@ def _() -> None:
         assert list(hits.ids) == [group[0] for group in groups.values()]
 
 
+@check("Reads", "grouping search by values inside JSON and by dynamic keys", needs=VERSION >= (2, 6))
+def _() -> None:
+    with collection(FieldSchema("doc", DataType.JSON), enable_dynamic_field=True) as made:
+        rows = [
+            {"key": key, "doc": {"a": [key % 3]}, "v": VECTORS[key], "tag": "abc"[key % 3]}
+            for key in range(90)
+        ]
+        made.insert(rows)
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        nearest = [key for key in ranked("v", 7, ROWS) if key < 90]
+        expected = [next(key for key in nearest if key % 3 == third) for third in range(3)]
+        for name in ("doc['a'][0]", "tag"):
+            (hits,) = made.search(VECTORS[7:8].tolist(), "v", L2, 5, group_by_field=name)
+            assert sorted(hits.ids) == sorted(expected), name
+
+
 @check("Reads", "search by primary key", needs=BY_KEYS)
 def _() -> None:
     with two_vectors() as made:
@@ -184,3 +202,40 @@ def _() -> None:
             tag: [len(ns), sum(ns), min(ns), max(ns), sum(ns) / len(ns)] for tag, ns in expected.items()
         }
         assert client.query(made.name, "", output_fields=["max(n)"]) == [{"max(n)": ROWS - 1}]
+
+
+@check("Reads", "search aggregation: nested buckets, metrics, orders, hits", needs=NEWEST)
+def _() -> None:
+    with two_vectors() as made:
+        client = MilvusClient(uri=program.uri)
+        size = 4
+        aggregation = pymilvus.SearchAggregation(
+            ["tag"],
+            2,
+            metrics={"mean": {"avg": "n"}, "worst": {"max": "_score"}},
+            order=[{"mean": "desc"}],
+            top_hits=pymilvus.TopHits(size, sort=[{"n": "desc"}]),
+            sub_aggregation=pymilvus.SearchAggregation(["n"], size, metrics={"count": {"count": "*"}}),
+        )
+        asked: Any = {"anns_field": "v", "search_params": L2, "output_fields": ["n", "tag"]}
+        found = client.search(
+            made.name, VECTORS[7:9].tolist(), search_aggregation=aggregation, filter="n < 40", **asked
+        )
+        assert [len(hits) for hits in found] == [0, 0]
+        for query, buckets in zip((7, 8), found.agg_buckets, strict=True):
+            scores = {key: score for key, score in ranked("v", query, ROWS).items() if key < 40}
+            # every value of n is a group of its own; the best eight groups are kept
+            kept = list(scores)[: 2 * size]
+            tags: dict[str, list[int]] = {}
+            for key in kept:
+                tags.setdefault("abc"[key % 3], []).append(key)
+            means = {tag: sum(own) / len(own) for tag, own in tags.items()}
+            wanted = sorted(means, key=lambda tag: -means[tag])[:2]
+            assert [[part["value"] for part in bucket.key] for bucket in buckets] == [[t] for t in wanted]
+            for tag, bucket in zip(wanted, buckets, strict=True):
+                assert (bucket.count, bucket.metrics["mean"]) == (len(tags[tag]), means[tag])
+                assert np.isclose(bucket.metrics["worst"], max(scores[key] for key in tags[tag]))
+                best = sorted(tags[tag], reverse=True)[:size]
+                assert [hit.pk for hit in bucket.hits] == best
+                assert [hit.fields for hit in bucket.hits] == [{"n": key, "tag": tag} for key in best]
+                assert [child.key[0]["value"] for child in bucket.sub_groups] == tags[tag][:size]

@@ -172,6 +172,11 @@ def _() -> None:
         (plan,) = made.get_compaction_plans().plans
         assert len(plan.sources) == 2
         assert made.num_entities == 200
+        client = MilvusClient(uri=program.uri)
+        if hasattr(client, "list_compaction_tasks"):
+            (task,) = client.list_compaction_tasks(made.name).plans
+            assert (sorted(task.sources), task.targets) == (sorted(plan.sources), [plan.target])
+            assert task.state.name == "Completed"
 
 
 @check("Writes", "bulk insert of Parquet, JSON, CSV and NumPy files: a task, its state, the list of tasks")

@@ -34,6 +34,10 @@ class AccessApi(Protocol):
         """
         ...
 
+    async def describe_user(self, name: str, description: str) -> None:
+        """Replace a user's description. Raises `AccessConflict`."""
+        ...
+
     async def drop_user(self, name: str) -> None:
         """Dropping a user that does not exist succeeds. Raises `NotPermitted` for root."""
         ...
@@ -48,6 +52,10 @@ class AccessApi(Protocol):
 
     async def create_role(self, name: str, description: str) -> None:
         """Raises `AccessConflict`."""
+        ...
+
+    async def describe_role(self, name: str, description: str) -> None:
+        """Replace a role's description. Raises `AccessConflict`."""
         ...
 
     async def drop_role(self, name: str, force: bool) -> None:

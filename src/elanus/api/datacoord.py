@@ -408,6 +408,11 @@ class CompactionCalls(Protocol):
         """The current state of the plans made together; none when the id is unknown or ended long ago."""
         ...
 
+    @repeatable
+    async def compactions_of(self, collection_id: CollectionID) -> tuple[CompactionPlan, ...]:
+        """The plans of a collection that are remembered: those that run, and those that ended lately."""
+        ...
+
     async def commit_compaction(self, commit: CompactionCommit) -> None:
         """Replace the inputs by the output. Raises `CommitRefused` when the epoch, the plan or an input is
         not the expected one, or it is too late."""

@@ -228,6 +228,12 @@ def with_password(
     )
 
 
+def with_user_description(policy: AccessPolicy, name: str, description: str) -> AccessPolicy:
+    """Raises `AccessConflict` when there is no such user."""
+    user = replace(policy.user(name), description=description)
+    return replace(policy, users={**policy.users, name: user})
+
+
 def without_user(policy: AccessPolicy, name: str) -> AccessPolicy:
     """Dropping a user that does not exist succeeds, as in the reference. Raises `NotPermitted` for root."""
     if name == ROOT:
@@ -272,6 +278,12 @@ def with_role(policy: AccessPolicy, role: Role, roles_max: int) -> AccessPolicy:
     if len(policy.roles) >= roles_max:
         raise AccessConflict("unable to create role because the number of roles has reached the limit")
     return replace(policy, roles={**policy.roles, role.name: role})
+
+
+def with_role_description(policy: AccessPolicy, name: str, description: str) -> AccessPolicy:
+    """Raises `AccessConflict` when there is no such role."""
+    role = replace(policy.role(name), description=description)
+    return replace(policy, roles={**policy.roles, name: role})
 
 
 def without_role(policy: AccessPolicy, name: str, force: bool) -> AccessPolicy:

@@ -9,14 +9,15 @@ queries it need not: they have as many groups as were requested and, if the size
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported
+from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.json_keys import JsonKey, json_values
 from elanus.core.limits import GROUP_SIZE_MAX
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.types import Family
@@ -28,12 +29,25 @@ Places = npt.NDArray[np.int64]
 class Grouping:
     """``fields``: names of the grouping fields, at least one. ``size``: hits per group.
 
-    ``strict``: look for full groups. Otherwise the search ends when it has enough groups.
+    ``strict``: look for full groups. Otherwise the search ends when it has enough groups. ``inside``: the
+    value to group by of the only JSON field among them, if there is one.
     """
 
     fields: tuple[str, ...]
     size: int = 1
     strict: bool = False
+    inside: JsonKey | None = None
+
+    def keys(self, column_of: Callable[[str], pa.Array]) -> dict[str, pa.Array]:
+        """Return the values to group by, by the names that the client gave. ``column_of``: of a field."""
+        keys = {}
+        for name in self.fields:
+            column = column_of(name)
+            if self.inside is not None and self.inside.field == name:
+                keys[self.inside.name] = json_values(column, self.inside)
+            else:
+                keys[name] = column
+        return keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +107,9 @@ def choose_groups(
     return Groups(found, chosen, complete)
 
 
-def group_codes(columns: Sequence[pa.Array]) -> Places:
+def group_codes(columns: Collection[pa.Array]) -> Places:
     """Return a number for each row: equal for rows with equal values in all columns. shape (n,)."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    codes = np.zeros(len(next(iter(columns))), dtype=np.int64)
     for column in columns:
         encoded = column.dictionary_encode(null_encoding="encode")
         codes = codes * max(1, len(encoded.dictionary)) + encoded.indices.to_numpy().astype(np.int64)
@@ -112,23 +126,27 @@ def check_group_size(size: int) -> int:
     return size
 
 
-def grouping_fields(schema: CollectionSchema, names: Sequence[str]) -> tuple[FieldSchema, ...]:
-    """Return the fields to group by.
+def grouping_fields(
+    schema: CollectionSchema, names: Sequence[str], inside: JsonKey | None = None
+) -> tuple[FieldSchema, ...]:
+    """Return the fields to group by. ``inside``: the value of the JSON field among them.
 
-    Raises `FieldNotFound`, `InvalidParameter` for a type without groups, `NotSupported` for JSON.
+    Raises `FieldNotFound`, `InvalidParameter` for a type without groups.
     """
-    return tuple(_grouping_field(schema, name) for name in names)
+    return tuple(_grouping_field(schema, name, inside) for name in names)
 
 
-def _grouping_field(schema: CollectionSchema, name: str) -> FieldSchema:
+def _grouping_field(schema: CollectionSchema, name: str, inside: JsonKey | None) -> FieldSchema:
     field = schema.by_name.get(name)
-    if field is None and schema.dynamic_field is None:
+    if field is None:
         raise FieldNotFound(f"groupBy field not found in schema: field not found[field={name}]")
-    if field is None or field.kind.family is Family.JSON:
-        raise NotSupported(
-            f"grouping by {name}, a value inside a JSON field, is not supported by this release: "
-            "give the value a field of its own"
-        )
+    if field.kind.family is Family.JSON:
+        if inside is None or inside.field != name or not inside.path:
+            raise InvalidParameter(
+                f"json_path is required for json field when doing search_group_by: field {name}; "
+                f'group by a value inside it, such as {name}["key"]'
+            )
+        return field
     if field.kind.family not in (Family.BOOL, Family.INTEGER, Family.TEXT, Family.TIME):
         raise InvalidParameter(
             f"unsupported data type {field.data_type.name} for group by operator: field {name}; "

@@ -29,6 +29,10 @@ HYBRID_SEARCHES_MAX = 1024
 """Searches in one hybrid search."""
 GROUP_SIZE_MAX = 10
 """Hits per group of one grouping search."""
+BUCKET_LEVELS_MAX = 4
+"""Levels of the buckets of one search aggregation."""
+BUCKET_ENTRIES_MAX = 10_000
+"""Query vectors, times buckets of all levels, times hits of each, of one search aggregation."""
 ROUND_DECIMAL_MIN = -1
 ROUND_DECIMAL_MAX = 6
 GRPC_MESSAGE_MAX_BYTES = 512 * 1024 * 1024

@@ -58,6 +58,9 @@ class Compactions:
     async def compaction_plans(self, trigger_id: int) -> tuple[CompactionPlan, ...]:
         return tuple(plan for plan in self._state.plans() if plan.trigger_id == trigger_id)
 
+    async def compactions_of(self, collection_id: CollectionID) -> tuple[CompactionPlan, ...]:
+        return tuple(plan for plan in self._state.plans() if plan.collection_id == collection_id)
+
     async def commit_compaction(self, commit: CompactionCommit) -> None:
         plan = self._state.plan(commit.plan_id)
         try:

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
 from elanus.core.trail import current
-from elanus.core.types import DataType, Space, vectors_in
+from elanus.core.types import Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
@@ -39,6 +39,7 @@ from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
 from elanus.index.hits import Hits, RowIds, Scores, no_hits, stacked
 from elanus.index.masks import RowMask
+from elanus.index.narrow_lists import NARROW
 from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.refining import REFINE_K_KEY, Refiner
@@ -52,12 +53,6 @@ EF_DEFAULT = 64
 EF_DEFAULT_PER_K = 2
 CANDIDATES_PER_UNIT = 2
 """Rows per hit whose exact cosines are compared, where the graph holds rounded unit vectors."""
-NARROW = {
-    DataType.FLOAT16_VECTOR: "FP16",
-    DataType.BFLOAT16_VECTOR: "BF16",
-    DataType.INT8_VECTOR: "INT8",
-}
-"""The types whose vectors are kept as they are, in fewer bytes than a float: their codes are exact."""
 
 Floats = npt.NDArray[np.float32]
 _CHEAPER = "comparing these rows is cheaper than walking the graph"

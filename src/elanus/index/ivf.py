@@ -24,20 +24,22 @@ from elanus.core.metrics import Metric
 from elanus.core.trail import current
 from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
-from elanus.index.adding import add_in_chunks
+from elanus.index.adding import add_in_chunks, compared
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import faiss_metric
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import clipped
 from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
+from elanus.index.narrow_lists import NARROW, add_narrow, empty_lists, narrow_refiner, scanned
+from elanus.index.narrow_units import NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
 from elanus.index.refining import CANDIDATES_PER_HIT, REFINE_K_KEY, Refiner
 from elanus.index.refining import SEARCH_PARAMS as REFINE_SEARCH
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress
-from elanus.index.unit import UnitRows, unit
+from elanus.index.unit import UnitRows
 
 NPROBE_KEY = "nprobe"
 NPROBE_DEFAULT = 8
@@ -49,7 +51,10 @@ TRAINING_ROWS_PER_LIST_MAX = 256
 
 
 class IvfIndex(VectorIndex):
-    """Built lists. ``unit_rows``: set under COSINE for IVF_FLAT. ``refiner``: ranks what the lists find."""
+    """Built lists.
+
+    ``unit_rows``: set under COSINE for IVF_FLAT over floats. ``refiner``: ranks what the lists find.
+    """
 
     def __init__(
         self, spec: IndexSpec, lists: Any, unit_rows: UnitRows | None = None, refiner: Refiner | None = None
@@ -89,8 +94,13 @@ class IvfIndex(VectorIndex):
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> Self:
+        lists = content.faiss_index
         unit_rows = UnitRows.from_arrays(content.arrays)
-        return cls(spec, content.faiss_index, unit_rows, Refiner.from_arrays(spec, content.arrays))
+        refiner = Refiner.from_arrays(spec, content.arrays)
+        if spec.kind is IVF_FLAT and unit_rows is None:
+            units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
+            refiner = narrow_refiner(spec, lists, units)
+        return cls(spec, lists, unit_rows, refiner)
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
@@ -138,7 +148,8 @@ class IvfIndex(VectorIndex):
         depth = k if refiner is None else min(visible, max(k, self._candidates(k, params)))
 
         def scan(share: Queries) -> Hits:
-            distances, rows = self._lists.search(share, depth, params=parameters)
+            sent = scanned(self.spec, self._lists, share) if self._holds_vectors else share
+            distances, rows = self._lists.search(sent, depth, params=parameters)
             found = Hits(clipped(distances, self.spec.metric_type), rows)
             return found if refiner is None else refiner.best(share, found, k)
 
@@ -183,8 +194,7 @@ def filled(
 
     ``codewords``: how many rows training needs at least; fewer are repeated.
     """
-    sample = spec.form.compared(vectors[training_rows(len(vectors), lists.nlist, codewords)])
-    lists.train(unit(sample) if spec.metric_type is Metric.COSINE else sample)
+    lists.train(compared(spec, vectors[training_rows(len(vectors), lists.nlist, codewords)]))
     return add_in_chunks(spec, lists, vectors, progress)
 
 
@@ -200,6 +210,11 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> IvfIndex:
     count = list_count(spec.params["nlist"], len(vectors))
     centroids = faiss.IndexFlat(spec.dim, metric)
     if spec.kind is IVF_FLAT:
+        if spec.data_type in NARROW:
+            units = NarrowUnits.of(vectors) if spec.metric_type is Metric.COSINE else None
+            if units is not None or spec.metric_type is not Metric.COSINE:
+                lists = owned(empty_lists(spec, centroids, count), centroids)
+                return _narrow(spec, lists, vectors, units, progress)
         lists = owned(faiss.IndexIVFFlat(centroids, spec.dim, count, metric), centroids)
         unit_rows = filled(spec, lists, vectors, progress)
         lists.make_direct_map()
@@ -208,6 +223,15 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> IvfIndex:
     lists = owned(faiss.IndexIVFScalarQuantizer(centroids, spec.dim, count, quantizer, metric), centroids)
     filled(spec, lists, vectors, progress)
     return IvfIndex(spec, lists, None, Refiner.of(spec, vectors))
+
+
+def _narrow(
+    spec: IndexSpec, lists: Any, vectors: Any, units: NarrowUnits | None, progress: Progress
+) -> IvfIndex:
+    lists.train(compared(spec, vectors[training_rows(len(vectors), lists.nlist)]))
+    add_narrow(spec, lists, vectors, units, progress)
+    lists.make_direct_map()
+    return IvfIndex(spec, lists, None, narrow_refiner(spec, lists, units))
 
 
 def list_count(nlist: int, rows: int) -> int:

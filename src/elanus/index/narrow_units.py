@@ -1,9 +1,9 @@
-"""Graphs over narrow vectors under COSINE: unit vectors in the width of the sent ones, and the way back.
+"""Narrow vectors under COSINE: unit vectors in the width of the sent ones, and the way back.
 
-A graph walks by the inner product of what its storage holds, and under COSINE that must be vectors of one
-length. Vectors of 16 bits or of bytes are therefore scaled to one length and rounded to their own width
-again. The rounding loses something, so each row also keeps its norm, and a few bits per component that say
-which value was sent. Scores are those of the restored vectors, exactly.
+A graph walks by the inner product of what its storage holds, as lists are scanned, and under COSINE that must
+be vectors of one length. Vectors of 16 bits or of bytes are therefore scaled to one length and rounded to
+their own width again. The rounding loses something, so each row also keeps its norm, and a few bits per
+component that say which value was sent. Scores are those of the restored vectors, exactly.
 
 16 bits
     ``w = round(v / |v| · scale)``; ``round(w / scale · |v|)`` is at most one step of the type away from v:
@@ -26,7 +26,6 @@ import numpy.typing as npt
 
 from elanus.core.metrics import Metric
 from elanus.core.types import Matrix
-from elanus.index.coded_rows import CodedRows
 from elanus.index.decoded_rows import DecodedRows, parts
 from elanus.index.exact import Block
 from elanus.index.float_rows import Floats
@@ -124,16 +123,16 @@ class NarrowUnits:
 
 
 class NarrowUnitRows(DecodedRows):
-    """The sent vectors behind the codes of a graph over their unit vectors."""
+    """The sent vectors behind the codes of their unit vectors, which a graph or lists hold."""
 
-    def __init__(self, codes: CodedRows, units: NarrowUnits) -> None:
+    def __init__(self, codes: DecodedRows, units: NarrowUnits) -> None:
         super().__init__(codes.count, codes.dim, Metric.COSINE)
         self._codes = codes
         self._units = units
 
     @property
     def memory_bytes(self) -> int:
-        return self._units.memory_bytes  # the graph counts the codes
+        return self._units.memory_bytes  # the index counts the codes
 
     def taken(self, rows: RowIds) -> Matrix:
         return self._units.restored(self._codes.compared(rows), rows)

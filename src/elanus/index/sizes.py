@@ -134,7 +134,8 @@ def _bits_ivf(spec: IndexSpec, rows: int) -> _Shape:
 
 
 def _ivf_flat(spec: IndexSpec, rows: int) -> _Shape:
-    row = 4 * spec.dim + 2 * _LIST_ID_BYTES + _unit_rest(spec, kept_as_floats=True)
+    floats = spec.data_type is DataType.FLOAT_VECTOR
+    row = _width(spec) + 2 * _LIST_ID_BYTES + _unit_rest(spec, floats)
     return _Shape(row, _centroids(spec, rows, 4 * spec.dim))
 
 

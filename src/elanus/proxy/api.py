@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.core.buckets import Bucket, Levels
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import PartlyWritten
 from elanus.core.group_config import GroupConfig
@@ -199,7 +200,8 @@ class Search:
     long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
     second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
     highlight in the hits. ``measures_recall``: the answer has the recall of each query. ``texts``: those that
-    a provider turns into the queries (`elanus.proxy.embedding`); none if the queries are given.
+    a provider turns into the queries (`elanus.proxy.embedding`); none if the queries are given. ``levels``:
+    of the buckets that are wanted instead of hits; ``grouping`` and ``limit`` are then theirs.
     """
 
     collection: CachedCollection
@@ -221,6 +223,7 @@ class Search:
     page: IteratorPage | None = None
     query_ids: pa.Array | None = None
     grouping: Grouping | None = None
+    levels: Levels = ()
     ranker: Ranker | None = None
     boosts: BoostRequests | None = None
     order: tuple[OrderBy, ...] = ()
@@ -239,7 +242,8 @@ class SearchResult:
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
     an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
     the fragments of each hit, by field. ``elements``: which element of a struct array each hit is.
-    ``recalls``: of each query, if they were asked for.
+    ``recalls``: of each query, if they were asked for. ``buckets``: of each query, if ``levels`` were asked
+    for; their hits are places in ``ids``.
     """
 
     offsets: npt.NDArray[np.int64]
@@ -255,6 +259,8 @@ class SearchResult:
     highlights: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
     elements: npt.NDArray[np.int64] | None = None
     recalls: tuple[float, ...] = ()
+    levels: Levels = ()
+    buckets: tuple[tuple[Bucket, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

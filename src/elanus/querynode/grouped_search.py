@@ -71,8 +71,8 @@ def _depth(wanted: int, queries: int, blocks: int, rows_max: int, candidates_max
 
 
 def _codes(found: Found, grouping: Grouping, schema: CollectionSchema) -> Places:
-    fields = [schema.field(name) for name in grouping.fields]
-    return group_codes([found.rows.column(field.name, field.arrow_type) for field in fields])
+    keys = grouping.keys(lambda name: found.rows.column(name, schema.field(name).arrow_type))
+    return group_codes(keys.values())
 
 
 def _joined(parts: list[tuple[Places, Found]], queries: int) -> Found:

@@ -62,6 +62,9 @@ class AccessControl:
             lambda policy: access.with_password(policy, name, password_hash, former, generation)
         )
 
+    async def describe_user(self, name: str, description: str) -> None:
+        await self._change_access(lambda policy: access.with_user_description(policy, name, description))
+
     async def drop_user(self, name: str) -> None:
         await self._change_access(lambda policy: access.without_user(policy, name))
 
@@ -74,6 +77,9 @@ class AccessControl:
     async def create_role(self, name: str, description: str) -> None:
         role = Role(name, description=description)
         await self._change_access(lambda policy: access.with_role(policy, role, self._roles_max))
+
+    async def describe_role(self, name: str, description: str) -> None:
+        await self._change_access(lambda policy: access.with_role_description(policy, name, description))
 
     async def drop_role(self, name: str, force: bool) -> None:
         await self._change_access(lambda policy: access.without_role(policy, name, force))

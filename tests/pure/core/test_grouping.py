@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported
+from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.grouping import Grouping, check_group_size, choose_groups, group_codes, grouping_fields
 from elanus.core.ids import FieldID
+from elanus.core.json_keys import JsonKey
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 
 Value = int | None
@@ -102,12 +103,28 @@ SCHEMA = CollectionSchema(
         ("nowhere", FieldNotFound, "groupBy field not found in schema"),
         ("price", InvalidParameter, "unsupported data type DOUBLE for group by operator"),
         ("vector", InvalidParameter, "unsupported data type FLOAT_VECTOR for group by operator"),
-        ("facts", NotSupported, "grouping by facts"),
+        ("facts", InvalidParameter, "json_path is required for json field when doing search_group_by"),
     ],
 )
 def test_a_field_without_groups_is_refused(name: str, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         grouping_fields(SCHEMA, ["tag", name])
+
+
+def test_a_value_inside_json_is_a_key() -> None:
+    inside = JsonKey("facts['a']", "facts", ("a",))
+    assert [field.name for field in grouping_fields(SCHEMA, ["tag", "facts"], inside)] == ["tag", "facts"]
+    columns = {
+        "tag": pa.array(["x", "x", "x", "y"]),
+        "facts": pa.array(['{"a":1}', '{"a":"1"}', '{"a":1,"b":2}', "{}"]),
+    }
+    keys = Grouping(("tag", "facts"), inside=inside).keys(columns.__getitem__)
+    assert {name: column.to_pylist() for name, column in keys.items()} == {
+        "tag": ["x", "x", "x", "y"],
+        "facts['a']": ["1", '"1"', "1", None],
+    }
+    first, text, same, missing = group_codes(keys.values()).tolist()
+    assert (first == same, len({first, text, missing})) == (True, 3)
 
 
 @pytest.mark.parametrize(

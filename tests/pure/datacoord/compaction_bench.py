@@ -96,6 +96,7 @@ async def start(tmp_path: Path, **policy: object) -> tuple[Bench, Files]:
 async def planned(bench: Bench) -> list[CompactionPlan]:
     """The answer to a request for compaction; the orders are given."""
     plans = await bench.coord.compaction_plans(await bench.coord.compact(CID))
+    assert {plan.plan_id for plan in plans} <= {p.plan_id for p in await bench.coord.compactions_of(CID)}
     await asyncio.sleep(0.1)
     return list(plans)
 

@@ -42,14 +42,20 @@ def index_of(kind: str, data_type: DataType, metric: str, path: Path, **params: 
     return index
 
 
+KINDS = {"HNSW": {"efConstruction": "40"}, "IVF_FLAT": {"nlist": "4"}}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("metric", ["L2", "IP", "COSINE"])
 @pytest.mark.parametrize(
     ("data_type", "share"),
     [(DataType.INT8_VECTOR, 0.3), (DataType.FLOAT16_VECTOR, 0.55), (DataType.BFLOAT16_VECTOR, 0.55)],
 )
-def test_a_graph_over_narrow_vectors(data_type: DataType, share: float, metric: str, tmp_path: Path) -> None:
-    narrow = index_of("HNSW", data_type, metric, tmp_path / "a", efConstruction="40")
-    floats = index_of("HNSW", DataType.FLOAT_VECTOR, metric, tmp_path / "b", efConstruction="40")
+def test_narrow_vectors_stay_narrow(
+    data_type: DataType, share: float, metric: str, kind: str, tmp_path: Path
+) -> None:
+    narrow = index_of(kind, data_type, metric, tmp_path / "a", **KINDS[kind])
+    floats = index_of(kind, DataType.FLOAT_VECTOR, metric, tmp_path / "b", **KINDS[kind])
     assert narrow.memory_bytes <= share * floats.memory_bytes
     assert (tmp_path / "a").stat().st_size <= share * (tmp_path / "b").stat().st_size
     rows = rows_of(data_type)
@@ -64,17 +70,18 @@ def test_a_graph_over_narrow_vectors(data_type: DataType, share: float, metric: 
     assert narrow.reconstruct(np.arange(ROWS)).tobytes() == rows.tobytes()
 
 
+@pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("spread", [1.0, 3.0, 1e3])
 @pytest.mark.parametrize("data_type", list(DTYPES)[1:])
 def test_narrow_vectors_of_different_lengths_under_cosine(
-    data_type: DataType, spread: float, tmp_path: Path
+    data_type: DataType, spread: float, kind: str, tmp_path: Path
 ) -> None:
-    """Whether the graph holds rounded unit vectors or not, what was sent comes back, and scores are exact."""
+    """Whether the index holds rounded unit vectors or not, what was sent comes back, and scores are exact."""
     lengths = RNG.uniform(1 / spread, 1, ROWS)[:, None]
     rows = (rows_of(data_type)[:, :40].astype(np.float32) * lengths).astype(DTYPES[data_type])
     rows[7] = 0
     rows[8, 1:] = 0
-    spec = resolve_index({"index_type": "HNSW", "metric_type": "COSINE"}, data_type, 40)
+    spec = resolve_index({"index_type": kind, "metric_type": "COSINE", **KINDS[kind]}, data_type, 40)
     build(spec, rows, threads=1).save(tmp_path / "index")
     index = load(tmp_path / "index", spec)
     assert isinstance(index, VectorIndex)

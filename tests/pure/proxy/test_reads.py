@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from read_bench import NOW, Bench, L, Nodes, a_query_each, cached, query, search
 
+from elanus.core.buckets import BestHits, Bucket, BucketLevel, BucketMetric, bucket_grouping
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import (
     CollectionNotLoaded,
@@ -26,11 +28,14 @@ from elanus.core.errors import (
 )
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
+from elanus.core.ordering import OrderBy
 from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.api import Query, Search
+from elanus.proxy.api import IteratorPage, Query, Search
 from elanus.proxy.verbs.query import matching_keys
+
+TWO = np.zeros((2, 2), np.float32)
 
 # the moment
 
@@ -235,6 +240,36 @@ def test_hits_of_binary_vectors_are_not_grouped() -> None:
     asked = search(collection=cached(of), vector_field="v0", grouping=Grouping(("pk",)))
     with pytest.raises(InvalidParameter, match=r"^not support search_group_by operation based on binary vec"):
         Bench().verbs.search(asked)
+
+
+def test_buckets_are_made_of_the_hits_of_a_grouping_search() -> None:
+    bench = Bench(Nodes(hits=a_query_each(2, 1)))
+    level = BucketLevel(("pk",), 1, 3, (BucketMetric("n", "sum", "price"),), best=BestHits(12))
+    bench.nodes.hits = replace(
+        bench.nodes.hits, fields={**bench.nodes.hits.fields, "pk": pa.array([5, 5, 6])}
+    )
+    grouping, groups = bucket_grouping((level,))
+    result = bench.verbs.search(search(levels=(level,), grouping=grouping, limit=groups, queries=TWO))
+    (asked,) = bench.nodes.asked
+    assert (asked.k, asked.grouping) == (3, Grouping(("pk",), 12, strict=True))
+    assert set(asked.output_fields) == {"price", "pk"}
+    assert result.buckets == (
+        (Bucket((5,), 2, {"n": 1.0}, (0, 1), ()),),
+        (Bucket((6,), 1, {"n": 2.0}, (2,), ()),),
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"page": IteratorPage(10)}, "search iterator is not supported with search_aggregation"),
+        ({"order": (OrderBy("price"),)}, "order_by_fields is not supported with search_aggregation"),
+    ],
+)
+def test_an_order_and_an_iterator_contradict_buckets(changes: dict[str, Any], text: str) -> None:
+    level = BucketLevel(("pk",), 1, 1)
+    with pytest.raises(InvalidParameter, match=text):
+        Bench().verbs.search(search(levels=(level,), **changes))
 
 
 def test_a_bad_filter_is_refused_as_a_query_plan() -> None:

@@ -130,6 +130,19 @@ async def test_a_coordinator_that_was_replaced_answers_nothing() -> None:
     await refused(root.access_policy(), Unavailable)
 
 
+async def test_descriptions_are_replaced() -> None:
+    _, root = await started()
+    await root.create_user("ada", "hash", "first")
+    await root.create_role("writer", "first")
+    await root.describe_user("ada", "second")
+    await root.describe_role("writer", "")
+    policy = await root.access_policy()
+    assert (policy.users["ada"].description, policy.roles["writer"].description) == ("second", "")
+    assert policy.users["ada"].password_hash == "hash"
+    await refused(root.describe_user("bob", "x"), AccessConflict, "bob")
+    await refused(root.describe_role("reader", "x"), AccessConflict, "reader")
+
+
 async def test_a_password_has_another_generation_each_time() -> None:
     _, root = await started()
     await root.create_user("ada", "first", "")

@@ -25,6 +25,7 @@ from elanus.core.aggregation import Aggregate, Aggregation
 from elanus.core.errors import Internal, InvalidFilter
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
+from elanus.core.json_keys import JsonKey
 from elanus.core.ordering import OrderBy
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -193,9 +194,9 @@ def test_grouping_and_boosts_arrive_as_they_were() -> None:
         "sum",
         "multiply",
     )
-    sent = replace(
-        search(), grouping=Grouping(("name", "id"), 3, strict=True), candidates_max=77, boosts=boosts
-    )
+    inside = JsonKey("doc['a'][0]", "doc", ("a", 0), DataType.INT8, strict=True)
+    grouping = Grouping(("name", "doc"), 3, strict=True, inside=inside)
+    sent = replace(search(), grouping=grouping, candidates_max=77, boosts=boosts)
     got = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
     assert isinstance(got, NodeSearch)
     assert (got.grouping, got.candidates_max) == (sent.grouping, 77)

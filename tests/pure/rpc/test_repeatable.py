@@ -14,6 +14,7 @@ from elanus.api.idempotency import is_repeatable
 ACCESS = {
     "create_user", "set_password", "drop_user",
     "create_api_key", "drop_api_key",
+    "describe_user", "describe_role",
     "create_role", "drop_role", "set_membership", "set_grant",
     "create_privilege_group", "drop_privilege_group", "change_privilege_group",
     "restore_access",

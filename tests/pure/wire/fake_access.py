@@ -42,6 +42,12 @@ class FakeAccess:
     def drop_user(self, name: str) -> None:
         self.policy = access.without_user(self.policy, name)
 
+    def describe_user(self, name: str, description: str) -> None:
+        self.policy = access.with_user_description(self.policy, name, description)
+
+    def describe_role(self, name: str, description: str) -> None:
+        self.policy = access.with_role_description(self.policy, name, description)
+
     def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
         key_id = str(next(self._generations))
         text = key_text(key_id, "secret")

@@ -25,3 +25,6 @@ class FakeCompaction:
 
     def compaction_plans(self, compaction_id: int) -> Sequence[CompactionPlan]:
         return self.plans if compaction_id == COMPACTION_ID else ()
+
+    def compactions_of(self, database: str, collection: str) -> Sequence[CompactionPlan]:
+        return self.plans if (database, collection) == ("default", "books") else ()

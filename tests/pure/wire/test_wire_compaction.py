@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fake_front import FakeFront
 from wire_messages import Call
@@ -69,6 +71,18 @@ def test_plans_name_their_segments(call: Call, front: FakeFront) -> None:
     assert answer.state == common_pb2.Executing
     found = [(list(info.sources), info.target) for info in answer.mergeInfos]
     assert found == [([10, 11], 99), ([20, 21], -1), ([30, 31], -1)], "no target before there is one"
+
+
+def test_all_plans_of_a_collection_are_listed_by_its_name(call: Call, front: FakeFront) -> None:
+    front.plans = [plan(1, P.COMPLETED, 99), replace(plan(2, P.FAILED), reason="no room", deltas=("d",))]
+    done, failed = call("GetCompactionStateWithPlans", collection_name="books").mergeInfos
+    assert (done.plan_id, done.trigger_id, done.collection_id, done.partition_id) == (1, 77, 1, 2)
+    assert (done.channel, list(done.targets), done.failure_reason) == ("v", [99], "")
+    assert (done.type, done.state) == (common_pb2.CompactionTypeMix, common_pb2.CompactionTaskStateCompleted)
+    assert (failed.target, list(failed.targets), failed.failure_reason) == (-1, [], "no room")
+    assert failed.type == common_pb2.CompactionTypeLevel0Delete
+    assert failed.state == common_pb2.CompactionTaskStateFailed
+    assert not call("GetCompactionStateWithPlans", collection_name="other").mergeInfos
 
 
 def test_a_compaction_without_plans_is_complete(call: Call) -> None:

@@ -86,7 +86,6 @@ def test_the_built_in_user_and_roles_are_listed(call: Call) -> None:
     assert not call("SelectUser", user={"name": "other"}).results
     assert "grant privileges on collections" in call("CreateRowPolicy", collection_name="c").reason
     assert "give users roles" in call("AddUserTags", user_name="root").reason
-    assert "drop the role" in call("AlterRole", role_name="public").reason
 
 
 def test_the_teardown_calls_find_the_default_group(call: Call) -> None:

@@ -16,6 +16,7 @@ from wire_messages import field, pairs, resolved, schema, search_request
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError, FieldNotFound, InvalidParameter, NotSupported
 from elanus.core.grouping import Grouping
+from elanus.core.json_keys import JsonKey
 from elanus.core.ordering import OrderBy
 from elanus.core.rankers import Decay, Ranker, Rrf, Weighted
 from elanus.core.schema import DataType
@@ -279,6 +280,56 @@ def test_an_unusable_function_score_is_refused(message: Message, text: str) -> N
 )
 def test_the_grouping_of_a_search(params: dict[str, object], grouping: Grouping | None) -> None:
     assert decode_one(search_request(params=params)).grouping == grouping
+
+
+DOCS = schema(
+    field("v", DataType.FLOAT_VECTOR, dim=4),
+    field("x", DataType.INT64),
+    field("doc", DataType.JSON),
+    field("other", DataType.JSON),
+    dynamic=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("params", "fields", "key"),
+    [
+        ({"group_by_field": "doc['a'][0]"}, ("doc",), JsonKey("doc['a'][0]", "doc", ("a", 0))),
+        (
+            {"group_by_fields": "x,color", "json_type": "VarChar", "strict_cast": "True"},
+            ("x", "$meta"),
+            JsonKey("color", "$meta", ("color",), DataType.VARCHAR, strict=True),
+        ),
+        ({"group_by_field": "$meta['a']"}, ("$meta",), JsonKey("$meta['a']", "$meta", ("a",))),
+        (
+            {"group_by_field": "doc", "json_path": "/a/b", "json_type": "Int8"},
+            ("doc",),
+            JsonKey("doc/a/b", "doc", ("a", "b"), DataType.INT8),
+        ),
+        ({"group_by_field": "x", "json_path": "/a", "json_type": "unknown"}, ("x",), None),
+    ],
+)
+def test_a_grouping_by_a_value_inside_json(
+    params: dict[str, object], fields: tuple[str, ...], key: JsonKey | None
+) -> None:
+    request = search_request(params={"anns_field": "v", **params})
+    assert decode_search(request, resolved(DOCS), TemplateCache()).grouping == Grouping(fields, inside=key)
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"group_by_field": "doc"}, "json_path is required for json field when doing search_group_by"),
+        ({"group_by_fields": "doc['a'],other['b']"}, "at most one of the group_by_fields may be a value"),
+        ({"group_by_field": "doc['a']", "json_type": "Double"}, "unsupported data type DOUBLE for group by"),
+        ({"group_by_field": "doc", "json_path": "a"}, "json_path [a] is invalid"),
+    ],
+)
+def test_an_unusable_value_inside_json_is_refused(params: dict[str, object], text: str) -> None:
+    request = search_request(params={"anns_field": "v", **params})
+    with pytest.raises(InvalidParameter) as refused:
+        decode_search(request, resolved(DOCS), TemplateCache())
+    assert text in refused.value.message
 
 
 def test_a_grouping_of_an_unknown_field_is_refused() -> None:

@@ -47,6 +47,31 @@ VALUES = {
 }
 
 
+def test_values_inside_json_that_hits_are_grouped_by_are_columns_of_their_own() -> None:
+    for groups in (
+        {"color": pa.array([True, None])},
+        {"color": pa.array([True, None]), "title": pa.array(["a", "b"])},
+    ):
+        result = SearchResult(
+            np.array([0, 2]),
+            np.array([1, 2]),
+            np.zeros(2, np.float32),
+            {},
+            (),
+            (),
+            BOOKS,
+            Timestamp(1),
+            groups=groups,
+        )
+        data = encode_search(result, "books").results
+        column = data.group_by_field_value if len(groups) == 1 else data.group_by_field_values[0]
+        assert (column.field_name, column.type) == ("color", schema_pb2.DataType.Bool)
+        assert (list(column.scalars.bool_data.data), list(column.valid_data)) == (
+            [True, False],
+            [True, False],
+        )
+
+
 @steady
 @given(st.data(), st.sampled_from(list(VALUES)), st.booleans())
 def test_scalar_columns_come_back(data: st.DataObject, data_type: DataType, nullable: bool) -> None:

@@ -287,10 +287,6 @@ def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
     [
         ({"search_by_primary_keys": True}, "the field search_by_primary_keys of a search"),
         ({"namespace": "n"}, "the field namespace of a search"),
-        (
-            {"search_params": pairs({"topk": 1, "group_by_field": "x", "json_path": "/a"})},
-            "the search parameter json_path",
-        ),
         ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "the search parameter hints [x]"),
         ({"search_params": pairs({"topk": 1, "params": '{"hints":["x"]}'})}, "the search parameter hints"),
     ],

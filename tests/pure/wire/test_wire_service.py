@@ -56,6 +56,7 @@ BUILT = {
     "CreatePartition",
     "CreatePrivilegeGroup",
     "CreateResourceGroup",
+    "AlterRole",
     "CreateRole",
     "Delete",
     "DeleteCredential",

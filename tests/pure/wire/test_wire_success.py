@@ -59,6 +59,7 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "CreateCredential": {"username": "ada", "password": PASSWORD},
     "UpdateCredential": {"username": "ada", "oldPassword": PASSWORD, "newPassword": PASSWORD},
     "ListCredUsers": {},
+    "AlterRole": {"role_name": "public", "description": "everybody"},
     "CreateRole": {"entity": {"name": "writer"}},
     "OperateUserRole": {"username": "ada", "role_name": "writer"},
     "SelectRole": {},

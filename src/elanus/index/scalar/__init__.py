@@ -27,6 +27,7 @@ describes.
 
 from __future__ import annotations
 
-from elanus.index.scalar.resolve import JsonPath, check_field, json_path_of
+from elanus.core.json_keys import JsonPath
+from elanus.index.scalar.resolve import check_field, json_path_of
 
 __all__ = ["JsonPath", "check_field", "json_path_of"]

@@ -8,12 +8,12 @@ accepted and has no effect, because a filter gives the same answer with an index
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.index_properties import MMAP_KEY
+from elanus.core.json_keys import JsonPath, parse_json_path
 from elanus.core.schema import FieldSchema
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Family, family_of, type_name
@@ -32,12 +32,6 @@ _CAST_OF_FAMILY = {
     Family.FLOATING: "DOUBLE",
     Family.TEXT: "VARCHAR",
 }
-
-JsonPath: TypeAlias = tuple[str | int, ...]
-
-_HEAD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d+))\s*\]""")
-_ESCAPE = re.compile(r"\\(.)")
 
 
 def resolve_scalar(
@@ -161,23 +155,17 @@ def json_path_of(spec: IndexSpec, field: FieldSchema) -> JsonPath | None:
     if JSON_PATH not in spec.params:
         return None
     text = str(spec.params[JSON_PATH]).strip()
-    head = _HEAD.match(text)
-    steps: list[str | int] = []
-    place = head.end() if head is not None else 0
-    while step := _STEP.match(text, place):
-        double, single, number = step.groups()
-        key = double if double is not None else single
-        steps.append(int(number) if key is None else _ESCAPE.sub(r"\1", key))
-        place = step.end()
-    if head is None or place < len(text):
+    parsed = parse_json_path(text)
+    if parsed is None:
         raise InvalidParameter(
             f"cannot parse identifier: {text}: {JSON_PATH} is the field and keys, such as "
             f'{field.name}["a"][0]'
         )
-    if head.group() == field.name:
-        return tuple(steps)
+    head, steps = parsed
+    if head == field.name:
+        return steps
     if not field.is_dynamic:
         raise InvalidParameter(
             f"fieldID not match with field name: {JSON_PATH} {text} is not in the field {field.name}"
         )
-    return (head.group(), *steps)
+    return (head, *steps)

@@ -61,7 +61,7 @@ def merge_groups(parts: Sequence[NodeHits], grouping: Grouping, groups: int) -> 
     if len(parts) == 1:
         return parts[0]
     merged = merge_hits(parts, groups * grouping.size * len(parts))
-    codes = group_codes([merged.fields[name] for name in grouping.fields])
+    codes = group_codes(grouping.keys(merged.fields.__getitem__).values())
     chosen = choose_groups(merged.offsets, codes, grouping, groups)
     return NodeHits(
         merged.metric_type,

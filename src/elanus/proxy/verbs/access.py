@@ -44,6 +44,11 @@ class Access(Verbs):
         root, former = proxy.coordinators.root, user.generation
         proxy.define("change password", lambda: root.set_password(name, hashed, former))
 
+    def describe_user(self, name: str, description: str) -> None:
+        check_user_name(name)
+        root = self._proxy.coordinators.root
+        self._proxy.define("describe user", lambda: root.describe_user(name, description))
+
     def drop_user(self, name: str) -> None:
         root = self._proxy.coordinators.root
         self._proxy.define("drop user", lambda: root.drop_user(name))
@@ -73,6 +78,11 @@ class Access(Verbs):
         check_name(name, "role name")
         root = self._proxy.coordinators.root
         self._proxy.define("create role", lambda: root.create_role(name, description))
+
+    def describe_role(self, name: str, description: str) -> None:
+        check_name(name, "role name")
+        root = self._proxy.coordinators.root
+        self._proxy.define("describe role", lambda: root.describe_role(name, description))
 
     def drop_role(self, name: str, force: bool) -> None:
         check_name(name, "role name")

@@ -29,3 +29,7 @@ class Compacting(Verbs):
 
     def compaction_plans(self, compaction_id: int) -> Sequence[CompactionPlan]:
         return self._proxy.call(self._proxy.coordinators.data.compaction_plans(compaction_id))
+
+    def compactions_of(self, database: str, collection: str) -> Sequence[CompactionPlan]:
+        wanted = self._collection(database, collection).collection_id
+        return self._proxy.call(self._proxy.coordinators.data.compactions_of(wanted))

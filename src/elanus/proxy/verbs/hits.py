@@ -104,7 +104,7 @@ def groups_window(
     larger_is_better: bool = True,
 ) -> NodeHits:
     """Return ``limit`` groups of each query without the first ``offset`` ones."""
-    codes = group_codes([hits.fields[name] for name in grouping.fields])
+    codes = group_codes(grouping.keys(hits.fields.__getitem__).values())
     chosen = choose_groups(
         hits.offsets,
         codes,

@@ -93,7 +93,7 @@ class HybridSearching(Verbs):
             schema,
             read_ts,
             None,
-            {name: hits.fields[name] for name in groups},
+            {} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
             elements=found_elements(hits),
         )
 

@@ -160,8 +160,9 @@ def hits_per_query(k: int, grouping: Grouping | None) -> int:
 
 def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping) -> None:
     """Raises `InvalidParameter`, `FieldNotFound` or `NotSupported`, with the reference's texts."""
-    check_group_size(grouping.size)
-    grouping_fields(cached.view.schema, grouping.fields)
+    if not request.levels:
+        check_group_size(grouping.size)
+    grouping_fields(cached.view.schema, grouping.fields, grouping.inside)
     if request.page is not None or request.consistency.pinned:
         raise InvalidParameter("Not allowed to do groupBy when doing iteration")
     searched = search_field(cached.view.schema, request.vector_field)

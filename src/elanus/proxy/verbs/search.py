@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elanus.core.buckets import bucket_columns, buckets_of
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
 from elanus.core.rankers import check_ranker
@@ -45,7 +46,8 @@ class Searching(Verbs):
             check_measurable(request)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
-            columns = (*outputs.columns, *groups, *_extra_columns(schema, request))
+            extra = (*_extra_columns(schema, request), *bucket_columns(request.levels))
+            columns = (*outputs.columns, *groups, *extra)
             plan = planned(
                 proxy, cached, request, request.partitions, tuple(dict.fromkeys(columns)), request.grouping
             )
@@ -87,6 +89,11 @@ class Searching(Verbs):
             hits = ordered(hits, request.order)
         hits = rounded(hits, request.round_decimal)
         asked = request.highlight
+        buckets = (
+            buckets_of(request.levels, hits.offsets, hits.scores, hits.fields, larger_is_better=descending)
+            if request.levels
+            else None
+        )
         fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
         step("encode the answer")
         return SearchResult(
@@ -99,10 +106,12 @@ class Searching(Verbs):
             schema,
             read_ts,
             page_end,
-            {name: hits.fields[name] for name in groups},
+            {} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
             fragments,
             found_elements(hits),
             recalls,
+            request.levels,
+            buckets,
         )
 
 
@@ -112,6 +121,10 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
     Raises `InvalidParameter` for a combination that makes no sense.
     """
     iterates = request.page is not None or request.consistency.pinned
+    if request.levels and iterates:
+        raise InvalidParameter("search iterator is not supported with search_aggregation")
+    if request.levels and request.order:
+        raise InvalidParameter("order_by_fields is not supported with search_aggregation")
     if request.order and iterates:
         raise InvalidParameter("order_by is not supported when using search iterator")
     ranked = request.ranker is not None or request.boosts is not None

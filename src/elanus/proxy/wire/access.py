@@ -46,6 +46,7 @@ class Access:
         "username",
         "oldPassword",
         "newPassword",
+        "description",
         "created_utc_timestamps",
         "modified_utc_timestamps",
         privilege="PrivilegeUpdateUser",
@@ -55,9 +56,12 @@ class Access:
     def UpdateCredential(
         self, request: milvus_pb2.UpdateCredentialRequest, caller: Caller
     ) -> common_pb2.Status:
-        """The old password is required of everybody, root included."""
+        """The old password is required of everybody, root included; not to change the description alone."""
         old, new = _password(request.oldPassword), _password(request.newPassword)
-        self._front.change_password(request.username, old, new)
+        if old or new or not request.HasField("description"):
+            self._front.change_password(request.username, old, new)
+        if request.HasField("description"):
+            self._front.describe_user(request.username, request.description)
         return success()
 
     @rpc("username", privilege=_DROP)
@@ -98,6 +102,11 @@ class Access:
     @rpc("entity", privilege=_CREATE)
     def CreateRole(self, request: milvus_pb2.CreateRoleRequest, caller: Caller) -> common_pb2.Status:
         self._front.create_role(request.entity.name, request.entity.description)
+        return success()
+
+    @rpc("role_name", "description", privilege=_CREATE)
+    def AlterRole(self, request: milvus_pb2.AlterRoleRequest, caller: Caller) -> common_pb2.Status:
+        self._front.describe_role(request.role_name, request.description)
         return success()
 
     @rpc("role_name", "force_drop", privilege=_DROP)

@@ -17,6 +17,13 @@ _TARGET_MAX_BYTES = 2**62
 """Far beyond any segment: clients send the largest number possible to merge as much as possible."""
 _NO_TARGET = -1
 """The reference's answer while a plan has no result."""
+_TASK_STATES = {
+    CompactionState.PLANNED: common_pb2.CompactionTaskStateExecuting,
+    CompactionState.COMPLETED: common_pb2.CompactionTaskStateCompleted,
+    CompactionState.FAILED: common_pb2.CompactionTaskStateFailed,
+    CompactionState.TIMED_OUT: common_pb2.CompactionTaskStateTimeout,
+    CompactionState.CANCELLED: common_pb2.CompactionTaskStateCleaned,
+}
 
 
 class Compaction:
@@ -62,11 +69,16 @@ class Compaction:
             failedPlanNo=counts[CompactionState.FAILED] + counts[CompactionState.CANCELLED],
         )
 
-    @rpc("compactionID", privilege=NO_PRIVILEGE)
+    @rpc("compactionID", "collection_name", privilege=NO_PRIVILEGE)
     def GetCompactionStateWithPlans(
         self, request: milvus_pb2.GetCompactionPlansRequest, caller: Caller
     ) -> milvus_pb2.GetCompactionPlansResponse:
-        plans = self._plans(request)
+        """Return the plans of one compaction or, with a name, all that are remembered of the collection."""
+        if request.collection_name and not request.compactionID:
+            name = check_collection_name(request.collection_name)
+            plans = tuple(self._front.compactions_of(database_of(request, caller), name))
+        else:
+            plans = self._plans(request)
         return milvus_pb2.GetCompactionPlansResponse(
             state=_state(plans), mergeInfos=[_merge_info(plan) for plan in plans]
         )
@@ -98,7 +110,18 @@ def _state(plans: tuple[CompactionPlan, ...]) -> common_pb2.CompactionState.Valu
 
 
 def _merge_info(plan: CompactionPlan) -> milvus_pb2.CompactionMergeInfo:
-    completed = plan.state is CompactionState.COMPLETED
+    made = plan.output if plan.state is CompactionState.COMPLETED else 0
+    merges_deltas = common_pb2.CompactionTypeLevel0Delete
     return milvus_pb2.CompactionMergeInfo(
-        sources=plan.inputs, target=plan.output if completed and plan.output else _NO_TARGET
+        sources=plan.inputs,
+        target=made or _NO_TARGET,
+        targets=[made] if made else [],
+        plan_id=plan.plan_id,
+        trigger_id=plan.trigger_id,
+        collection_id=plan.collection_id,
+        partition_id=plan.partition_id,
+        channel=plan.vchannel,
+        type=merges_deltas if plan.deltas else common_pb2.CompactionTypeMix,
+        state=_TASK_STATES[plan.state],
+        failure_reason=plan.reason,
     )

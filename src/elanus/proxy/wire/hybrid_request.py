@@ -135,6 +135,10 @@ def _search(
     search = decode_search(request, collection, cache)
     if search.order:
         raise InvalidParameter("order_by is not supported for hybrid search")
+    if search.levels:
+        raise InvalidParameter(
+            "search_aggregation is not supported in hybrid_search: send a search of its own"
+        )
     if search.highlight is not None:
         raise InvalidParameter("not support hybrid search with highlight now: send a search of its own")
     return search

@@ -19,6 +19,7 @@ from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
+from elanus.proxy.wire.buckets import add_buckets
 from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorListCodec, packed_floats
 from elanus.proxy.wire.highlights import add_highlights
 from elanus.proxy.wire.structs import add_structs
@@ -28,6 +29,7 @@ _SCORES_NUMBER: int = schema_pb2.SearchResultData.DESCRIPTOR.fields_by_name["sco
 
 
 _COMPUTED: Mapping[pa.DataType, DataType] = {
+    pa.bool_(): DataType.BOOL,
     pa.int8(): DataType.INT8,
     pa.int16(): DataType.INT16,
     pa.int32(): DataType.INT32,
@@ -47,6 +49,13 @@ def encode_search(
     data = response.results
     hits = np.diff(result.offsets).tolist()
     data.num_queries = len(hits)
+    if result.buckets is not None:
+        data.primary_field_name = result.schema.primary_field.name
+        data.output_fields.extend(result.output_fields)
+        add_buckets(data, result, times)
+        data.topks.extend([0] * len(hits))
+        add_ids(data.ids, result.ids[:0])
+        return response
     data.top_k = max(hits, default=0)
     data.topks.extend(hits)
     data.MergeFromString(packed_floats(_SCORES_NUMBER, result.scores))
@@ -136,7 +145,7 @@ def _add_groups(data: schema_pb2.SearchResultData, result: SearchResult, times: 
         _add_columns(data.group_by_field_values, result.groups, result.schema, times)
         return
     for name, column in result.groups.items():
-        encode_column(data.group_by_field_value, name, result.schema.by_name[name], column, times)
+        encode_column(data.group_by_field_value, name, result.schema.by_name.get(name), column, times)
 
 
 def _add_columns(

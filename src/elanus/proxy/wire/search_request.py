@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
+from elanus.core.buckets import Levels, bucket_grouping, check_entries
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
@@ -32,6 +33,7 @@ from elanus.core.ordering import OrderBy, parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.api import IteratorPage, Search
+from elanus.proxy.wire.buckets import bucket_levels
 from elanus.proxy.wire.grouping import grouping
 from elanus.proxy.wire.highlights import decode_highlighter
 from elanus.proxy.wire.iterator_page import check_one_vector, iterator_page, page_timestamp
@@ -76,6 +78,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "expr_template_values",
         "function_score",
         "highlighter",
+        "search_aggregation",
         "not_return_all_meta",  # requests less than this server sends anyway
     }
 )
@@ -109,6 +112,7 @@ class SearchTemplate:
     page: IteratorPage | None
     page_ts: int
     grouping: Grouping | None
+    levels: Levels
     order: tuple[OrderBy, ...]
     scoring: FunctionScore
     timezone: str
@@ -164,6 +168,8 @@ def decode_search(
             cache.put(key, template)
     times = time_format(template.timezone or collection.timezone, template.time_fields)
     check_one_vector(template.page, nq)
+    if template.levels:
+        check_entries(template.levels, nq)
     if ids is not None:
         check_keys(ids, nq, schema)
     texts = decode_texts(placeholders, nq) if template.embeds and ids is None else ()
@@ -196,6 +202,7 @@ def decode_search(
         page=template.page,
         query_ids=ids,
         grouping=template.grouping,
+        levels=template.levels,
         ranker=template.scoring.ranker,
         boosts=template.scoring.boosts,
         order=template.order,
@@ -215,6 +222,9 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
     travel_ts = _travel_timestamp(index_params.pop(TRAVEL_TIMESTAMP, 0))
     limit, offset = _window(params)
     vector_field = search_field(schema, params.get("anns_field", ""))
+    levels = bucket_levels(request, params, schema, offset)
+    if levels:
+        groups, limit = bucket_grouping(levels)
     return SearchTemplate(
         schema=schema,
         vector_field=vector_field,
@@ -238,7 +248,8 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         collection_id=expected_collection(params),
         page=iterator_page(params, limit, offset),
         page_ts=page_timestamp(params),
-        grouping=grouping(params, schema),
+        grouping=groups if levels else grouping(params, schema),
+        levels=levels,
         order=parse_order(params.get(ORDER, ""), schema, nulls_first=True),
         scoring=function_score(request.function_score)
         if request.HasField("function_score")

@@ -1,0 +1,123 @@
+"""Values inside JSON fields that hits are grouped by.
+
+A value is read from the documents of the hits alone, wherever they are grouped: there are never many of them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.types import DataType
+
+JsonPath: TypeAlias = tuple[str | int, ...]
+"""The keys of objects and the places in arrays that lead to a value."""
+
+_HEAD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d+))\s*\]""")
+_ESCAPE = re.compile(r"\\(.)")
+_NO_VALUE = object()
+_BITS = {DataType.INT8: 8, DataType.INT16: 16, DataType.INT32: 32, DataType.INT64: 64}
+JSON_KEY_TYPES = {
+    DataType.BOOL: pa.bool_(),
+    DataType.INT8: pa.int8(),
+    DataType.INT16: pa.int16(),
+    DataType.INT32: pa.int32(),
+    DataType.INT64: pa.int64(),
+    DataType.VARCHAR: pa.string(),
+}
+"""The types that values may be read as, and those of the columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonKey:
+    """A value inside the JSON field ``field``.
+
+    ``name``: as the client wrote it. ``data_type``: one of `JSON_KEY_TYPES`; values of another type are null,
+    or refused if ``strict``. None: the JSON text of any value.
+    """
+
+    name: str
+    field: str
+    path: JsonPath
+    data_type: DataType | None = None
+    strict: bool = False
+
+
+def parse_json_path(text: str) -> tuple[str, JsonPath] | None:
+    """Split ``my_json["a"][0]`` into the field and the path; None for a text of another form."""
+    head = _HEAD.match(text)
+    if head is None:
+        return None
+    steps: list[str | int] = []
+    place = head.end()
+    while step := _STEP.match(text, place):
+        double, single, number = step.groups()
+        key = double if double is not None else single
+        steps.append(int(number) if key is None else _ESCAPE.sub(r"\1", key))
+        place = step.end()
+    return (head.group(), tuple(steps)) if place == len(text) else None
+
+
+def parse_json_pointer(text: str) -> JsonPath:
+    """Return the path of a JSON pointer (RFC 6901), such as ``/a/0``. Raises `InvalidParameter`."""
+    if not text.startswith("/"):
+        raise InvalidParameter(f"json_path [{text}] is invalid, it should be a JSON pointer such as /a/b")
+    return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
+
+
+def json_values(column: pa.Array, key: JsonKey) -> pa.Array:
+    """Return the value of each document, null if there is none or it is null. shape (n,)
+
+    Raises `InvalidParameter` for a value of another type, if the key is strict.
+    """
+    found = [None if text is None else _value(_document(text), key) for text in column.to_pylist()]
+    return pa.array(found, pa.string() if key.data_type is None else JSON_KEY_TYPES[key.data_type])
+
+
+def _document(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:  # numbers beyond double, NaN
+        return json.loads(text)
+
+
+def _value(document: Any, key: JsonKey) -> Any:
+    value = document
+    for step in key.path:
+        value = _inside(value, step)
+    if value is _NO_VALUE or value is None:
+        return None
+    if key.data_type is None:
+        return msgspec.json.encode(value, order="sorted").decode()
+    if _is_of(value, key.data_type):
+        return value
+    if key.strict:
+        raise InvalidParameter(
+            f"failed to cast json value to {key.data_type.name}, wrong json data inner type: {key.name} is "
+            f"{value!r}"
+        )
+    return None
+
+
+def _inside(value: Any, step: str | int) -> Any:
+    if isinstance(value, dict):
+        return value.get(str(step), _NO_VALUE)
+    if isinstance(value, list) and (isinstance(step, int) or step.isdecimal()):
+        return value[int(step)] if int(step) < len(value) else _NO_VALUE
+    return _NO_VALUE
+
+
+def _is_of(value: Any, data_type: DataType) -> bool:
+    if data_type is DataType.BOOL:
+        return isinstance(value, bool)
+    if data_type is DataType.VARCHAR:
+        return isinstance(value, str)
+    limit = 1 << (_BITS[data_type] - 1)
+    return isinstance(value, int) and not isinstance(value, bool) and -limit <= value < limit
