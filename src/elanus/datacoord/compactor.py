@@ -5,7 +5,7 @@ node that registers again, finds what is still to be done. An attempt ends with 
 Any node may carry out any plan: the node with the fewest orders gets the next one. The decisions are made in
 `elanus.core.compaction`.
 
-One commit exchanges the inputs for the output (`elanus.datacoord.segment_merges`,
+One commit exchanges the inputs for the outputs (`elanus.datacoord.segment_merges`,
 `elanus.datacoord.delta_merges`). It is refused when an input has changed since the plan was
 made, when the data node's registration is over, and when it comes after the deadline; its files then belong
 to no manifest. Deletes that arrived meanwhile are in delta logs that the output has not folded in, and still
@@ -137,11 +137,15 @@ class Compactor:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()
 
-    async def compact(self, collection_id: CollectionID, target_bytes: int | None) -> int:
+    async def compact(
+        self, collection_id: CollectionID, target_bytes: int | None, *, by_key: bool = False
+    ) -> int:
         """Plan the compaction that a client has requested, and return the plans' trigger id. Raises
         `CollectionNotFound`."""
         collection = await self._rootcoord.collection_by_id(collection_id)
-        trigger_id = await self._planner.plan([collection], force=True, target_bytes=target_bytes)
+        trigger_id = await self._planner.plan(
+            [collection], force=True, target_bytes=target_bytes, by_key=by_key
+        )
         self._wake.set()
         return trigger_id
 

@@ -48,7 +48,7 @@ async def listed(bench: Bench) -> tuple[BinlogFile, ...]:
 
 def carried_out(bench: Bench, files: Files, order: CompactionOrder, name: str = "merged") -> CompactionCommit:
     output = compact(order, bench.store, files.directory, f"{name}-{order.attempt}")
-    return CompactionCommit(bench.epoch, order.attempt, order.plan_id, output)
+    return CompactionCommit(bench.epoch, order.attempt, order.plan_id, (output,))
 
 
 def deletes(bench: Bench, files: tuple[BinlogFile, ...]) -> list[tuple[int, int]]:

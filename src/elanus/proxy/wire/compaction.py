@@ -1,4 +1,4 @@
-"""The RPCs of compaction. Choices that are not supported (segments, a clustering key) are refused."""
+"""The RPCs of compaction. Choices that are not supported (segments, a channel) are refused."""
 
 from __future__ import annotations
 
@@ -37,13 +37,16 @@ class Compaction:
     ) -> milvus_pb2.ManualCompactionResponse:
         """Start a compaction by collection name, or by id as older clients send it.
 
-        There is one kind of compaction, whichever is asked for: it merges segments and folds deletes in.
+        A major compaction is one by the collection's clustering key. Any other merges segments and folds deletes
+        in, and so does a major one where there is no such key, or too few rows for two segments.
         """
         name = request.collection_name
         if not request.collectionID:
             check_collection_name(name)
         target = _target_bytes(request.target_size)
-        started = self._front.compact(database_of(request, caller), name, request.collectionID, target)
+        started = self._front.compact(
+            database_of(request, caller), name, request.collectionID, target, request.majorCompaction
+        )
         return milvus_pb2.ManualCompactionResponse(
             compactionID=started.compaction_id, compactionPlanCount=started.plans
         )
@@ -68,7 +71,7 @@ class Compaction:
     ) -> milvus_pb2.GetCompactionPlansResponse:
         plans = self._plans(request)
         return milvus_pb2.GetCompactionPlansResponse(
-            state=_state(plans), mergeInfos=[_merge_info(plan) for plan in plans]
+            state=_state(plans), mergeInfos=[info for plan in plans for info in _merge_infos(plan)]
         )
 
     def _plans(
@@ -97,8 +100,9 @@ def _state(plans: tuple[CompactionPlan, ...]) -> common_pb2.CompactionState.Valu
     return common_pb2.Executing if executes else common_pb2.CompactionState.Value("Completed")
 
 
-def _merge_info(plan: CompactionPlan) -> milvus_pb2.CompactionMergeInfo:
-    completed = plan.state is CompactionState.COMPLETED
-    return milvus_pb2.CompactionMergeInfo(
-        sources=plan.inputs, target=plan.output if completed and plan.output else _NO_TARGET
-    )
+def _merge_infos(plan: CompactionPlan) -> list[milvus_pb2.CompactionMergeInfo]:
+    """Return what became of the plan's inputs: one entry for each segment that was made of them."""
+    made = plan.made if plan.state is CompactionState.COMPLETED else ()
+    return [
+        milvus_pb2.CompactionMergeInfo(sources=plan.inputs, target=target) for target in made or (_NO_TARGET,)
+    ]
