@@ -196,9 +196,10 @@ class RangeCommit:
 
 @dataclass(frozen=True, slots=True)
 class CompactionCommit:
-    """The result of a compaction: the files of its output, none when no row was left.
+    """The result of a compaction: the files of its outputs, none when no row was left.
 
-    A clustering compaction has any number of outputs, others exactly one. ``attempt``: the order's. ``epoch``: that of the data node's registration.
+    A clustering compaction has any number of outputs, others exactly one. ``attempt``: the order's.
+    ``epoch``: that of the data node's registration.
     """
 
     epoch: int

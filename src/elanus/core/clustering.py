@@ -44,7 +44,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Clustering:
-    """What a clustering compaction makes: about ``clusters`` segments, of at most ``rows_max`` rows each.
+    """The segments that a clustering compaction makes: about ``clusters``, of at most ``rows_max`` rows each.
 
     The new segments have the ids from ``first_id`` on, at most ``ids`` of them.
     """
@@ -80,6 +80,13 @@ def cluster_count(rows: int, rows_max: int) -> int:
 def segments_max(rows: int, rows_max: int) -> int:
     """Return how many segments there are at most: clusters that are too large are cut."""
     return cluster_count(rows, rows_max) + math.ceil(rows / max(1, rows_max))
+
+
+def clustering_of(field_id: FieldID, rows: int, rows_max: int, first_id: SegmentID) -> Clustering:
+    """Return the clustering of inputs with so many rows. The ids up to `segments_max` must be free."""
+    return Clustering(
+        field_id, cluster_count(rows, rows_max), rows_max, first_id, segments_max(rows, rows_max)
+    )
 
 
 def boundaries(sample: pa.Array, clusters: int) -> tuple[Key, ...]:

@@ -83,7 +83,8 @@ class CompactionPlan:
     Plans made together share a ``trigger_id``; ``reason`` says why the plan has no result.
 
     A plan with ``deltas``, the paths of delta logs, merges these into one, and has no inputs and no output.
-    A plan with ``clustering`` makes several segments, and has no ``output``: ``outputs`` are those that it made.
+    A plan with ``clustering`` makes several segments, and has no ``output``: ``outputs`` are those that it
+    made.
     """
 
     plan_id: int

@@ -148,7 +148,8 @@ class SegmentInfo:
     those events. ``compacted_from``: the segments that compaction made it from. ``is_sorted``: see
     `SegmentManifest.is_sorted`; False before the first commit. ``lender``: the segment that its
     files were written for, if that is another one, of a collection that was cloned (0: it is not).
-    ``clustering``: the plan by which a clustering compaction made it, or what it was compacted from (0: none).
+    ``clustering``: the plan of the clustering compaction that made it, or its input if it was rewritten (0:
+    none).
     """
 
     segment_id: SegmentID

@@ -15,7 +15,7 @@ import structlog
 
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Collection
-from elanus.core.clustering import Clustering, cluster_count, segments_max
+from elanus.core.clustering import clustering_of, segments_max
 from elanus.core.compaction import (
     Candidate,
     CompactionPlan,
@@ -48,7 +48,7 @@ from elanus.storage.port import CorruptObject, ObjectMissing
 _ENDED_KEPT = 1000
 _DAMAGED_REST_S = 600.0
 _COLLECTIONS_A_TURN = 256
-"""So many are looked at before others run: where nothing has changed, each takes a few microseconds."""
+"""So many are looked at before others run: unchanged ones take a few microseconds each."""
 _log = structlog.get_logger("datacoord")
 
 
@@ -64,7 +64,7 @@ class PlanPolicy:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What plans are made for: see `Planner.plan`."""
+    """The arguments of `Planner.plan`, and the id of the plans made together."""
 
     trigger_id: int
     force: bool
@@ -275,9 +275,8 @@ class Planner:
     ) -> CompactionPlan:
         """Return the plan as one that makes clusters of the inputs' rows."""
         rows = sum(info.rows for info in inputs)
-        ids = segments_max(rows, rows_max)
-        first_id = SegmentID(await self._rootcoord.alloc_ids(ids))
-        clustering = Clustering(field_id, cluster_count(rows, rows_max), rows_max, first_id, ids)
+        first_id = SegmentID(await self._rootcoord.alloc_ids(segments_max(rows, rows_max)))
+        clustering = clustering_of(field_id, rows, rows_max, first_id)
         return replace(plan, output=NO_SEGMENT, clustering=clustering)
 
     def _are_unchanged(self, inputs: Iterable[SegmentInfo]) -> bool:

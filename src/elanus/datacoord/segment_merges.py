@@ -120,7 +120,7 @@ class SegmentMerges:
 
 
 def _clustering(plan: CompactionPlan, inputs: Sequence[SegmentInfo]) -> int:
-    """Return the clustering compaction that the outputs count as clusters of: a rewritten cluster stays one."""
+    """Return the clustering compaction of which the outputs are clusters: a rewritten cluster stays one."""
     if plan.clustering is not None:
         return plan.plan_id
     return inputs[0].clustering if len(inputs) == 1 else 0

@@ -1,5 +1,6 @@
-"""The data node's compactions: each order is a Spark job of its own, in addition to the flushes. A compaction by
-a clustering key is several jobs, one for each part of it.
+"""The data node's compactions: each order is a Spark job of its own, in addition to the flushes.
+
+A compaction by a clustering key is several jobs, one for each part of it.
 
 A job's output counts once datacoord has committed it. A job that failed is reported; one whose commit is
 refused is forgotten, because datacoord knows the reason best.
@@ -140,7 +141,7 @@ class SparkCompactions:
 
 
 async def all_of(works: Iterable[Coroutine[object, object, Outcome]]) -> list[Outcome]:
-    """Return the results of all, in their order. When one fails or this is cancelled, none is left running."""
+    """Return the results in the order of the works. After an error or a cancellation none is left running."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         return await asyncio.gather(*tasks)

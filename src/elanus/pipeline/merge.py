@@ -80,7 +80,7 @@ def write_segment(
     cluster: Cluster | None = None,
     progress: Callable[[float, int], None] | None = None,
 ) -> SegmentOutput:
-    """Write so many rows, in the order of their primary keys, as a segment's only files. Raises `DiskFull`."""
+    """Write so many rows, in the order of their primary keys, as a segment's files. Raises `DiskFull`."""
     path = insert_log_path(key.collection_id, key.partition_id, key.segment_id, name)
     stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, name)
     stats, written = KeyStatsBuilder(), 0

@@ -1,9 +1,9 @@
 """When the outputs of a compaction replace its inputs: one decision for each version of a replica.
 
-Inputs and outputs hold the same rows, so they are swapped in one version. A compaction by a clustering key makes
-several segments from its inputs, and each of them may have been compacted with others since: all that have rows
-of one served segment are swapped together (`_together`). Two conditions hold an output back while its inputs
-continue to serve:
+Inputs and outputs hold the same rows, so they are swapped in one version. A compaction by a clustering key
+makes several segments from its inputs, and each of them may have been compacted with others since: all that
+have rows of one served segment are swapped together (`_together`). Two conditions hold an output back while
+its inputs continue to serve:
 
 - A node has not read its vchannel up to the output's last row. Rows that it reads later would appear in a
   growing segment that is unknown when the version naming the output is made.
@@ -73,8 +73,8 @@ def decide(
     """Decide which outputs replace their inputs now.
 
     ``wanted``: the flushed segments. ``successors``: the served segments that have been dropped, each with
-    the flushed segment that has its rows (0: none). ``split``: those whose rows are in several (`RecoveryInfo`).
-    ``unbuilt``: segments that wait for an index.
+    the flushed segment that has its rows (0: none). ``split``: those whose rows are in several (see
+    `RecoveryInfo`). ``unbuilt``: segments that wait for an index.
     ``service_ts``: the timestamp up to which the replica answers.
     """
     outputs = [m for m in wanted.values() if m.parents and m.segment_id not in served.named]

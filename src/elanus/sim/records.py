@@ -117,7 +117,6 @@ class Records:
         )
         if plan.clustering is not None and plan.state is CompactionState.COMPLETED:
             self._trace.count("partitions clustered")
-            self._trace.count("clusters made", len(plan.outputs))
         self.plans[plan.plan_id] = plan
 
     def _import(self, task: ImportTask) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -50,7 +51,7 @@ def test_clusters_are_ranges_that_do_not_overlap(kind: str, numbers: list[int | 
         for n in range(len(starts) + 1)
     ]
     filled = [part for part in parts if part]
-    assert all(max(one) < min(two) for one, two in zip(filled, filled[1:], strict=False))
+    assert all(max(one) < min(two) for one, two in pairwise(filled))
     assert not found[[v is None for v in values.to_pylist()]].any(), "rows without a value are in the first"
 
 
@@ -92,7 +93,7 @@ def test_clusters_that_are_too_large_are_cut_into_as_many_segments_as_there_are_
         parts = [s for s in found if s.cluster == cluster]
         assert [s.part for s in parts] == list(range(len(parts)))
         ends = [rows * n // max(1, len(parts)) for n in range(len(parts) + 1)]
-        assert all(0 < last - first <= rows_max for first, last in zip(ends, ends[1:], strict=False))
+        assert all(0 < last - first <= rows_max for first, last in pairwise(ends))
     if len(sizes) <= cluster_count(sum(sizes), rows_max):
         assert len(found) <= segments_max(sum(sizes), rows_max)
 

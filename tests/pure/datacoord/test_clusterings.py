@@ -37,9 +37,9 @@ def target(rows: int) -> int:
     return rows * keyed().row_bytes_estimate
 
 
-async def start(tmp_path: Path, of: CollectionSchema | None = None) -> tuple[Bench, Files]:
+async def start(tmp_path: Path, of: CollectionSchema | None = None, **policy: float) -> tuple[Bench, Files]:
     bench = Bench(tmp_path / "store", collection(of or keyed()))
-    bench.compaction = COMPACTION
+    bench.compaction = replace(COMPACTION, **policy)  # type: ignore[arg-type]
     await bench.watched()
     scratch = tmp_path / "scratch"
     scratch.mkdir(parents=True)
@@ -62,7 +62,7 @@ async def two_planned(tmp_path: Path) -> tuple[Bench, Files, CompactionPlan, Com
 
 
 def commit_of(bench: Bench, files: Files, order: CompactionOrder) -> CompactionCommit:
-    """What a data node answers, with real files."""
+    """The answer of a data node, with real files."""
     name = f"a{order.attempt}-x"
     outputs = outputs_of(order, bench.store, files.directory, name)
     return CompactionCommit(bench.epoch, order.attempt, order.plan_id, outputs)
@@ -97,7 +97,7 @@ async def test_the_clusters_replace_all_inputs_in_one_commit(tmp_path: Path) -> 
 
 
 async def test_clusters_stay_until_there_is_something_new(tmp_path: Path) -> None:
-    bench, files, plan, order = await two_planned(tmp_path)
+    bench, files, _, order = await two_planned(tmp_path)
     await bench.coord.commit_compaction(commit_of(bench, files, order))
     clustered = {s.segment_id for s in await bench.coord.segments(CID) if s.state is SegmentState.FLUSHED}
     assert await bench.coord.compaction_plans(await bench.coord.compact(CID)) == (), "they are not merged"
@@ -147,6 +147,17 @@ async def test_without_a_key_or_with_few_rows_segments_are_merged(tmp_path: Path
     await bench.coord.stop()
 
 
+async def test_a_clustering_has_a_time_limit_of_its_own(tmp_path: Path) -> None:
+    bench, files = await start(tmp_path, timeout_s=1, clustering_timeout_s=3)
+    await files.flushed(range(40))
+    (plan,) = await planned(bench)
+    await asyncio.sleep(2)
+    assert await state_of(bench, plan) is P.PLANNED
+    await asyncio.sleep(2)
+    assert await state_of(bench, plan) is P.TIMED_OUT
+    await bench.coord.stop()
+
+
 @pytest.mark.parametrize("wrong", ["twice", "strange", "one of an ordinary plan"])
 async def test_outputs_that_the_plan_does_not_make_are_refused(tmp_path: Path, wrong: str) -> None:
     bench, files, plan, order = await two_planned(tmp_path)
@@ -178,7 +189,7 @@ async def test_an_input_that_changed_meanwhile_refuses_all_of_them(tmp_path: Pat
 
 
 async def test_nothing_left_drops_the_inputs(tmp_path: Path) -> None:
-    bench, files, plan, order = await two_planned(tmp_path)
+    bench, _, plan, order = await two_planned(tmp_path)
     await bench.coord.commit_compaction(CompactionCommit(bench.epoch, order.attempt, order.plan_id, ()))
     recovery = await bench.coord.recovery_info(CID, plan.inputs)
     assert recovery.flushed == ()

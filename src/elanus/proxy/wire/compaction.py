@@ -37,8 +37,8 @@ class Compaction:
     ) -> milvus_pb2.ManualCompactionResponse:
         """Start a compaction by collection name, or by id as older clients send it.
 
-        A major compaction is one by the collection's clustering key. Any other merges segments and folds deletes
-        in, and so does a major one where there is no such key, or too few rows for two segments.
+        A major compaction is one by the collection's clustering key. Any other merges segments and folds
+        deletes in, and so does a major one where there is no such key, or too few rows for two segments.
         """
         name = request.collection_name
         if not request.collectionID:
