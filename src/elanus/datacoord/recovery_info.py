@@ -81,11 +81,17 @@ class Recovery:
         self._log_holds.report(holds)
 
     def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
-        found = {}
+        found: dict[SegmentID, tuple[SegmentID, ...]] = {}
+        known: dict[
+            tuple[SegmentID, ...], tuple[SegmentID, ...]
+        ] = {}  # those of one compaction have the same
         for segment_id in requested:
             info = self._state.find_segment(segment_id)
             if info is None or info.state is SegmentState.DROPPED:
-                found[segment_id] = tuple(s.segment_id for s in self._state.successors(segment_id))
+                made = self._state.made_from(segment_id)
+                if made not in known:
+                    known[made] = tuple(s.segment_id for s in self._state.successors(segment_id))
+                found[segment_id] = known[made]
         return found
 
 

@@ -91,6 +91,10 @@ class SegmentTable:
     def dropped(self) -> list[SegmentInfo]:
         return self._infos(self._dropped)
 
+    def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
+        """Return the segments that the compaction of this one made."""
+        return tuple(self._successors.get(segment_id, ()))
+
     def successors(self, segment_id: SegmentID) -> list[SegmentInfo]:
         """Return the segments that now hold the rows of a compacted one; none when no row is left."""
         last = (s for s in self.heirs((segment_id,)) if s not in self._successors)

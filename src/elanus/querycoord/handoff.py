@@ -142,7 +142,7 @@ def _together(split: Split, named: Collection[SegmentID]) -> list[frozenset[Segm
     makes way for all of them at once. It has done so if one of them is ``named``.
     """
     groups: list[frozenset[SegmentID]] = []
-    for heirs in map(frozenset, split.values()):
+    for heirs in map(frozenset, dict.fromkeys(split.values())):  # few differ: inputs have theirs in common
         if heirs.isdisjoint(named):
             connected = [group for group in groups if group & heirs]
             groups = [group for group in groups if not group & heirs]
