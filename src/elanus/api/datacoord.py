@@ -196,10 +196,8 @@ class RangeCommit:
 
 @dataclass(frozen=True, slots=True)
 class CompactionCommit:
-    """The result of a compaction: the files of its outputs, none when no row was left.
-
-    A clustering compaction has any number of outputs, others exactly one. ``attempt``: the order's.
-    ``epoch``: that of the data node's registration.
+    """The result of a compaction. One by a clustering key has any number of outputs, others exactly one; an
+    output without rows has no files. ``attempt``: the order's; ``epoch``: of the data node's registration.
     """
 
     epoch: int
