@@ -12,6 +12,7 @@ import pytest
 
 from elanus.api.datanode import CompactionOrder
 from elanus.core.attempts import number_in
+from elanus.core.clustering import clustering_of
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.jobs import JobKind, JobState
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -83,13 +84,13 @@ def test_a_job_merges_segments(session: PipelineSession, store: ObjectStore, tmp
         runner = JobRunner(session)
         compactions = SparkCompactions(runner, store.url, session.task_scratch)
         inputs = [segment(store, tmp_path, number) for number in (1, 2)]
-        output = await compactions.compact(order(*inputs))
+        (output,) = await compactions.compact(order(*inputs))
         found = read_columns(store, output.insert_logs, ["id", "v"])
         assert found.column("id").to_pylist() == list(range(1, 2 * ROWS + 1))
         first = found.column("v").combine_chunks().flatten().to_numpy()[::DIM]
         assert (first == found.column("id").to_numpy()).all()
         assert number_in(Path(output.insert_logs[0].path).name) == 5, "garbage collection reads the attempt"
-        emptied = await compactions.compact(replace(order(inputs[0], expire=50), segment_id=SegmentID(98)))
+        (emptied,) = await compactions.compact(replace(order(inputs[0], expire=50), segment_id=SegmentID(98)))
         assert emptied.insert_logs == ()
         record = runner.book.entries()[0]
         assert (record.kind, record.state, record.cause) == (
@@ -98,6 +99,28 @@ def test_a_job_merges_segments(session: PipelineSession, store: ObjectStore, tmp
             "compaction 1",
         )
         assert record.rows == 2 * ROWS
+        runner.close()
+
+    asyncio.run(scenario())
+
+
+def test_jobs_make_clusters(session: PipelineSession, store: ObjectStore, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        runner = JobRunner(session)
+        compactions = SparkCompactions(runner, store.url, session.task_scratch)
+        inputs = [segment(store, tmp_path, number) for number in (1, 2)]
+        clustering = clustering_of(FieldID(100), 2 * ROWS, ROWS, SegmentID(500))
+        outputs = await compactions.compact(replace(order(*inputs), clustering=clustering))
+        tables = [read_columns(store, output.insert_logs, ["id", "v"]) for output in outputs]
+        keys = [key for table in tables for key in table.column("id").to_pylist()]
+        assert keys == list(range(1, 2 * ROWS + 1)), (
+            "each segment is sorted, and the ranges follow one another"
+        )
+        assert len(outputs) == 3
+        assert {number_in(Path(o.insert_logs[0].path).name) for o in outputs} == {5}
+        entries = runner.book.entries()
+        assert len(entries) == 1 + 2 + 3, "a survey, a split of each input, a segment of each cluster"
+        assert {e.cause for e in entries} == {"compaction 1 by clustering key"}
         runner.close()
 
     asyncio.run(scenario())

@@ -13,6 +13,7 @@ from elanus.api.imports import ImportRequest
 from elanus.api.snapshots import DroppedCollection, SnapshotCalls
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
+from elanus.core.clustering import Cluster
 from elanus.core.compaction import CompactionPlan
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
@@ -96,9 +97,10 @@ class RecoveryInfo:
     """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
 
     ``successors``: the dropped segments on record, and the requested ones that have no record any more. Each
-    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none. ``damaged``:
-    the flushed segments whose manifests cannot be read; they are not in ``flushed``. ``schema``: the one that
-    rows are written with; it may have fields that the catalog is about to show.
+    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none. ``split``:
+    those of them whose rows are in several flushed segments, each with all of these; ``successors`` has one.
+    ``damaged``: the flushed segments whose manifests cannot be read; they are not in ``flushed``. ``schema``:
+    the one that rows are written with; it may have fields that the catalog is about to show.
     """
 
     collection_id: CollectionID
@@ -107,6 +109,7 @@ class RecoveryInfo:
     successors: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
     damaged: tuple[DamagedManifest, ...] = ()
     schema: CollectionSchema | None = None
+    split: Mapping[SegmentID, tuple[SegmentID, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +153,14 @@ class DataNodeTick:
 class SegmentOutput:
     """The files and rows that one range adds to one segment.
 
-    The output of merged delta logs is one delta log, in place of insert logs, of no segment.
+    The output of merged delta logs is one delta log, in place of insert logs, of no segment. ``cluster``: see
+    `elanus.core.segments.SegmentManifest`.
     """
 
     segment_id: SegmentID
     insert_logs: tuple[BinlogFile, ...]
     stats_logs: tuple[str, ...]
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +196,14 @@ class RangeCommit:
 
 @dataclass(frozen=True, slots=True)
 class CompactionCommit:
-    """The result of a compaction: the files of its output, none when no row was left.
-
-    ``attempt``: the order's. ``epoch``: that of the data node's registration.
+    """The result of a compaction. One by a clustering key has any number of outputs, others exactly one; an
+    output without rows has no files. ``attempt``: the order's; ``epoch``: of the data node's registration.
     """
 
     epoch: int
     attempt: int
     plan_id: int
-    output: SegmentOutput
+    outputs: tuple[SegmentOutput, ...]
 
 
 class ChannelCalls(Protocol):
@@ -394,11 +398,14 @@ class DataNodeCalls(Protocol):
 class CompactionCalls(Protocol):
     """Compactions: requested by clients, carried out by data nodes."""
 
-    async def compact(self, collection_id: CollectionID, target_bytes: int | None = None) -> int:
+    async def compact(
+        self, collection_id: CollectionID, target_bytes: int | None = None, by_key: bool = False
+    ) -> int:
         """Plan every compaction that gains anything, ignoring thresholds; return before they are carried out.
 
         ``target_bytes``: segments are merged up to this size, by the estimated size of their rows, and not
-        beyond the maximum of a segment (None: up to that maximum, if they are not half as large).
+        beyond the maximum of a segment (None: up to that maximum, if they are not half as large). ``by_key``:
+        segments are rewritten by the collection's clustering key, if it has one (`elanus.core.clustering`).
         Returns the plans' trigger id. Raises `CollectionNotFound`.
         """
         ...
@@ -414,7 +421,7 @@ class CompactionCalls(Protocol):
         ...
 
     async def commit_compaction(self, commit: CompactionCommit) -> None:
-        """Replace the inputs by the output. Raises `CommitRefused` when the epoch, the plan or an input is
+        """Replace the inputs by the outputs. Raises `CommitRefused` when the epoch, the plan or an input is
         not the expected one, or it is too late."""
         ...
 

@@ -17,6 +17,7 @@ from elanus.api.fencing import order_of
 from elanus.api.gc import SweeperApi
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportNodeApi
+from elanus.core.clustering import Clustering
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
@@ -37,7 +38,8 @@ class CompactionOrder:
 
     A row is dead when ``delta_logs`` has a delete for it that is later than the row and not later than
     ``fold_until``, or when the row is not later than ``expire_until``. ``attempt``: see
-    `elanus.core.attempts`. With ``merges_deltas`` there are no inputs, and ``delta_logs`` become one.
+    `elanus.core.attempts`. With ``merges_deltas`` there are no inputs, and ``delta_logs`` become one. With
+    ``clustering`` the inputs become several segments, as it says.
     """
 
     plan_id: int
@@ -52,6 +54,7 @@ class CompactionOrder:
     fold_until: Timestamp
     expire_until: Timestamp
     merges_deltas: bool = False
+    clustering: Clustering | None = None
 
     @property
     def insert_logs(self) -> tuple[BinlogFile, ...]:

@@ -13,7 +13,10 @@ The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments wi
 rewritten alone, small ones are packed into buckets. There are two differences: the first segment of a bucket
 also reduces its room, and a small segment that joins a bucket is not first rewritten alone.
 
-Delta logs are merged by `elanus.core.delta_merging`. Not implemented: compaction by a clustering key.
+A compaction by a clustering key makes several segments from its inputs (`elanus.core.clustering`). These are
+never merged with others, which would undo it: they are rewritten alone.
+
+Delta logs are merged by `elanus.core.delta_merging`.
 """
 
 from __future__ import annotations
@@ -23,8 +26,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from elanus.core.clustering import Clustering, cluster_count
 from elanus.core.errors import Internal
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus_ms
@@ -79,6 +83,8 @@ class CompactionPlan:
     Plans made together share a ``trigger_id``; ``reason`` says why the plan has no result.
 
     A plan with ``deltas``, the paths of delta logs, merges these into one, and has no inputs and no output.
+    A plan with ``clustering`` makes several segments, and has no ``output``: ``outputs`` are those that it
+    made.
     """
 
     plan_id: int
@@ -94,6 +100,13 @@ class CompactionPlan:
     state: CompactionState = CompactionState.PLANNED
     reason: str = ""
     deltas: tuple[str, ...] = ()
+    clustering: Clustering | None = None
+    outputs: tuple[SegmentID, ...] = ()
+
+    @property
+    def made(self) -> tuple[SegmentID, ...]:
+        """The segments that a completed plan has made: none if no row was left."""
+        return self.outputs if self.output == NO_SEGMENT else (self.output,)
 
 
 def expire_until(
@@ -181,17 +194,44 @@ def choose(
     compaction, and request another compaction until they find it. None: merge segments below half of the
     maximum, up to the maximum.
     """
-    groups: dict[tuple[CollectionID, str, PartitionID], list[Candidate]] = {}
-    for candidate in candidates:
-        info = candidate.info
-        groups.setdefault((info.collection_id, info.vchannel, info.partition_id), []).append(candidate)
     chosen = []
-    for group in groups.values():
+    for group in _groups(candidates):
         buckets = _buckets(group, rows_max, 2 if force else thresholds.merge_segments_min, rows_target)
         merged = {info.segment_id for bucket in buckets for info in bucket}
         alone = [c for c in group if c.info.segment_id not in merged and _is_worn(c, thresholds, force)]
         chosen += [*buckets, *((c.info,) for c in alone)]
     return chosen
+
+
+def choose_clusterings(
+    candidates: Sequence[Candidate], rows_max: int
+) -> tuple[list[tuple[SegmentInfo, ...]], list[Candidate]]:
+    """Choose the segments to rewrite by their clustering key, and return the candidates that are left.
+
+    All segments of a partition and vchannel are rewritten together. Those that one segment can hold are left:
+    there is nothing to be skipped. Segments that the same clustering compaction made, without dead rows, are
+    left too.
+    """
+    chosen, left = [], []
+    for group in _groups(candidates):
+        rows = sum(c.info.rows for c in group)
+        made_by = {c.info.clustering for c in group}
+        is_clustered = len(made_by) == 1 and 0 not in made_by
+        dead_rows = sum(c.dead_rows + c.expired_rows for c in group)
+        if cluster_count(rows, rows_max) < 2 or (is_clustered and not dead_rows):
+            left += group
+        else:
+            chosen.append(tuple(c.info for c in group))
+    return chosen, left
+
+
+def _groups(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:
+    """Return the candidates of each partition and vchannel."""
+    groups: dict[tuple[CollectionID, str, PartitionID], list[Candidate]] = {}
+    for candidate in candidates:
+        info = candidate.info
+        groups.setdefault((info.collection_id, info.vchannel, info.partition_id), []).append(candidate)
+    return groups.values()
 
 
 def _is_worn(candidate: Candidate, thresholds: CompactionThresholds, force: bool) -> bool:
@@ -207,15 +247,22 @@ def _is_worn(candidate: Candidate, thresholds: CompactionThresholds, force: bool
 def _buckets(
     group: Sequence[Candidate], rows_max: int, segments_min: int, rows_target: int | None
 ) -> list[tuple[SegmentInfo, ...]]:
-    """Pack small segments together, smallest first, each bucket within the maximum of one segment."""
+    """Pack small segments together, smallest first, each bucket within the maximum of one segment.
+
+    Clusters stay alone.
+    """
     small = [
-        c.info for c in group if rows_target is not None or 2 * c.info.rows < max(rows_max, c.info.max_rows)
+        c.info
+        for c in group
+        if not c.info.clustering
+        if rows_target is not None or 2 * c.info.rows < max(rows_max, c.info.max_rows)
     ]
+    alone = [(c.info,) for c in group if c.info.clustering and rows_target is not None]
     if rows_target is None and len(small) < segments_min:
         return []
     heap = [(info.rows, info.segment_id, info) for info in small]
     heapq.heapify(heap)
-    buckets = []
+    buckets: list[tuple[SegmentInfo, ...]] = [*alone]
     while heap:
         rows, _, first = heapq.heappop(heap)
         most = max(rows_max, first.max_rows)

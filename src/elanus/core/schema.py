@@ -167,6 +167,11 @@ class CollectionSchema:
         return next((f for f in self.fields if f.is_partition_key), None)
 
     @cached_property
+    def clustering_key(self) -> FieldSchema | None:
+        """The field whose ranges the segments hold after a clustering compaction."""
+        return next((f for f in self.fields if f.is_clustering_key), None)
+
+    @cached_property
     def added_fields(self) -> tuple[FieldSchema, ...]:
         return tuple(f for f in self.fields if f.is_added)
 

@@ -126,7 +126,7 @@ def _check_partition_key(declared: Declaration, kind: FieldKind) -> None:
 
 
 def _check_clustering_key(declared: Declaration, kind: FieldKind) -> None:
-    """Check the type. The key is a hint: compaction keeps sorting rows by their primary key."""
+    """Check the type: a clustering compaction cuts the values into ranges (`elanus.core.clustering`)."""
     if not declared.is_clustering_key:
         return
     if kind.family is Family.VECTOR:

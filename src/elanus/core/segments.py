@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from elanus.core.clustering import Cluster
 from elanus.core.ids import NO_SEGMENT, BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
@@ -69,7 +70,8 @@ class SegmentManifest:
 
     ``deletes_from``: deletes with a larger timestamp are not folded into the files; readers apply the
     vchannel's delta logs beyond it. ``commit_ts``: if set, the timestamp of every row, instead of the
-    timestamps in the files; imported rows exist from their commit on.
+    timestamps in the files; imported rows exist from their commit on. ``cluster``: the range of the
+    clustering key that the rows have, if a clustering compaction made the segment.
     """
 
     segment_id: SegmentID
@@ -81,6 +83,7 @@ class SegmentManifest:
     deletes_from: Timestamp
     parents: tuple[SegmentID, ...] = ()
     commit_ts: Timestamp = NO_TIMESTAMP
+    cluster: Cluster | None = None
 
     @property
     def rows(self) -> int:
@@ -145,6 +148,8 @@ class SegmentInfo:
     those events. ``compacted_from``: the segments that compaction made it from. ``is_sorted``: see
     `SegmentManifest.is_sorted`; False before the first commit. ``lender``: the segment that its
     files were written for, if that is another one, of a collection that was cloned (0: it is not).
+    ``clustering``: the plan of the clustering compaction that made it, or its input if it was rewritten (0:
+    none).
     """
 
     segment_id: SegmentID
@@ -163,3 +168,4 @@ class SegmentInfo:
     compacted_from: tuple[SegmentID, ...] = ()
     is_sorted: bool = False
     lender: SegmentID = NO_SEGMENT
+    clustering: int = 0

@@ -104,13 +104,17 @@ class Clones:
 
 
 def _segment(manifest: SegmentManifest, path: str, max_rows: int, origin: Origin) -> SegmentInfo:
-    """Return the record of a cloned segment. ``max_rows``: of a segment of the schema."""
+    """Return the record of a cloned segment. ``max_rows``: of a segment of the schema.
+
+    Clusters stay clusters, of one clustering compaction: the latest one of the source made all of them.
+    """
     return replace(
         imported_segment(manifest, path, max_rows),
         created=origin.moment,
         last_expire=origin.moment,
         sealed_at=origin.moment,
         lender=SegmentID(int(_owner(manifest.insert_logs[0].path) or NO_SEGMENT)),
+        clustering=0 if manifest.cluster is None else int(manifest.collection_id),
     )
 
 

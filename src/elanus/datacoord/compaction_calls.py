@@ -34,9 +34,11 @@ class Compactions:
         self._flushing = flushing
         self._compactor = compactor
 
-    async def compact(self, collection_id: CollectionID, target_bytes: int | None = None) -> int:
+    async def compact(
+        self, collection_id: CollectionID, target_bytes: int | None = None, by_key: bool = False
+    ) -> int:
         await self._bring_deletes(collection_id)
-        return await self._compactor.compact(collection_id, target_bytes)
+        return await self._compactor.compact(collection_id, target_bytes, by_key=by_key)
 
     async def _bring_deletes(self, collection_id: CollectionID) -> None:
         """Have the pipeline write deletes to binlogs, up to the bound that the compaction may fold in: it

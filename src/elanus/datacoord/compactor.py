@@ -5,7 +5,7 @@ node that registers again, finds what is still to be done. An attempt ends with 
 Any node may carry out any plan: the node with the fewest orders gets the next one. The decisions are made in
 `elanus.core.compaction`.
 
-One commit exchanges the inputs for the output (`elanus.datacoord.segment_merges`,
+One commit exchanges the inputs for the outputs (`elanus.datacoord.segment_merges`,
 `elanus.datacoord.delta_merges`). It is refused when an input has changed since the plan was
 made, when the data node's registration is over, and when it comes after the deadline; its files then belong
 to no manifest. Deletes that arrived meanwhile are in delta logs that the output has not folded in, and still
@@ -43,7 +43,8 @@ _log = structlog.get_logger("datacoord")
 class CompactionPolicy:
     """``automatic``: whether compactions are planned without a client's request. ``interval_s``: how often
     all segments are examined, in addition to those of a collection after its flushes. ``timeout_s``: how
-    long a plan may take from its order to its commit. ``orders_max``: how many orders a data node has at a
+    long a plan may take from its order to its commit, ``clustering_timeout_s``: one by a clustering key,
+    which rewrites a whole partition. ``orders_max``: how many orders a data node has at a
     time."""
 
     automatic: bool
@@ -51,6 +52,11 @@ class CompactionPolicy:
     interval_s: float
     timeout_s: float
     orders_max: int
+    clustering_timeout_s: float = 7200.0
+
+    def timeout_of(self, plan: CompactionPlan) -> float:
+        """How long the plan may take. (s)"""
+        return self.timeout_s if plan.clustering is None else self.clustering_timeout_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +143,15 @@ class Compactor:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()
 
-    async def compact(self, collection_id: CollectionID, target_bytes: int | None) -> int:
+    async def compact(
+        self, collection_id: CollectionID, target_bytes: int | None, *, by_key: bool = False
+    ) -> int:
         """Plan the compaction that a client has requested, and return the plans' trigger id. Raises
         `CollectionNotFound`."""
         collection = await self._rootcoord.collection_by_id(collection_id)
-        trigger_id = await self._planner.plan([collection], force=True, target_bytes=target_bytes)
+        trigger_id = await self._planner.plan(
+            [collection], force=True, target_bytes=target_bytes, by_key=by_key
+        )
         self._wake.set()
         return trigger_id
 
@@ -174,7 +184,7 @@ class Compactor:
 
     async def _order_from(self, node: LiveNode, plan: CompactionPlan) -> None:
         attempt = await self._attempts.open(1, node.epoch)
-        deadline_s = self._clock.monotonic_s() + self._policy.timeout_s
+        deadline_s = self._clock.monotonic_s() + self._policy.timeout_of(plan)
         self._orders[plan.plan_id] = _Order(node, attempt, deadline_s)
         try:
             self._nodes.of_epoch(node.epoch)  # it may have ended while its attempt was numbered
@@ -220,8 +230,9 @@ class Compactor:
         if order is None or order.attempt != commit.attempt:
             raise CommitRefused(f"attempt {commit.attempt} of compaction {commit.plan_id} was given up")
         if self._clock.monotonic_s() >= order.deadline_s:
+            timeout_s = self._policy.timeout_of(plan)
             raise CommitRefused(
-                f"compaction {commit.plan_id} came too late: it took longer than {self._policy.timeout_s:g} s"
+                f"compaction {commit.plan_id} came too late: it took longer than {timeout_s:g} s"
             )
         self._attempts.check(commit.attempt)
         return plan
@@ -270,9 +281,10 @@ class Compactor:
             return
         async with self._lock:
             plans = [p for p in self._state.planned() if p.plan_id in late]
-            reason = f"not committed within {self._policy.timeout_s:g} s"
+            reasons = (f"not committed within {self._policy.timeout_of(p):g} s" for p in plans)
+            timed_out = CompactionState.TIMED_OUT
             await self._state.put(
-                plans=[replace(p, state=CompactionState.TIMED_OUT, reason=reason) for p in plans]
+                plans=[replace(p, state=timed_out, reason=r) for p, r in zip(plans, reasons, strict=True)]
             )
         for plan in plans:
             _log.warning("compaction timed out", plan=plan.plan_id)

@@ -89,9 +89,10 @@ class DeltaMerges:
             if vchannel is None or vchannel.dropping:
                 return f"vchannel {plan.vchannel} is dropped"
             logs = await self._manifests.of_vchannel(vchannel)
-            if len(commit.output.insert_logs) != 1:
-                return f"its output is {len(commit.output.insert_logs)} delta logs, not one"
-            (merged,) = commit.output.insert_logs
+            files = [file for output in commit.outputs for file in output.insert_logs]
+            if len(files) != 1:
+                return f"its output is {len(files)} delta logs, not one"
+            (merged,) = files
             if wrong := _difference(plan, logs, merged):
                 return wrong
             self._count += 1

@@ -88,6 +88,7 @@ class Manifests(ManifestReader):
             output.stats_logs,
             deletes_from,
             info.compacted_from,
+            cluster=output.cluster,
         )
         return _described(info, manifest, await self.put(manifest, name))
 

@@ -15,11 +15,14 @@ import structlog
 
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Collection
+from elanus.core.clustering import clustering_of, segments_max
 from elanus.core.compaction import (
+    Candidate,
     CompactionPlan,
     CompactionState,
     CompactionThresholds,
     choose,
+    choose_clusterings,
     expire_until,
     fold_bound,
     fold_until,
@@ -27,7 +30,7 @@ from elanus.core.compaction import (
 )
 from elanus.core.delta_merging import choose_deltas
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import SegmentID
+from elanus.core.ids import NO_SEGMENT, FieldID, SegmentID
 from elanus.core.imports import ImportState
 from elanus.core.pins import feed_start
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -45,7 +48,7 @@ from elanus.storage.port import CorruptObject, ObjectMissing
 _ENDED_KEPT = 1000
 _DAMAGED_REST_S = 600.0
 _COLLECTIONS_A_TURN = 256
-"""So many are looked at before others run: where nothing has changed, each takes a few microseconds."""
+"""So many are looked at before others run: unchanged ones take a few microseconds each."""
 _log = structlog.get_logger("datacoord")
 
 
@@ -57,6 +60,16 @@ class PlanPolicy:
     thresholds: CompactionThresholds
     retention_s: float
     plans_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The arguments of `Planner.plan`, and the id of the plans made together."""
+
+    trigger_id: int
+    force: bool
+    target_bytes: int | None
+    by_key: bool
 
 
 class Planner:
@@ -90,13 +103,19 @@ class Planner:
         self._rests |= dict.fromkeys(segments, self._clock.monotonic_s() + _DAMAGED_REST_S)
 
     async def plan(
-        self, collections: Sequence[Collection], *, force: bool, target_bytes: int | None = None
+        self,
+        collections: Sequence[Collection],
+        *,
+        force: bool,
+        target_bytes: int | None = None,
+        by_key: bool = False,
     ) -> int:
         """Plan the compactions that are worthwhile, or with ``force`` all that gain anything, and return the
         plans' trigger id.
 
         ``target_bytes``: the size up to which segments are merged, within the maximum (None: up to the
-        maximum, those below half of it).
+        maximum, those below half of it). ``by_key``: rewrite segments by the clustering key, where there is
+        one.
         """
         async with self._planning:
             self.is_full = False
@@ -108,9 +127,8 @@ class Planner:
                 for vchannel in self._state.vchannels_of(collection.collection_id):
                     if vchannel.dropping or (not force and self._is_settled(collection, vchannel)):
                         continue
-                    await self._plan_vchannel(
-                        collection, vchannel, now, trigger_id, force=force, target_bytes=target_bytes
-                    )
+                    request = _Request(trigger_id, force, target_bytes, by_key)
+                    await self._plan_vchannel(collection, vchannel, now, request)
                     await asyncio.sleep(0)  # what it looks at may all be in memory: let others run
             await self._forget_ended()
             return trigger_id
@@ -142,10 +160,7 @@ class Planner:
         collection: Collection,
         vchannel: Vchannel,
         now: Timestamp,
-        trigger_id: int,
-        *,
-        force: bool,
-        target_bytes: int | None,
+        request: _Request,
     ) -> None:
         if self._state.is_importing(vchannel.collection_id):
             return  # its deletes may have an earlier timestamp than ``now``, and are in no list yet
@@ -159,13 +174,13 @@ class Planner:
         change = self._state.last_change(vchannel.vchannel)
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s, collection.truncated)
-            taken = {*self._taken(), *(() if force else self._resting())}
-            survey = await self._facts.look(vchannel, bound, expired, frozenset(taken), force=force)
+            taken = {*self._taken(), *(() if request.force else self._resting())}
+            survey = await self._facts.look(vchannel, bound, expired, frozenset(taken), force=request.force)
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
         await self._forget_deltas(vchannel.vchannel, survey, bound)
-        if not await self._plan_segments(vchannel, survey, bound, expired, trigger_id, force, target_bytes):
+        if not await self._plan_segments(vchannel, survey, bound, expired, request):
             self._settle(vchannel.vchannel, change, survey.segments)
         await self._plan_deltas(vchannel.vchannel, bound, served)
 
@@ -175,22 +190,27 @@ class Planner:
         survey: CompactionFacts,
         bound: Timestamp,
         expired: Timestamp,
-        trigger_id: int,
-        force: bool,
-        target_bytes: int | None,
+        request: _Request,
     ) -> bool:
         """Plan compactions of segments; return whether any was worthwhile."""
-        rows = None if target_bytes is None else target_bytes // vchannel.schema.row_bytes_estimate
-        chosen = choose(
-            survey.candidates,
-            self._policy.thresholds,
-            self._allocator.max_rows(vchannel.schema),
-            force=force,
-            rows_target=rows,
-        )
+        target, key = request.target_bytes, vchannel.schema.clustering_key
+        rows = None if target is None else target // vchannel.schema.row_bytes_estimate
+        rows_max = self._allocator.max_rows(vchannel.schema)
+        cluster_rows = rows_max if rows is None else max(1, min(rows, rows_max))
+        chosen: list[tuple[SegmentInfo, ...]] = []
+        candidates: Sequence[Candidate] = survey.candidates
+        if request.by_key and key is not None:
+            chosen, candidates = choose_clusterings(candidates, cluster_rows)
+        clusterings = len(chosen)
+        chosen += choose(candidates, self._policy.thresholds, rows_max, force=request.force, rows_target=rows)
         room = max(0, self._policy.plans_max - len(self._state.planned()))
         self.is_full = self.is_full or len(chosen) > room
-        proposed = [(i, await self._new_plan(i, vchannel, bound, expired, trigger_id)) for i in chosen[:room]]
+        proposed = []
+        for number, inputs in enumerate(chosen[:room]):
+            plan = await self._new_plan(inputs, vchannel, bound, expired, request.trigger_id)
+            if number < clusterings and key is not None:
+                plan = await self._by_key(plan, inputs, key.field_id, cluster_rows)
+            proposed.append((inputs, plan))
         if not proposed:
             return bool(chosen)
         async with self._lock:
@@ -198,7 +218,7 @@ class Planner:
             plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs)][:room]
             await self._state.put(plans=plans)
         for plan in plans:
-            _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=force)
+            _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=request.force)
         return True
 
     async def _plan_deltas(self, name: str, bound: Timestamp, served: Timestamp) -> None:
@@ -249,6 +269,15 @@ class Planner:
             fold_until=fold_until(bound, manifests, vchannel.checkpoint.ts),
             expire_until=expired,
         )
+
+    async def _by_key(
+        self, plan: CompactionPlan, inputs: Sequence[SegmentInfo], field_id: FieldID, rows_max: int
+    ) -> CompactionPlan:
+        """Return the plan as one that makes clusters of the inputs' rows."""
+        rows = sum(info.rows for info in inputs)
+        first_id = SegmentID(await self._rootcoord.alloc_ids(segments_max(rows, rows_max)))
+        clustering = clustering_of(field_id, rows, rows_max, first_id)
+        return replace(plan, output=NO_SEGMENT, clustering=clustering)
 
     def _are_unchanged(self, inputs: Iterable[SegmentInfo]) -> bool:
         """Whether segments that were examined without the lock have not changed since."""

@@ -58,13 +58,15 @@ class Recovery:
         reasons = _damage(chosen, contents)
         pending = unserved(self._state.imports(), collection_id)
         flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
+        successors = self._successors((*held, *(s.segment_id for s in segments)))
         return RecoveryInfo(
             collection_id,
             tuple(_recovery(v, segments, contents, reasons, pending) for v in chosen.vchannels),
             contents.of_segments([s for s in flushed if s.segment_id not in reasons]),
-            self._successors((*held, *(s.segment_id for s in segments))),
+            {s: heirs[0] if heirs else SegmentID(0) for s, heirs in successors.items()},
             _damaged(flushed, reasons),
             chosen.vchannels[0].schema,
+            {s: heirs for s, heirs in successors.items() if len(heirs) > 1},
         )
 
     def _chosen(self, collection_id: CollectionID) -> Chosen:
@@ -78,13 +80,18 @@ class Recovery:
     async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
         self._log_holds.report(holds)
 
-    def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, SegmentID]:
-        found = {}
+    def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
+        found: dict[SegmentID, tuple[SegmentID, ...]] = {}
+        known: dict[
+            tuple[SegmentID, ...], tuple[SegmentID, ...]
+        ] = {}  # those of one compaction have the same
         for segment_id in requested:
             info = self._state.find_segment(segment_id)
             if info is None or info.state is SegmentState.DROPPED:
-                successor = self._state.successor(segment_id)
-                found[segment_id] = SegmentID(0) if successor is None else successor.segment_id
+                made = self._state.made_from(segment_id)
+                if made not in known:
+                    known[made] = tuple(s.segment_id for s in self._state.successors(segment_id))
+                found[segment_id] = known[made]
         return found
 
 

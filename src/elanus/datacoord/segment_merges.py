@@ -1,6 +1,6 @@
-"""Plans that make one segment from others: their orders and their commits.
+"""Plans that make segments from others, one or several: their orders and their commits.
 
-A commit drops the inputs and adds the output in one change. The output's manifest is written without the
+A commit drops the inputs and adds the outputs in one change. The outputs' manifests are written without the
 role's lock; the commit is checked before, and again under it.
 """
 
@@ -13,7 +13,7 @@ from elanus.api.datacoord import CompactionCommit
 from elanus.api.datanode import CompactionOrder
 from elanus.core.attempts import stamped
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.ids import NO_SEGMENT
+from elanus.core.ids import NO_SEGMENT, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.manifest_reader import Chosen
@@ -49,6 +49,7 @@ class SegmentMerges:
             ),
             fold_until=plan.fold_until,
             expire_until=plan.expire_until,
+            clustering=plan.clustering,
         )
 
     async def commit(
@@ -63,22 +64,19 @@ class SegmentMerges:
         ``ended`` is called under the lock with the id of a plan that is completed.
         """
         plan = running(commit)
-        info = None
-        if commit.output.insert_logs and commit.output.segment_id == plan.output and not self._stale(plan):
-            info = await self._output(plan, self._inputs(plan), commit)
+        made: list[SegmentInfo] = []
+        if not _misnamed(plan, commit) and not self._stale(plan):
+            made = await self._outputs(plan, self._inputs(plan), commit)
         async with self._lock:
             plan = running(commit)
-            if commit.output.segment_id != plan.output:
-                return f"its output is segment {plan.output}, not {commit.output.segment_id}"
+            if wrong := _misnamed(plan, commit):
+                return wrong
             if stale := self._stale(plan):
                 return stale
             now = await self._rootcoord.alloc_timestamp(1)
             changed = [replace(s, state=SegmentState.DROPPED, dropped=now) for s in self._inputs(plan)]
-            if info is None:
-                plan = replace(plan, output=NO_SEGMENT)
-            else:
-                changed.append(info)
-            await self._state.put(segments=changed, plans=[replace(plan, state=CompactionState.COMPLETED)])
+            plan = _completed(plan, [info.segment_id for info in made])
+            await self._state.put(segments=[*changed, *made], plans=[plan])
             ended(plan.plan_id)
             return ""
 
@@ -95,24 +93,54 @@ class SegmentMerges:
         found = (self._state.find_segment(segment_id) for segment_id in plan.inputs)
         return [info for info in found if info is not None]
 
-    async def _output(
+    async def _outputs(
         self, plan: CompactionPlan, inputs: Sequence[SegmentInfo], commit: CompactionCommit
-    ) -> SegmentInfo:
+    ) -> list[SegmentInfo]:
+        """Write the manifests of the segments that were made, and return their records."""
         now = await self._rootcoord.alloc_timestamp(1)
-        info = SegmentInfo(
-            plan.output,
-            plan.collection_id,
-            plan.partition_id,
-            plan.vchannel,
-            SegmentState.FLUSHED,
-            max_rows=max(s.max_rows for s in inputs),
-            created=now,
-            last_expire=max(s.last_expire for s in inputs),
-            sealed_at=max(s.sealed_at for s in inputs),
-            compacted_from=plan.inputs,
-        )
         name = stamped(commit.attempt, f"{now}")
-        return await self._manifests.add_compacted(info, commit.output, plan.fold_until, name)
+        made = []
+        for output in commit.outputs:
+            if output.insert_logs:
+                info = SegmentInfo(
+                    output.segment_id,
+                    plan.collection_id,
+                    plan.partition_id,
+                    plan.vchannel,
+                    SegmentState.FLUSHED,
+                    max_rows=max(s.max_rows for s in inputs),
+                    created=now,
+                    last_expire=max(s.last_expire for s in inputs),
+                    sealed_at=max(s.sealed_at for s in inputs),
+                    compacted_from=plan.inputs,
+                    clustering=_clustering(plan, inputs),
+                )
+                made.append(await self._manifests.add_compacted(info, output, plan.fold_until, name))
+        return made
+
+
+def _clustering(plan: CompactionPlan, inputs: Sequence[SegmentInfo]) -> int:
+    """Return the clustering compaction of which the outputs are clusters: a rewritten cluster stays one."""
+    if plan.clustering is not None:
+        return plan.plan_id
+    return inputs[0].clustering if len(inputs) == 1 else 0
+
+
+def _completed(plan: CompactionPlan, made: Sequence[SegmentID]) -> CompactionPlan:
+    if plan.clustering is not None:
+        return replace(plan, state=CompactionState.COMPLETED, outputs=tuple(made))
+    return replace(plan, state=CompactionState.COMPLETED, output=plan.output if made else NO_SEGMENT)
+
+
+def _misnamed(plan: CompactionPlan, commit: CompactionCommit) -> str:
+    """Return which output of a commit is none that the plan may make; "" if all are."""
+    ids = [output.segment_id for output in commit.outputs]
+    if plan.clustering is None:
+        return "" if ids == [plan.output] else f"its output is segment {plan.output}, not {ids}"
+    strange = [segment_id for segment_id in ids if not plan.clustering.may_make(segment_id)]
+    if strange or len(set(ids)) < len(ids):
+        return f"its outputs are segments from {plan.clustering.first_id} on, each once, not {ids}"
+    return ""
 
 
 def _stale(plan: CompactionPlan, inputs: Sequence[SegmentInfo], vchannel: Vchannel | None) -> str:

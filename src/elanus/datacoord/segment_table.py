@@ -55,7 +55,8 @@ class SegmentTable:
         self._changed: dict[str, int] = {}
         self._states: Counter[SegmentState] = Counter()
         self._dropped: dict[SegmentID, None] = {}
-        self._successors: dict[SegmentID, SegmentID] = {}
+        self._successors: dict[SegmentID, dict[SegmentID, None]] = {}
+        """The segments that compaction made from each: several, if it was cut into clusters."""
 
     def find(self, segment_id: SegmentID) -> SegmentInfo | None:
         return self._segments.get(segment_id)
@@ -96,22 +97,25 @@ class SegmentTable:
     def dropped(self) -> list[SegmentInfo]:
         return self._infos(self._dropped)
 
-    def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
-        """Return the segment that now holds the rows of a compacted one; None when none does."""
-        following = self._successors.get(segment_id)
-        while following in self._successors:
-            following = self._successors[following]
-        info = None if following is None else self._segments.get(following)
-        return None if info is None or info.state is SegmentState.DROPPED else info
+    def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
+        """Return the segments that the compaction of this one made."""
+        return tuple(self._successors.get(segment_id, ()))
+
+    def successors(self, segment_id: SegmentID) -> list[SegmentInfo]:
+        """Return the segments that now hold the rows of a compacted one; none when no row is left."""
+        last = (s for s in self.heirs((segment_id,)) if s not in self._successors)
+        infos = (self._segments.get(s) for s in sorted(last))
+        return [info for info in infos if info is not None and info.state is not SegmentState.DROPPED]
 
     def heirs(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
-        """Return all segments by which `successor` finds what holds the rows of these segments now."""
+        """Return all segments by which `successors` finds what holds the rows of these segments now."""
         found: set[SegmentID] = set()
-        for segment_id in segment_ids:
-            following = self._successors.get(segment_id)
-            while following is not None and following not in found:
-                found.add(following)
-                following = self._successors.get(following)
+        following = [heir for segment_id in segment_ids for heir in self._successors.get(segment_id, ())]
+        while following:
+            heir = following.pop()
+            if heir not in found:
+                found.add(heir)
+                following += self._successors.get(heir, ())
         return found
 
     def _infos(self, segment_ids: Iterable[SegmentID]) -> list[SegmentInfo]:
@@ -128,7 +132,8 @@ class SegmentTable:
         self._segments[segment_id] = info
         self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
         self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
-        self._successors |= dict.fromkeys(info.compacted_from, segment_id)
+        for replaced in info.compacted_from:
+            self._successors.setdefault(replaced, {})[segment_id] = None
         is_growing, is_unflushed = info.state is SegmentState.GROWING, info.state in _UNFLUSHED
         _list(self._unflushed, info.vchannel, segment_id, is_unflushed)
         _list(self._sealed, info.vchannel, segment_id, is_unflushed and not is_growing)
@@ -173,8 +178,7 @@ class SegmentTable:
         self._dropped.pop(segment_id, None)
         self._successors.pop(segment_id, None)
         for replaced in info.compacted_from:
-            if self._successors.get(replaced) == segment_id:
-                del self._successors[replaced]
+            _remove(self._successors, replaced, segment_id)
 
 
 def _room(info: SegmentInfo) -> _Room:

@@ -199,12 +199,16 @@ class DataState:
     def pin(self, pin_id: int) -> Pin | None:
         return self._pins.get(pin_id)
 
-    def successor(self, segment_id: SegmentID) -> SegmentInfo | None:
-        """Return the segment that now holds the rows of a compacted one; None when none does."""
-        return self._segments.successor(segment_id)
+    def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
+        """Return the segments that the compaction of this one made."""
+        return self._segments.made_from(segment_id)
+
+    def successors(self, segment_id: SegmentID) -> list[SegmentInfo]:
+        """Return the segments that now hold the rows of a compacted one; none when no row is left."""
+        return self._segments.successors(segment_id)
 
     def heirs(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
-        """Return the segments by which `successor` finds what holds the rows of these segments now."""
+        """Return the segments by which `successors` finds what holds the rows of these segments now."""
         return self._segments.heirs(segment_ids)
 
     def plans(self) -> Iterable[CompactionPlan]:

@@ -1,5 +1,7 @@
 """The data node's compactions: each order is a Spark job of its own, in addition to the flushes.
 
+A compaction by a clustering key is several jobs, one for each part of it.
+
 A job's output counts once datacoord has committed it. A job that failed is reported; one whose commit is
 refused is forgotten, because datacoord knows the reason best.
 """
@@ -8,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Coroutine, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import structlog
 
@@ -18,15 +22,20 @@ from elanus.api.datanode import CompactionOrder
 from elanus.core.attempts import NO_ATTEMPT, stamped
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.faults import Fault
+from elanus.pipeline.cluster_jobs import ClusterTask, split_job, survey_job, write_job
+from elanus.pipeline.clustering import checked, parts_of, writes_of
 from elanus.pipeline.compact import CompactionTask, compaction_job
 from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.port import Job
+
+Outcome = TypeVar("Outcome")
 
 _log = structlog.get_logger("datanode")
 
 
 class CompactionRunner(Protocol):
-    async def compact(self, order: CompactionOrder) -> SegmentOutput:
-        """Carry out the order as one job. When cancelled, return once the job has stopped."""
+    async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
+        """Carry out the order and return its outputs. When cancelled, return once its jobs have stopped."""
         ...
 
 
@@ -72,11 +81,11 @@ class Compactions:
 
     async def _run(self, order: CompactionOrder) -> None:
         try:
-            output = await self._runner.compact(order)
+            outputs = await self._runner.compact(order)
         except (ElanusError, Fault) as error:
             await self._report_failure(order.plan_id, f"{type(error).__name__}: {error}")
             return
-        commit = CompactionCommit(self.epoch, order.attempt, order.plan_id, output)
+        commit = CompactionCommit(self.epoch, order.attempt, order.plan_id, outputs)
         try:
             await self._datacoord.commit_compaction(commit)
         except CommitRefused as error:
@@ -101,9 +110,42 @@ class SparkCompactions:
         self._store_url = store_url
         self._scratch_dir = scratch_dir
 
-    async def compact(self, order: CompactionOrder) -> SegmentOutput:
+    async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
         attempt = stamped(order.attempt, uuid.uuid4().hex[:8])
+        if order.clustering is not None:
+            return await self._cluster(order, attempt)
         task = CompactionTask(attempt, order, self._store_url, str(self._scratch_dir))
         cause = f"compaction {order.plan_id}"
         (output,) = await self._runner.run(compaction_job(task), cause)
-        return output
+        return (output,)
+
+    async def _cluster(self, order: CompactionOrder, attempt: str) -> tuple[SegmentOutput, ...]:
+        """Carry out the steps of `elanus.pipeline.clustering`. Jobs of one step run side by side."""
+        cause = f"compaction {order.plan_id} by clustering key"
+
+        def task(step: str, of: CompactionOrder) -> ClusterTask:
+            return ClusterTask(f"{attempt}-{step}", of, self._store_url, str(self._scratch_dir))
+
+        async def run(job: Job[ClusterTask, Outcome]) -> Outcome:
+            (outcome,) = await self._runner.run(job, cause)
+            return outcome
+
+        starts = await run(survey_job(task("survey", order)))
+        parts = enumerate(parts_of(order))
+        splits = [split_job(replace(task(f"{number}", part), starts=starts)) for number, part in parts]
+        chunks = [chunk for part in await all_of(map(run, splits)) for chunk in part]
+        assert order.clustering is not None
+        steps = writes_of(order.clustering, chunks)
+        writes = [write_job(replace(task(f"w{step.number}", order), step=step)) for step in steps]
+        return checked(tuple(await all_of(map(run, writes))), chunks)
+
+
+async def all_of(works: Iterable[Coroutine[object, object, Outcome]]) -> list[Outcome]:
+    """Return the results in the order of the works. After an error or a cancellation none is left running."""
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for running in tasks:
+            running.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

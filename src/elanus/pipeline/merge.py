@@ -9,7 +9,7 @@ go through a mapped file in the scratch directory, from where they are taken in 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
-from elanus.core.schema import TIMESTAMP_FIELD
+from elanus.core.clustering import Cluster
+from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP
 from elanus.pipeline.merge_deltas import merge_deltas
@@ -60,25 +61,43 @@ def merge_segments(
     parts = [read_columns(store, m, scalars, schema.added_fields) for m in order.inputs if m.insert_logs]
     table = pa.concat_tables(parts)
     table = table.combine_chunks()
-    rows = in_order(table, schema.primary_field.name, _living(order, table, store))
+    rows = in_order(table, schema.primary_field.name, living(order, table, store))
     if not len(rows):
         return SegmentOutput(key.segment_id, (), ())
+    cluster = order.inputs[0].cluster if len(order.inputs) == 1 else None
+    batches = in_batches(table, rows, store, files, schema, key, scratch)
+    return write_segment(batches, len(rows), schema, key, store, scratch, name, cluster, progress)
+
+
+def write_segment(
+    batches: Iterable[pa.RecordBatch],
+    rows: int,
+    schema: CollectionSchema,
+    key: SegmentKey,
+    store: ObjectStore,
+    scratch: Path,
+    name: str,
+    cluster: Cluster | None = None,
+    progress: Callable[[float, int], None] | None = None,
+) -> SegmentOutput:
+    """Write so many rows, in the order of their primary keys, as a segment's files. Raises `DiskFull`."""
     path = insert_log_path(key.collection_id, key.partition_id, key.segment_id, name)
     stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, name)
     stats, written = KeyStatsBuilder(), 0
     with insert_log_writer(store, path, schema, key, scratch, by_time=False) as writer:
-        for batch in in_batches(table, rows, store, files, schema, key, scratch):
+        for batch in batches:
             stats.add(batch.column(schema.primary_field.name))
             writer.write(batch)
             written += batch.num_rows
             if progress is not None:
-                progress(written / len(rows), written)
+                progress(written / rows, written)
         file = writer.finish()
     write_stats_log(store, stats_path, stats.finish())
-    return SegmentOutput(key.segment_id, (file,), (stats_path,))
+    return SegmentOutput(key.segment_id, (file,), (stats_path,), cluster)
 
 
-def _living(order: CompactionOrder, table: pa.Table, store: ObjectStore) -> Rows:
+def living(order: CompactionOrder, table: pa.Table, store: ObjectStore) -> Rows:
+    """Return the numbers of the rows that the order keeps. ``table``: the inputs' `scalar_columns`."""
     keys = table.column(order.schema.primary_field.name)
     row_ts = table.column(TIMESTAMP_FIELD).to_numpy()
     deletes = [read_delta_log(store, file) for file in order.delta_logs]

@@ -59,16 +59,34 @@ def in_batches(
     key: SegmentKey,
     scratch: Path,
 ) -> Iterator[pa.RecordBatch]:
-    """These rows of the files as rows of an insert log, a row group at a time.
+    """These rows of the files as rows of an insert log, a row group at a time: see `OpenRows`."""
+    return OpenRows(table, store, files, schema, scratch).batches(rows, key)
+
+
+class OpenRows:
+    """The rows of files, to be taken in any order, and in parts.
 
     ``table``: the files' `scalar_columns`. Raises what `read_field_vectors` raises.
     """
-    vectors = {f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields}
-    file_schema = insert_log_schema(schema, key)
-    vector_bytes = sum(matrix.nbytes for matrix in vectors.values()) // max(1, table.num_rows)
-    group_rows = rows_per_group(max(schema.row_bytes_estimate, vector_bytes))  # sparse ones may be long
-    for start in range(0, len(rows), group_rows):
-        yield _taken(table, vectors, rows[start : start + group_rows], schema, file_schema)
+
+    def __init__(
+        self, table: pa.Table, store: ObjectStore, files: Files, schema: CollectionSchema, scratch: Path
+    ) -> None:
+        self._table = table
+        self._schema = schema
+        self._vectors = {
+            f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields
+        }
+
+    def batches(self, rows: Rows, key: SegmentKey) -> Iterator[pa.RecordBatch]:
+        """These rows, as rows of an insert log, a row group at a time."""
+        file_schema = insert_log_schema(self._schema, key)
+        vector_bytes = sum(v.nbytes for v in self._vectors.values()) // max(1, self._table.num_rows)
+        # Sparse vectors may be longer than the estimate.
+        group_rows = rows_per_group(max(self._schema.row_bytes_estimate, vector_bytes))
+        for start in range(0, len(rows), group_rows):
+            taken = rows[start : start + group_rows]
+            yield _taken(self._table, self._vectors, taken, self._schema, file_schema)
 
 
 def _vectors_at(form: VectorForm, vectors: Vectors, rows: Rows) -> pa.Array:

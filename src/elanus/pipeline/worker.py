@@ -37,6 +37,7 @@ _LIBRARIES = (
     "elanus.pipeline.import_survey",
     "elanus.pipeline.sweep",
     "elanus.pipeline.compact",
+    "elanus.pipeline.cluster_jobs",
 )
 
 

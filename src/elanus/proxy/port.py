@@ -283,9 +283,15 @@ class Front(AccessFront, SnapshotFront, Protocol):
 
     # compaction
     def compact(
-        self, database: str, collection: str, collection_id: int, target_bytes: int | None = None
+        self,
+        database: str,
+        collection: str,
+        collection_id: int,
+        target_bytes: int | None = None,
+        by_key: bool = False,
     ) -> StartedCompaction:
-        """Start a compaction and return. An empty name: by id. ``target_bytes``: see `DataCoordApi.compact`.
+        """Start a compaction and return. An empty name: by id. ``target_bytes``, ``by_key``: see
+        `CompactionCalls.compact`.
 
         Raises `CollectionNotFound`.
         """

@@ -1,7 +1,9 @@
-"""When the output of a compaction replaces its inputs: one decision for each version of a replica.
+"""When the outputs of a compaction replace its inputs: one decision for each version of a replica.
 
-Inputs and output hold the same rows, so they are swapped in one version. Two conditions hold the output back
-while its inputs continue to serve:
+Inputs and outputs hold the same rows, so they are swapped in one version. A compaction by a clustering key
+makes several segments from its inputs, and each of them may have been compacted with others since: all that
+have rows of one served segment are swapped together (`_together`). Two conditions hold an output back while
+its inputs continue to serve:
 
 - A node has not read its vchannel up to the output's last row. Rows that it reads later would appear in a
   growing segment that is unknown when the version naming the output is made.
@@ -15,13 +17,17 @@ that takes over the vchannel starts after their rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from elanus.api.querynode import SegmentServing
 from elanus.core.ids import NO_SEGMENT, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+
+Split = Mapping[SegmentID, tuple[SegmentID, ...]]
+"""See `RecoveryInfo.split`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +68,27 @@ def decide(
     successors: Mapping[SegmentID, SegmentID],
     unbuilt: Collection[SegmentID],
     service_ts: Timestamp,
+    split: Split = MappingProxyType({}),
 ) -> Handoff:
     """Decide which outputs replace their inputs now.
 
     ``wanted``: the flushed segments. ``successors``: the served segments that have been dropped, each with
-    the flushed segment that has its rows (0: none). ``unbuilt``: segments that wait for an index.
+    the flushed segment that has its rows (0: none). ``split``: those whose rows are in several (see
+    `RecoveryInfo`). ``unbuilt``: segments that wait for an index.
     ``service_ts``: the timestamp up to which the replica answers.
     """
     outputs = [m for m in wanted.values() if m.parents and m.segment_id not in served.named]
-    lost = {successors.get(s) for s in served.named if s not in served.sealed}
-    indexed = {successors.get(s) for s, serving in served.sealed.items() if serving.index_ids}
+    groups = _together(split, served.named)
+    lost = {heir for s in served.named if s not in served.sealed for heir in _heirs(s, successors, split)}
+    with_index = (s for s, serving in served.sealed.items() if serving.index_ids)
+    indexed = {heir for s in with_index for heir in _heirs(s, successors, split)}
     late = frozenset(m.segment_id for m in outputs if _is_late(m, served, service_ts))
     unindexed = {
         m.segment_id
         for m in outputs
         if m.segment_id in unbuilt and m.segment_id in indexed and _has_inputs(m, served)
     }
-    held = (late | unindexed) - lost
+    held = _whole(late | unindexed, groups) - _whole(lost, groups)
     return Handoff(
         held,
         {s: serving.vchannel for s, serving in served.sealed.items() if successors.get(s) in held},
@@ -92,6 +102,7 @@ def hold_back(
     unreadable: Collection[SegmentID],
     served: Served,
     successors: Mapping[SegmentID, SegmentID],
+    split: Split = MappingProxyType({}),
 ) -> Handoff:
     """Return the decision when some of the wanted segments cannot be read.
 
@@ -100,11 +111,13 @@ def hold_back(
     """
     if not unreadable:
         return handoff
-    stay = {s for s in served.sealed if s in unreadable or successors.get(s) in unreadable}
+    serving = {s: heirs for s, heirs in split.items() if s in served.sealed or s in served.growing}
+    unserved = _whole(unreadable, _together(serving, served.named))
+    stay = {s for s in served.sealed if s in unserved or successors.get(s) in unserved}
     return Handoff(
-        handoff.held | frozenset(unreadable),
+        handoff.held | unserved,
         {**handoff.kept, **{s: served.sealed[s].vchannel for s in stay}},
-        {s: v for s, v in handoff.retired.items() if successors.get(s) not in unreadable},
+        {s: v for s, v in handoff.retired.items() if successors.get(s) not in unserved},
         handoff.late,
     )
 
@@ -113,6 +126,34 @@ def has_rows(manifest: SegmentManifest, handoff: Handoff, growing: Collection[Se
     """Whether a segment that is held back is served by others. ``growing``: those that stay in service."""
     stay = (manifest.segment_id,), manifest.parents
     return any(ids and all(s in handoff.kept or s in growing for s in ids) for ids in stay)
+
+
+def _heirs(
+    segment_id: SegmentID, successors: Mapping[SegmentID, SegmentID], split: Split
+) -> tuple[SegmentID, ...]:
+    """Return all segments that have rows of a dropped one."""
+    return split.get(segment_id) or (successors.get(segment_id, NO_SEGMENT),)
+
+
+def _together(split: Split, named: Collection[SegmentID]) -> list[frozenset[SegmentID]]:
+    """Return the sets of segments that a version brings all or none of.
+
+    A segment that serves, or may still be read from the log, connects all segments that have its rows: it
+    makes way for all of them at once. It has done so if one of them is ``named``.
+    """
+    groups: list[frozenset[SegmentID]] = []
+    for heirs in map(frozenset, dict.fromkeys(split.values())):  # few differ: inputs have theirs in common
+        if heirs.isdisjoint(named):
+            connected = [group for group in groups if group & heirs]
+            groups = [group for group in groups if not group & heirs]
+            groups.append(heirs.union(*connected))
+    return groups
+
+
+def _whole(segments: Collection[SegmentID], groups: Iterable[frozenset[SegmentID]]) -> frozenset[SegmentID]:
+    """Return the segments with all that are to be brought together with one of them."""
+    chosen = frozenset(segments)
+    return chosen.union(*(group for group in groups if group & chosen))
 
 
 def _has_inputs(manifest: SegmentManifest, served: Served) -> bool:

@@ -43,9 +43,11 @@ class LoadProgress:
         found = {}
         for segment_id, partition_id in (self._initial or {}).items():
             is_served = all(segment_id in segments for segments in served)
-            current = segment_id if is_served else successors.get(segment_id, segment_id)
-            if is_served or current in target.segments or current in target.damaged:
-                found[current] = partition_id
+            one = segment_id if is_served else successors.get(segment_id, segment_id)
+            heirs = (one,) if is_served else target.recovery.split.get(segment_id, (one,))
+            for current in heirs:
+                if is_served or current in target.segments or current in target.damaged:
+                    found[current] = partition_id
         self._initial = found
 
     def note_successors(self, successors: Mapping[SegmentID, SegmentID]) -> None:

@@ -176,11 +176,11 @@ class Replica:
         service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
         found = self._found(statuses)
         before = self._still(before, statuses)
-        successors = target.recovery.successors
-        handoff = decide(target.segments, before, successors, target.unbuilt, service_ts)
+        successors, split = target.recovery.successors, target.recovery.split
+        handoff = decide(target.segments, before, successors, target.unbuilt, service_ts, split)
         now_s = asyncio.get_running_loop().time()
         unreadable = self.unreadable.waiting_with(target.segments, target.damaged, now_s)
-        handoff = hold_back(handoff, unreadable, before, successors)
+        handoff = hold_back(handoff, unreadable, before, successors, split)
         nodes_of = {s: node_id for s, (node_id, _) in found.items()}
         layout = plan_layout(target, handoff, statuses, places, nodes_of, self.info.vchannels)
         online = {

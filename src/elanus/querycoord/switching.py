@@ -90,8 +90,14 @@ class VersionSwitch:
         same = same and all(log.file.path in info.deletes for log in target.unserved)
         if online or offline or behind or not info.version or not same:
             version = self._fleet.version_after(max(info.version, *seen, 0))
-            successors = target.recovery.successors
-            replaced = tuple(sorted(s for s, successor in successors.items() if successor in online))
+            split = target.recovery.split
+            replaced = tuple(
+                sorted(
+                    s
+                    for s, successor in target.recovery.successors.items()
+                    if not online.keys().isdisjoint(split.get(s, (successor,)))
+                )
+            )
             visible_from, deletes = await self._moments(online, target, moments)
             change = SealedSegmentsChangeInfo(
                 self._collection_id,
@@ -113,7 +119,9 @@ class VersionSwitch:
     ) -> tuple[Mapping[SegmentID, Timestamp], Mapping[str, Timestamp]]:
         """Return the timestamp from which reads see each of the segments that a version brings online, and
         the deletes in each delta log of a write."""
-        moments = decide_moments(online, target.segments, target.recovery.successors, before)
+        moments = decide_moments(
+            online, target.segments, target.recovery.successors, before, target.recovery.split
+        )
         deletes = delete_moments(target.unserved, {**before.named, **moments.known}, target.segments, before)
         known = {path: moment for path, moment in deletes.items() if moment is not None}
         if not moments.open and len(known) == len(deletes):

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentManifest
@@ -92,15 +93,16 @@ def decide_moments(
     manifests: Mapping[SegmentID, SegmentManifest],
     successors: Mapping[SegmentID, SegmentID],
     before: Settled,
+    split: Mapping[SegmentID, tuple[SegmentID, ...]] = MappingProxyType({}),
 ) -> Moments:
     """Decide the moments of the segments that a version brings online.
 
-    ``successors``: as in `RecoveryInfo`.
+    ``successors``, ``split``: as in `RecoveryInfo`.
     """
     inherited: dict[SegmentID, Timestamp] = {}
     for segment_id, moment in before.named.items():
-        heir = successors.get(segment_id)
-        if heir is not None:
+        one = successors.get(segment_id)
+        for heir in split.get(segment_id, () if one is None else (one,)):
             inherited[heir] = max(moment, inherited.get(heir, NO_TIMESTAMP))
     announced = {moment for s, moment in before.stamped.items() if s in before.found}
     known, undecided = {}, []

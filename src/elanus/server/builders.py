@@ -259,6 +259,7 @@ class Builders:
             interval_s=settings.interval_s,
             timeout_s=settings.timeout_s,
             orders_max=settings.orders_max,
+            clustering_timeout_s=settings.clustering_timeout_s,
         )
 
     def _gc_schedule(self) -> GcSchedule:

@@ -192,6 +192,9 @@ class CompactionSettings(Section):
     timeout_s: float = Field(default=300, ge=1, le=86_400)
     """How long one compaction may take from its order to its commit, waiting for a free slot of Spark
     included (the reference allows 60 s). One that takes longer is given up and planned again."""
+    clustering_timeout_s: float = Field(default=7200, ge=1, le=86_400)
+    """How long a compaction by a clustering key may take: it rewrites a whole partition of a shard. Not more
+    than `gc.commit_deadline_s`."""
     orders_max: int = Field(default=4, ge=1, le=1000)
     """Compactions that a data node is given at a time."""
     plans_max: int = Field(default=100, ge=1, le=10_000)

@@ -65,6 +65,9 @@ RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
 _IMPORTS = 0.3
 _MANY_PARTITIONS = 0.15
 _CLONES = 0.12
+_CLUSTERS = 0.5
+_CLUSTER_SEED_MIN = 150
+"""Earlier seeds have none: the planted bugs are found in the schedules that they had before."""
 _ONLY_LAGS = 0.06
 _LAGS = 8.0
 """How many, where nothing else strikes."""
@@ -80,6 +83,11 @@ def has_many_partitions(seed: int) -> bool:
 
 def has_clones(seed: int) -> bool:
     return random.Random(f"{seed}/clones").random() < _CLONES
+
+
+def clusters(seed: int) -> bool:
+    """Whether the compactions that clients of a seed ask for are by the clustering key."""
+    return seed >= _CLUSTER_SEED_MIN and random.Random(f"{seed}/clusters").random() < _CLUSTERS
 
 
 def only_lags(seed: int) -> bool:

@@ -78,18 +78,7 @@ def _dropped_partitions(contents: Contents) -> set[PartitionID]:
 
 def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore) -> list[Row]:
     """The rows that must be in files: all up to the checkpoint, less those that compaction had to remove."""
-    folded: dict[SegmentID, Timestamp] = {}
-
-    def folded_until(segment_id: SegmentID) -> Timestamp:
-        if segment_id not in folded:
-            home = records.home_of(segment_id)
-            if home is None:
-                folded[segment_id] = records.emptied_until(segment_id)
-            else:
-                manifest = read_manifest(store, home.manifest) if home.manifest else None
-                folded[segment_id] = manifest.deletes_from if manifest else NO_TIMESTAMP
-        return folded[segment_id]
-
+    folds = _Folds(records, store)
     gone = _dropped_partitions(contents)
     maybe = {id(row) for row in _maybe_folded(vchannel, records, contents, store)}
     return [
@@ -99,15 +88,53 @@ def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: 
         and id(row) not in maybe
         and (row.is_imported or row.born <= vchannel.checkpoint.ts)
         and row.partition_id not in gone
-        and (row.is_cloned or row.died > folded_until(row.segment_id))
+        and (row.is_cloned or row.died > folds.of(row.segment_id)[1])
     ]
 
 
 def _maybe_folded(vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore) -> list[Row]:
-    """Rows from the source of a clone whose deletes may be folded into the segment that they were in.
+    """Rows whose deletes may be folded into the segment that they are in: it is not known which one that is.
 
-    It is not known which one that was. No row that a read may return is among them.
+    They are from the source of a clone, or their segment was cut into clusters that have folded in different
+    deletes since. No row that a read may return is among them.
     """
+    folds = _Folds(records, store)
+    cut = [
+        row
+        for row in contents.rows
+        if row.vchannel == vchannel.vchannel and not row.is_cloned
+        if (bounds := folds.of(row.segment_id))[0] < row.died <= bounds[1]
+    ]
+    return cut + _maybe_folded_in_a_clone(vchannel, records, contents, store)
+
+
+class _Folds:
+    """Up to where the deletes of a segment's rows are folded in. Reads each manifest once."""
+
+    def __init__(self, records: Records, store: ObjectStore) -> None:
+        self._records = records
+        self._store = store
+        self._known: dict[SegmentID, tuple[Timestamp, Timestamp]] = {}
+
+    def of(self, segment_id: SegmentID) -> tuple[Timestamp, Timestamp]:
+        """Up to where all of the segments that hold its rows now have folded in deletes, and up to where one
+        has."""
+        if segment_id not in self._known:
+            homes = self._records.homes_of(segment_id)
+            found = [self._folded(home, info) for home, info in homes.items()]
+            self._known[segment_id] = min(found), max(found)
+        return self._known[segment_id]
+
+    def _folded(self, home: SegmentID, info: SegmentInfo | None) -> Timestamp:
+        if info is None:
+            return self._records.emptied_until(home)
+        return read_manifest(self._store, info.manifest).deletes_from if info.manifest else NO_TIMESTAMP
+
+
+def _maybe_folded_in_a_clone(
+    vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore
+) -> list[Row]:
+    """Rows from the source of a clone whose deletes may be folded in."""
     rows = [r for r in contents.rows if r.is_cloned and r.vchannel == vchannel.vchannel]
     if not rows:
         return []

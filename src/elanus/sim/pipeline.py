@@ -27,8 +27,8 @@ from elanus.datanode.node import DataNode
 from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
+from elanus.pipeline.clustering import outputs_of
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
-from elanus.pipeline.merge import compact
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
@@ -100,11 +100,11 @@ class Jobs:
         except JobFailed as error:
             raise Internal(f"the build failed: {error}") from error
 
-    async def compact(self, order: CompactionOrder) -> SegmentOutput:
-        """Compact segments into one. Raises `JobFailed`, and what the task raises."""
+    async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
+        """Compact segments. Raises `JobFailed`, and what the task raises."""
         name = stamped(order.attempt, self._attempt())
         return await self._run(
-            "compaction", lambda again: compact(order, self._store, self._scratch, name + again)
+            "compaction", lambda again: outputs_of(order, self._store, self._scratch, name + again)
         )
 
     async def run_job(self, cause: str, attempt: int, work: Callable[[str], T]) -> T:

@@ -20,6 +20,7 @@ from elanus.sim.client_plans import (
     OF_PARTITIONS,
     PARTITIONED,
     RELOADING,
+    clusters,
     has_clones,
     has_imports,
     has_many_partitions,
@@ -212,6 +213,8 @@ _USUAL = Profile()
 def draw(seed: int, profile: Profile = _USUAL) -> Scenario:
     """Draw the scenario of a seed. The result is always the same, on every machine."""
     operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
+    if clusters(seed):
+        operations = [replace(o, kind="cluster") if o.kind == "compact" else o for o in operations]
     faults = sorted(_faults(seed, profile), key=lambda f: (f.at_s, f.kind, f.target))
     if profile.only_lags and only_lags(seed):
         operations = [operation for operation in operations if operation.kind not in RELOADING]

@@ -56,7 +56,7 @@ class Records:
         """The columns of every collection that ever existed."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
-        self._made_into: dict[SegmentID, SegmentID] = {}
+        self._made_into: dict[SegmentID, set[SegmentID]] = {}
 
     def owner(self, key: str) -> SegmentInfo | Vchannel | None:
         """The segment or vchannel that the record describes, in its current state."""
@@ -112,7 +112,11 @@ class Records:
 
     def _plan(self, plan: CompactionPlan) -> None:
         inputs = ", ".join(map(str, plan.inputs)) or f"{len(plan.deltas)} delta logs"
-        self._trace.note(f"compaction of {inputs} into {plan.output}: {plan.state} {plan.reason}")
+        self._trace.note(
+            f"compaction of {inputs} into {plan.output or plan.outputs}: {plan.state} {plan.reason}"
+        )
+        if plan.clustering is not None and plan.state is CompactionState.COMPLETED:
+            self._trace.count("partitions clustered")
         self.plans[plan.plan_id] = plan
 
     def _import(self, task: ImportTask) -> None:
@@ -120,23 +124,31 @@ class Records:
         self._trace.count(f"imports {task.state.name.lower()}")
         self._import_changed(task)
 
-    def home_of(self, segment_id: SegmentID) -> SegmentInfo | None:
-        """The segment that holds the rows of this one now: itself, or the one it was compacted into."""
-        info = self.segments.get(self._course(segment_id)[-1])
-        return None if info is None or info.state is SegmentState.DROPPED else info
+    def homes_of(self, segment_id: SegmentID) -> dict[SegmentID, SegmentInfo | None]:
+        """The segments that hold the rows of this one now: itself, or those it was compacted into.
+
+        None for one that is gone: see `emptied_until`.
+        """
+        found = {s: self.segments.get(s) for s in self._last(segment_id)}
+        return {s: None if i is None or i.state is SegmentState.DROPPED else i for s, i in found.items()}
 
     def emptied_until(self, segment_id: SegmentID) -> Timestamp:
-        """Up to where deletes were folded in by a compaction that left no row of the segment; else 0."""
-        last = self._course(segment_id)[-1]
-        emptied = [p for p in self.plans.values() if p.state is CompactionState.COMPLETED and not p.output]
-        return max((plan.fold_until for plan in emptied if last in plan.inputs), default=NO_TIMESTAMP)
+        """Up to where deletes were folded in by a compaction of the segment that left no row; else 0."""
+        emptied = [p for p in self.plans.values() if p.state is CompactionState.COMPLETED and not p.made]
+        return max((plan.fold_until for plan in emptied if segment_id in plan.inputs), default=NO_TIMESTAMP)
 
-    def _course(self, segment_id: SegmentID) -> list[SegmentID]:
-        """The segment, the one it was compacted into, and so on."""
-        course = [segment_id]
-        while course[-1] in self._made_into:
-            course.append(self._made_into[course[-1]])
-        return course
+    def _last(self, segment_id: SegmentID) -> set[SegmentID]:
+        """The segments that the segment was compacted into, those that these were compacted into, and so on:
+        the last ones of each course."""
+        course, last = [segment_id], set()
+        while course:
+            current = course.pop()
+            made = self._made_into.get(current)
+            if made:
+                course += made
+            else:
+                last.add(current)
+        return last
 
     def _segment(self, info: SegmentInfo) -> None:
         known = self.segments.get(info.segment_id)
@@ -149,7 +161,8 @@ class Records:
             raise InvariantBroken(
                 "SEG2", f"segment {info.segment_id} went from {known.state.name} to {info.state.name}"
             )
-        self._made_into |= dict.fromkeys(info.compacted_from, info.segment_id)
+        for replaced in info.compacted_from:
+            self._made_into.setdefault(replaced, set()).add(info.segment_id)
         self.segments[info.segment_id] = info
 
     def _vchannel(self, info: Vchannel) -> None:

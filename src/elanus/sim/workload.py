@@ -52,6 +52,8 @@ SHARDS = {**COLLECTIONS, AUTO_IDS: AUTO_IDS_SHARDS, PARTITIONED: PARTITIONED_SHA
 KEYS = 400
 _ROWS_MAX = 12
 _ATTEMPTS = 40
+_CLUSTER_BYTES = 480
+"""The size of a segment that compactions by the clustering key aim at: about ten rows."""
 _ALL = 2_000
 _OPERATION_TIMEOUT_S = 20.0
 _LEVELS = (
@@ -78,7 +80,7 @@ def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
     fields = [
         FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True, auto_id=name == AUTO_IDS),
-        FieldSchema(unnumbered, VALUE, DataType.INT64),
+        FieldSchema(unnumbered, VALUE, DataType.INT64, is_clustering_key=True),
         FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2),
     ]
     if name in _MORE:
@@ -394,6 +396,12 @@ class Client:
     async def _compact(self, name: str) -> str:
         compact = self._system.roles_of_clients.data.compact
         return f"trigger {await self._of_collection('compact', name, compact)}"
+
+    async def _cluster(self, name: str) -> str:
+        """Compact by the clustering key, into many small segments."""
+        compact = self._system.roles_of_clients.data.compact
+        made = self._of_collection("compact", name, lambda of: compact(of, _CLUSTER_BYTES, True))
+        return f"trigger {await made}"
 
     async def _renew_partition(self, name: str) -> str:
         """Drop a partition and create it again.

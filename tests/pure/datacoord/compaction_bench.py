@@ -109,7 +109,7 @@ def answer(bench: Bench, order: CompactionOrder, rows: int = 10) -> CompactionCo
     files = (binlog(f"insert_log/{order.segment_id}", rows),) if rows else ()
     stats = (f"stats_log/{order.segment_id}",) if rows else ()
     return CompactionCommit(
-        bench.epoch, order.attempt, order.plan_id, SegmentOutput(order.segment_id, files, stats)
+        bench.epoch, order.attempt, order.plan_id, (SegmentOutput(order.segment_id, files, stats),)
     )
 
 

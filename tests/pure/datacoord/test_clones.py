@@ -14,8 +14,9 @@ from test_collecting import GC_SETTLE_S, Store
 from elanus.api.datacoord import RangeCommit
 from elanus.api.snapshots import CloneSource, DroppedCollection, HeldSource, NewSnapshot
 from elanus.core.catalog import Checkpoint, Collection, Origin
+from elanus.core.clustering import Cluster
 from elanus.core.errors import CollectionNotFound, InvalidParameter, SnapshotNotFound, TimestampTooOld
-from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, SegmentID
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before, compose, physical_ms
 from elanus.storage.manifests import read_delta_list, read_manifest
@@ -121,6 +122,22 @@ async def test_a_clone_names_the_files_of_its_source_and_writes_no_row(tmp_path:
     (log,) = read_delta_list(bench.store, vchannel.deltas)
     assert (log.vchannel, vchannel.lenders) == (clone.vchannels[0], (bench.vchannel,))
     assert {p for p in bench.in_files() if not p.startswith(("manifests/", "snapshots/"))} == files
+    await bench.coord.stop()
+
+
+async def test_clusters_stay_clusters_in_a_clone(tmp_path: Path) -> None:
+    bench = await begun(tmp_path)
+    segment_id = await bench.written()
+    state, manifests = bench.coord.context.state, bench.coord.context.manifests
+    (manifest,) = await manifests.of_segments([state.segment(segment_id)])
+    cluster = Cluster(FieldID(100), 1, 5)
+    path = await manifests.put(replace(manifest, cluster=cluster), "a1-cluster")
+    await state.put(segments=[replace(state.segment(segment_id), manifest=path, clustering=77)])
+    await bench.far()
+    await bench.cloned()
+    (made,) = bench.segments()
+    assert state.segment(made).clustering, "compaction does not merge it with others"
+    assert read_manifest(bench.store, state.segment(made).manifest).cluster == cluster
     await bench.coord.stop()
 
 

@@ -100,7 +100,7 @@ async def with_a_record_somebody_else_changed(
 
 
 async def with_another_output(b: Bench, plan: CompactionPlan, order: CompactionOrder) -> CompactionCommit:
-    return replace(answer(b, order), output=SegmentOutput(SegmentID(4711), (binlog("x"),), ("y",)))
+    return replace(answer(b, order), outputs=(SegmentOutput(SegmentID(4711), (binlog("x"),), ("y",)),))
 
 
 async def of_a_plan_nobody_made(b: Bench, plan: CompactionPlan, order: CompactionOrder) -> CompactionCommit:

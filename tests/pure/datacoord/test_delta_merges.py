@@ -48,7 +48,7 @@ async def listed(bench: Bench) -> tuple[BinlogFile, ...]:
 
 def carried_out(bench: Bench, files: Files, order: CompactionOrder, name: str = "merged") -> CompactionCommit:
     output = compact(order, bench.store, files.directory, f"{name}-{order.attempt}")
-    return CompactionCommit(bench.epoch, order.attempt, order.plan_id, output)
+    return CompactionCommit(bench.epoch, order.attempt, order.plan_id, (output,))
 
 
 def deletes(bench: Bench, files: tuple[BinlogFile, ...]) -> list[tuple[int, int]]:
@@ -97,7 +97,7 @@ async def test_what_a_range_adds_meanwhile_stays(tmp_path: Path) -> None:
     later = files.deletes(range(50, 60), OTHER)
     await bench.commit_files([], [], later)
     await bench.coord.commit_compaction(commit)
-    assert await listed(bench) == (*commit.output.insert_logs, later)
+    assert await listed(bench) == (*commit.outputs[0].insert_logs, later)
     await bench.coord.stop()
 
 
@@ -119,7 +119,7 @@ async def test_a_range_that_is_committed_while_the_list_is_written_is_not_lost(t
 
     manifests.with_deltas = slowly  # type: ignore[method-assign, assignment]
     await bench.coord.commit_compaction(commit)
-    assert await listed(bench) == (*commit.output.insert_logs, later)
+    assert await listed(bench) == (*commit.outputs[0].insert_logs, later)
     await bench.coord.stop()
 
 
@@ -135,12 +135,14 @@ async def of_an_older_epoch(bench: Bench, commit: CompactionCommit) -> Compactio
 
 
 async def without_some_deletes(bench: Bench, commit: CompactionCommit) -> CompactionCommit:
-    (file,) = commit.output.insert_logs
-    return replace(commit, output=replace(commit.output, insert_logs=(replace(file, rows=file.rows - 1),)))
+    (output,) = commit.outputs
+    (file,) = output.insert_logs
+    fewer = replace(output, insert_logs=(replace(file, rows=file.rows - 1),))
+    return replace(commit, outputs=(fewer,))
 
 
 async def without_a_file(bench: Bench, commit: CompactionCommit) -> CompactionCommit:
-    return replace(commit, output=replace(commit.output, insert_logs=()))
+    return replace(commit, outputs=(replace(commit.outputs[0], insert_logs=()),))
 
 
 async def of_a_dropped_collection(bench: Bench, commit: CompactionCommit) -> CompactionCommit:

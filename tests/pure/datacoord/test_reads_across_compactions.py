@@ -48,7 +48,7 @@ async def compacted(bench: Bench, scratch: Path) -> list[int]:
     for order in orders(bench)[before:]:
         output = compact(order, bench.store, scratch, f"merged-{order.attempt}")
         await bench.coord.commit_compaction(
-            CompactionCommit(bench.epoch, order.attempt, order.plan_id, output)
+            CompactionCommit(bench.epoch, order.attempt, order.plan_id, (output,))
         )
     return [len(plan.inputs) for plan in plans]
 
@@ -154,7 +154,9 @@ async def test_reads_as_of_any_time_are_the_same_when_delta_logs_have_been_merge
     await asyncio.sleep(0.1)
     (order,) = orders(bench)
     output = compact(order, bench.store, files.directory, f"merged-{order.attempt}")
-    await bench.coord.commit_compaction(CompactionCommit(bench.epoch, order.attempt, order.plan_id, output))
+    await bench.coord.commit_compaction(
+        CompactionCommit(bench.epoch, order.attempt, order.plan_id, (output,))
+    )
     (vchannel,) = (await bench.coord.recovery_info(CID)).vchannels
     assert [log.file.rows for log in vchannel.delta_logs] == [4]
     assert [await keys(bench, moment) for moment in moments] == found

@@ -99,7 +99,25 @@ def test_the_successor_of_a_segment_is_the_last_of_the_line() -> None:
     table.show(replace(first, state=S.DROPPED))
     table.show(replace(second, state=S.DROPPED, compacted_from=(first.segment_id,)))
     table.show(replace(third, compacted_from=(second.segment_id,)))
-    found = table.successor(first.segment_id)
-    assert found is not None
-    assert found.segment_id == third.segment_id
-    assert table.successor(third.segment_id) is None
+    assert table.successors(first.segment_id) == [table.find(third.segment_id)]
+    assert table.successors(third.segment_id) == []
+
+
+def test_a_segment_that_was_cut_into_clusters_has_all_of_them_as_successors() -> None:
+    table = SegmentTable(Uses())
+    first, second = (record(n, S.FLUSHED, 1) for n in (1, 3))
+    clusters = [
+        replace(record(n, S.FLUSHED, 1), compacted_from=(SegmentID(1), SegmentID(3))) for n in (5, 7, 9)
+    ]
+    for info in (replace(first, state=S.DROPPED), replace(second, state=S.DROPPED), *clusters):
+        table.show(info)
+    assert [s.segment_id for s in table.successors(first.segment_id)] == [5, 7, 9]
+    later = replace(record(11, S.FLUSHED, 1), compacted_from=(SegmentID(7),))
+    table.show(replace(clusters[1], state=S.DROPPED))
+    table.show(later)
+    table.show(replace(clusters[2], state=S.DROPPED))
+    assert [s.segment_id for s in table.successors(second.segment_id)] == [5, 11], "9 has no row left"
+    assert table.heirs((first.segment_id,)) == {5, 7, 9, 11}
+    for number in (1, 3, 5, 7, 9, 11):
+        table.forget(SegmentID(number))
+    assert table._successors == {}

@@ -63,7 +63,7 @@ from elanus.log.codec import encode
 from elanus.log.memory import MemoryLog
 from elanus.log.port import Position
 from elanus.meta.memory import MemoryMeta
-from elanus.pipeline.merge import compact
+from elanus.pipeline.clustering import outputs_of
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
 from elanus.pipeline.sweep import sweep
@@ -135,17 +135,17 @@ class Jobs(SparkFlushes):
 
         return task
 
-    async def compact(self, order: CompactionOrder) -> SegmentOutput:
+    async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
         fault = self._faults(JobKind.COMPACTION)
 
-        async def task(number: int) -> SegmentOutput:
+        async def task(number: int) -> tuple[SegmentOutput, ...]:
             await fault.at("before read")
             held = HeldStore(self._root)
-            output = compact(order, held, self._scratch, f"a{order.attempt}-{number}")
+            outputs = outputs_of(order, held, self._scratch, f"a{order.attempt}-{number}")
             await fault.at("before write")
             held.let_go(FaultyStore(self._root, fault))
             await fault.at("after write")
-            return output
+            return outputs
 
         return await as_spark_does(task)
 

@@ -10,7 +10,7 @@ from elanus.api.querynode import SegmentServing
 from elanus.core.ids import CollectionID, IndexID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp, compose
-from elanus.querycoord.handoff import Handoff, Served, decide
+from elanus.querycoord.handoff import Handoff, Served, decide, hold_back
 
 V = manifest(1).vchannel
 LATER = compose(100)
@@ -48,10 +48,16 @@ def decided(
     successors: dict[int, int],
     unbuilt: tuple[int, ...] = (),
     service_ts: Timestamp = LATER,
+    split: dict[int, tuple[int, ...]] | None = None,
 ) -> Handoff:
     wanted = {m.segment_id: m for m in outputs}
     known = {SegmentID(s): SegmentID(o) for s, o in successors.items()}
-    return decide(wanted, of, known, tuple(map(SegmentID, unbuilt)), service_ts)
+    unbuilt_ids = tuple(map(SegmentID, unbuilt))
+    return decide(wanted, of, known, unbuilt_ids, service_ts, cut(split or {}))
+
+
+def cut(split: dict[int, tuple[int, ...]]) -> dict[SegmentID, tuple[SegmentID, ...]]:
+    return {SegmentID(s): tuple(map(SegmentID, heirs)) for s, heirs in split.items()}
 
 
 def test_an_output_takes_its_inputs_place_when_it_is_built() -> None:
@@ -118,3 +124,60 @@ def test_growing_copies_of_a_dropped_partition_go_with_its_drop_message() -> Non
 def test_an_output_that_is_served_already_is_not_taken_back() -> None:
     of = served(sealed(9), sealed(1), tick=compose(4))
     assert decided([output(9, 1)], of, {1: 9}, unbuilt=(9,)) == NOTHING
+
+
+CLUSTERS = {1: (7, 8, 9), 2: (7, 8, 9)}
+ONE_OF_THEM = {1: 7, 2: 7}
+"""Segments 1 and 2 were rewritten by a clustering key into 7, 8 and 9."""
+
+
+def clusters() -> list[SegmentManifest]:
+    return [output(number, 1, 2) for number in (7, 8, 9)]
+
+
+def test_clusters_take_their_inputs_place_together() -> None:
+    of = served(sealed(1), sealed(2))
+    assert decided(clusters(), of, ONE_OF_THEM, split=CLUSTERS) == NOTHING
+    for unbuilt in (7, 8, 9):
+        found = decided(clusters(), of, ONE_OF_THEM, unbuilt=(unbuilt,), split=CLUSTERS)
+        assert (found.held, found.kept) == ({7, 8, 9}, {1: V, 2: V})
+
+
+def test_clusters_wait_for_the_last_of_their_rows_to_be_read() -> None:
+    """An input may be unknown here, because the node has yet to read its rows in the log."""
+    (file,) = manifest(1).insert_logs
+    old = replace(output(7, 1, 2), insert_logs=(replace(file, ts_max=compose(2)),))
+    of = served(tick=compose(4))
+    assert decided([old, *clusters()[1:]], of, ONE_OF_THEM, split=CLUSTERS).held == {7, 8, 9}
+
+
+def test_clusters_that_were_compacted_since_bring_the_others_with_them() -> None:
+    """Cluster 9 became 12 with segment 3, which is served next to the inputs."""
+    outputs = [output(7, 1, 2), output(8, 1, 2), output(12, 9, 3)]
+    split = {1: (7, 8, 12), 2: (7, 8, 12)}
+    of = served(sealed(1), sealed(2), sealed(3))
+    found = decided(outputs, of, {**ONE_OF_THEM, 3: 12}, unbuilt=(12,), split=split)
+    assert (found.held, found.kept) == ({7, 8, 12}, {1: V, 2: V, 3: V})
+    lost = served(sealed(1), sealed(2), named=(3,))
+    assert decided(outputs, lost, {**ONE_OF_THEM, 3: 12}, unbuilt=(12,), split=split).held == frozenset()
+
+
+def test_clusters_that_are_served_stay_whatever_becomes_of_one_of_them() -> None:
+    outputs = [output(7, 1, 2), output(8, 1, 2), output(12, 9)]
+    of = served(sealed(7), sealed(8), sealed(9))
+    split = {1: (7, 8, 12), 2: (7, 8, 12)}
+    found = decided(outputs, of, {**ONE_OF_THEM, 9: 12}, unbuilt=(12,), split=split)
+    assert (found.held, found.kept) == ({12}, {9: V})
+
+
+def test_a_cluster_that_cannot_be_read_keeps_all_of_them_back() -> None:
+    of = served(sealed(1), sealed(2), growing=(4,))
+    split = {**CLUSTERS, 4: (7, 8, 9)}
+    handoff = decided(clusters(), of, {**ONE_OF_THEM, 4: 7}, split=split)
+    assert handoff.retired == {4: V}
+    known = {SegmentID(s): SegmentID(7) for s in (1, 2, 4)}
+    found = hold_back(handoff, {SegmentID(9)}, of, known, cut(split))
+    assert (found.held, found.kept, found.retired) == ({7, 8, 9}, {1: V, 2: V}, {})
+    restarted = served(tick=Timestamp(0))
+    found = hold_back(NOTHING, {SegmentID(9)}, restarted, known, cut(split))
+    assert found.held == {9}, "without the inputs, the others are better than nothing"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import planted_clones as clones
+import planted_clusters as clusters
 import planted_compaction as compaction
 import planted_deletes as deletes
 import planted_expiry as expiry
@@ -393,6 +394,7 @@ _PARTS = (
     partitions,
     slowness,
     clones,
+    clusters,
 )
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),

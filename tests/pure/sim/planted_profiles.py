@@ -29,6 +29,7 @@ _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
 _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
 _CLONING = replace(_BRIEF, clients=1, import_clients=0, clone_clients=2, faults={}, work_s=54.0)
+_CLUSTERING = replace(_BRIEF, import_clients=0, work_s=40.0, faults={_K.CHANNEL_SLOW: 10, _K.STORE_SLOW: 4})
 _CALM = replace(_BRIEF, import_clients=0, faults={})
 PROFILES = {
     "late rule dropped": _PLAIN,
@@ -50,4 +51,6 @@ PROFILES = {
     "references of clones ignored": _CLONING,
     "clone forgets the last deletes": _CLONING,
     "clone has later rows": _CLONING,
+    "rows lost when a cluster is split": _CLUSTERING,
+    "clusters served one by one": _CLUSTERING,
 }

@@ -8,8 +8,9 @@ import pytest
 from fake_front import FakeFront
 from wire_messages import Call
 
+from elanus.core.clustering import Clustering
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.wire.stubs import common_pb2
 
@@ -98,9 +99,18 @@ def test_no_compaction_has_such_an_id(call: Call, rpc: str, number: int) -> None
 
 
 @pytest.mark.parametrize("kind", ["majorCompaction", "l0Compaction"])
-def test_every_kind_of_compaction_is_the_one_there_is(call: Call, front: FakeFront, kind: str) -> None:
+def test_a_major_compaction_is_one_by_the_clustering_key(call: Call, front: FakeFront, kind: str) -> None:
     assert call("ManualCompaction", collection_name="books", **{kind: True}).status.code == 0
     assert len(front.compacted) == 1
+    assert front.by_key == [kind == "majorCompaction"]
+
+
+def test_a_plan_with_several_outputs_shows_all_of_them(call: Call, front: FakeFront) -> None:
+    clustering = Clustering(FieldID(101), 2, 10, SegmentID(100), 4)
+    runs = replace(plan(1, P.PLANNED), clustering=clustering)
+    front.plans = [runs, replace(runs, state=P.COMPLETED, outputs=(SegmentID(100), SegmentID(101)))]
+    infos = call("GetCompactionStateWithPlans", compactionID=77).mergeInfos
+    assert [(list(i.sources), i.target) for i in infos] == [([10, 11], n) for n in (-1, 100, 101)]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,12 @@ from elanus.proxy.verbs.family import Verbs
 
 class Compacting(Verbs):
     def compact(
-        self, database: str, collection: str, collection_id: int, target_bytes: int | None = None
+        self,
+        database: str,
+        collection: str,
+        collection_id: int,
+        target_bytes: int | None = None,
+        by_key: bool = False,
     ) -> StartedCompaction:
         if collection or not collection_id:
             cached = self._collection(database, collection)
@@ -22,7 +27,7 @@ class Compacting(Verbs):
         wanted, data = CollectionID(collection_id), self._proxy.coordinators.data
 
         async def compact() -> StartedCompaction:
-            trigger_id = await data.compact(wanted, target_bytes)
+            trigger_id = await data.compact(wanted, target_bytes, by_key)
             return StartedCompaction(trigger_id, len(await data.compaction_plans(trigger_id)))
 
         return self._proxy.call(compact())

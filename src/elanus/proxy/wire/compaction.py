@@ -1,8 +1,9 @@
-"""The RPCs of compaction. Choices that are not supported (segments, a clustering key) are refused."""
+"""The RPCs of compaction. Choices that are not supported (segments, a channel) are refused."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import InvalidParameter
@@ -44,13 +45,16 @@ class Compaction:
     ) -> milvus_pb2.ManualCompactionResponse:
         """Start a compaction by collection name, or by id as older clients send it.
 
-        There is one kind of compaction, whichever is asked for: it merges segments and folds deletes in.
+        A major compaction is one by the collection's clustering key. Any other merges segments and folds
+        deletes in, and so does a major one where there is no such key, or too few rows for two segments.
         """
         name = request.collection_name
         if not request.collectionID:
             check_collection_name(name)
         target = _target_bytes(request.target_size)
-        started = self._front.compact(database_of(request, caller), name, request.collectionID, target)
+        started = self._front.compact(
+            database_of(request, caller), name, request.collectionID, target, request.majorCompaction
+        )
         return milvus_pb2.ManualCompactionResponse(
             compactionID=started.compaction_id, compactionPlanCount=started.plans
         )
@@ -77,11 +81,11 @@ class Compaction:
         if request.collection_name and not request.compactionID:
             name = check_collection_name(request.collection_name)
             plans = tuple(self._front.compactions_of(database_of(request, caller), name))
+            infos = [_task(plan) for plan in plans]
         else:
             plans = self._plans(request)
-        return milvus_pb2.GetCompactionPlansResponse(
-            state=_state(plans), mergeInfos=[_merge_info(plan) for plan in plans]
-        )
+            infos = [info for plan in plans for info in _merge_infos(plan)]
+        return milvus_pb2.GetCompactionPlansResponse(state=_state(plans), mergeInfos=infos)
 
     def _plans(
         self, request: milvus_pb2.GetCompactionStateRequest | milvus_pb2.GetCompactionPlansRequest
@@ -109,19 +113,39 @@ def _state(plans: tuple[CompactionPlan, ...]) -> common_pb2.CompactionState.Valu
     return common_pb2.Executing if executes else common_pb2.CompactionState.Value("Completed")
 
 
-def _merge_info(plan: CompactionPlan) -> milvus_pb2.CompactionMergeInfo:
-    made = plan.output if plan.state is CompactionState.COMPLETED else 0
-    merges_deltas = common_pb2.CompactionTypeLevel0Delete
+def _merge_infos(plan: CompactionPlan) -> list[milvus_pb2.CompactionMergeInfo]:
+    """Return what became of the plan's inputs: one entry for each segment that was made of them."""
+    made = _made(plan)
+    return [_merge_info(plan, made, target) for target in made or (_NO_TARGET,)]
+
+
+def _task(plan: CompactionPlan) -> milvus_pb2.CompactionMergeInfo:
+    made = _made(plan)
+    return _merge_info(plan, made, made[0] if made else _NO_TARGET)
+
+
+def _made(plan: CompactionPlan) -> Sequence[int]:
+    return plan.made if plan.state is CompactionState.COMPLETED else ()
+
+
+def _merge_info(plan: CompactionPlan, made: Sequence[int], target: int) -> milvus_pb2.CompactionMergeInfo:
+    """``target``: for clients that know one; ``made``: all that were made of the inputs."""
     return milvus_pb2.CompactionMergeInfo(
         sources=plan.inputs,
-        target=made or _NO_TARGET,
-        targets=[made] if made else [],
+        target=target,
+        targets=made,
         plan_id=plan.plan_id,
         trigger_id=plan.trigger_id,
         collection_id=plan.collection_id,
         partition_id=plan.partition_id,
         channel=plan.vchannel,
-        type=merges_deltas if plan.deltas else common_pb2.CompactionTypeMix,
+        type=_type(plan),
         state=_TASK_STATES[plan.state],
         failure_reason=plan.reason,
     )
+
+
+def _type(plan: CompactionPlan) -> common_pb2.CompactionType.ValueType:
+    if plan.clustering is not None:
+        return common_pb2.CompactionTypeClustering
+    return common_pb2.CompactionTypeLevel0Delete if plan.deltas else common_pb2.CompactionTypeMix

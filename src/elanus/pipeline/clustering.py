@@ -1,0 +1,210 @@
+"""Clustering compaction: segments become others, each with a range of the clustering key. No Spark here.
+
+Three steps, each of them tasks of their own (`elanus.pipeline.cluster_jobs`):
+
+1. The *survey* reads the key of all inputs and draws the boundaries between clusters from a sample.
+2. Each *split* reads some inputs once, leaves out dead rows, and writes the others to one file per cluster.
+3. Each *write* reads the files of one cluster and writes one segment, sorted by primary key.
+
+The files between the steps look like insert logs. No manifest names them, so garbage collection deletes them
+after the compaction. Memory: the scalar columns of a few segments; vectors are in mapped files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from elanus.api.datacoord import SegmentOutput
+from elanus.api.datanode import CompactionOrder
+from elanus.core.clustering import (
+    Cluster,
+    Clustering,
+    Key,
+    Slice,
+    boundaries,
+    cluster_of,
+    clusters_of,
+    slices,
+)
+from elanus.core.errors import Internal
+from elanus.core.schema import ROW_ID_FIELD
+from elanus.core.segments import BinlogFile
+from elanus.pipeline.merge import compact, living, write_segment
+from elanus.pipeline.ordering import OpenRows, Rows, in_order, scalar_columns
+from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
+from elanus.storage.paths import insert_log_path
+from elanus.storage.port import ObjectStore
+
+SAMPLE_ROWS_MAX = 200_000
+"""How many values the boundaries are drawn from: enough for a thousand clusters of similar sizes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The rows of some inputs that are in one cluster."""
+
+    cluster: int
+    file: BinlogFile
+
+
+def outputs_of(
+    order: CompactionOrder, store: ObjectStore, scratch: Path, name: str
+) -> tuple[SegmentOutput, ...]:
+    """Carry out an order of any kind in this process, one step after the other.
+
+    ``name``, ``scratch``: see `elanus.pipeline.merge.merge_segments`, and what it raises.
+    """
+    if order.clustering is None:
+        return (compact(order, store, scratch, name),)
+    starts = survey(order, store)
+    chunks = [
+        chunk
+        for number, part in enumerate(parts_of(order))
+        for chunk in split(part, starts, store, scratch, f"{name}-{number}")
+    ]
+    outputs = (write(order, step, store, scratch, name) for step in writes_of(order.clustering, chunks))
+    return checked(tuple(outputs), chunks)
+
+
+def survey(order: CompactionOrder, store: ObjectStore) -> tuple[Key, ...]:
+    """Return the values at which the clusters of the inputs' rows begin. Dead rows count as well."""
+    clustering, key = _clustering(order), _key_name(order)
+    rows = sum(manifest.rows for manifest in order.inputs)
+    chance = np.random.default_rng(order.plan_id)
+    sample = []
+    for manifest in order.inputs:
+        if manifest.insert_logs:
+            values = read_columns(store, manifest, [key], order.schema.added_fields).column(key)
+            if rows > SAMPLE_ROWS_MAX:
+                wanted = -(-len(values) * SAMPLE_ROWS_MAX // rows)
+                values = values.take(pa.array(chance.choice(len(values), wanted, replace=False)))
+            sample += values.chunks
+    return boundaries(pa.chunked_array(sample).combine_chunks(), clustering.clusters) if sample else ()
+
+
+def parts_of(order: CompactionOrder) -> list[CompactionOrder]:
+    """Return the order cut into parts, each with about as many rows of inputs as one segment may have."""
+    rows_max, found = _clustering(order).rows_max, [[order.inputs[0]]]
+    for manifest in order.inputs[1:]:
+        if sum(m.rows for m in found[-1]) + manifest.rows <= rows_max:
+            found[-1].append(manifest)
+        else:
+            found.append([manifest])
+    return [replace(order, inputs=tuple(part)) for part in found]
+
+
+def split(
+    part: CompactionOrder, starts: Sequence[Key], store: ObjectStore, scratch: Path, name: str
+) -> tuple[Chunk, ...]:
+    """Write the rows that are left of some inputs to one file per cluster. ``starts``: see `survey`."""
+    inputs = [manifest for manifest in part.inputs if manifest.insert_logs]
+    if not inputs:
+        return ()
+    schema, added = part.schema, part.schema.added_fields
+    table = pa.concat_tables([read_columns(store, m, scalar_columns(schema), added) for m in inputs])
+    table = table.combine_chunks()
+    rows = living(part, table, store)
+    if not len(rows):
+        return ()
+    numbers = clusters_of(_values(table, part, rows), starts)
+    opened = OpenRows(table, store, part.insert_logs, schema, scratch)
+    chunks = []
+    for cluster in np.unique(numbers).tolist():
+        ordered = in_order(table, schema.primary_field.name, rows[numbers == cluster])
+        key = _segment_key(part, 0)
+        path = insert_log_path(
+            key.collection_id, key.partition_id, key.segment_id, f"{name}-cluster-{cluster}"
+        )
+        with insert_log_writer(store, path, schema, key, scratch, by_time=False) as writer:
+            for batch in opened.batches(ordered, key):
+                writer.write(batch)
+            chunks.append(Chunk(cluster, writer.finish()))
+    if sum(chunk.file.rows for chunk in chunks) != len(rows):
+        raise Internal(f"clusters of {len(rows)} rows have {sum(c.file.rows for c in chunks)} rows")
+    return tuple(chunks)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One segment to write: its number among the outputs, and the files of its cluster."""
+
+    number: int
+    slice: Slice
+    files: tuple[BinlogFile, ...]
+
+
+def writes_of(clustering: Clustering, chunks: Sequence[Chunk]) -> list[Write]:
+    """Return the segments to write. Raises `Internal` if they were more than there are ids for."""
+    files: list[list[BinlogFile]] = [[] for _ in range(1 + max((c.cluster for c in chunks), default=-1))]
+    for chunk in chunks:
+        files[chunk.cluster].append(chunk.file)
+    found = slices([sum(f.rows for f in of) for of in files], clustering.rows_max)
+    if len(found) > clustering.ids:
+        raise Internal(
+            f"{len(found)} segments for {clustering.ids} ids: the inputs had more rows than planned"
+        )
+    return [Write(number, one, tuple(files[one.cluster])) for number, one in enumerate(found)]
+
+
+def write(order: CompactionOrder, step: Write, store: ObjectStore, scratch: Path, name: str) -> SegmentOutput:
+    """Write one segment."""
+    schema, key = order.schema, _segment_key(order, step.number)
+    table = read_columns(store, step.files, scalar_columns(schema)).combine_chunks()
+    rows = _slice_of(table, order, step.slice)
+    opened = OpenRows(table, store, step.files, schema, scratch)
+    ordered = in_order(table, schema.primary_field.name, rows)
+    batches = opened.batches(ordered, key)
+    return write_segment(
+        batches, len(rows), schema, key, store, scratch, name, _described(table, order, rows)
+    )
+
+
+def checked(outputs: tuple[SegmentOutput, ...], chunks: Sequence[Chunk]) -> tuple[SegmentOutput, ...]:
+    """Return the outputs. Raises `Internal` unless they have as many rows as the splits wrote."""
+    written = sum(file.rows for output in outputs for file in output.insert_logs)
+    wanted = sum(chunk.file.rows for chunk in chunks)
+    if written != wanted:
+        raise Internal(f"the clusters have {written} rows, their inputs {wanted}")
+    return outputs
+
+
+def _slice_of(table: pa.Table, order: CompactionOrder, one: Slice) -> Rows:
+    """Return the rows of one part of a cluster. All parts are cut from the same order of the rows."""
+    if one.parts == 1:
+        return np.arange(table.num_rows)
+    # The row id decides between equal values, so that each task finds the same order.
+    order_by = [(_key_name(order), "ascending"), (ROW_ID_FIELD, "ascending")]
+    ranked = pc.sort_indices(table, sort_keys=order_by).to_numpy()
+    first, last = (table.num_rows * n // one.parts for n in (one.part, one.part + 1))
+    rows: Rows = np.sort(ranked[first:last].astype(np.int64))
+    return rows
+
+
+def _described(table: pa.Table, order: CompactionOrder, rows: Rows) -> Cluster:
+    return cluster_of(_clustering(order).field_id, _values(table, order, rows))
+
+
+def _values(table: pa.Table, order: CompactionOrder, rows: Rows) -> pa.Array:
+    column = table.column(_key_name(order)).take(pa.array(rows))
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _clustering(order: CompactionOrder) -> Clustering:
+    if order.clustering is None:
+        raise Internal(f"compaction {order.plan_id} has no clustering key")
+    return order.clustering
+
+
+def _key_name(order: CompactionOrder) -> str:
+    return order.schema.by_id[_clustering(order).field_id].name
+
+
+def _segment_key(order: CompactionOrder, number: int) -> SegmentKey:
+    segment_id = _clustering(order).segment_id(number)
+    return SegmentKey(order.collection_id, order.partition_id, segment_id, order.vchannel)
