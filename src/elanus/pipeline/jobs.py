@@ -87,6 +87,11 @@ class JobRunner:
         self._works: dict[str, asyncio.Future[Any]] = {}
         """The jobs that run or wait."""
 
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time."""
+        return self._session.slots
+
     async def run(
         self, job: Job[Plan, Outcome], cause: str, attempt: int = 1, waiting: tuple[str, ...] = ()
     ) -> list[Outcome]:

@@ -78,7 +78,7 @@ def test_sides_take_turns_and_the_first_does_not_count() -> None:
 
 def test_every_range_of_a_measured_log_holds_all_rows(tmp_path: Path) -> None:
     plans = flushing.write_log_ranges(tmp_path, flushing.make_rows(2000, 768), 3)
-    outcomes = [flush_task(replace(plan, attempt=f"{number}")) for number, plan in enumerate(plans)]
+    outcomes = [flush_task((replace(plan, attempt=f"{number}"),))[0] for number, plan in enumerate(plans)]
     assert [file.rows for outcome in outcomes for file in outcome.files] == [2000] * 3
 
 

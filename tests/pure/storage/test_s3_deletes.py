@@ -16,7 +16,7 @@ PATHS = [f"insert_log/{n}" for n in range(2500)]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What `obstore.delete` was called with."""
+    """The arguments of `obstore.delete`."""
     asked: list[Any] = []
     monkeypatch.setattr(obstore, "delete", lambda _, paths: asked.append(paths))
     return asked
