@@ -26,10 +26,9 @@ from elanus.api.datanode import CompactionOrder
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.segments import IndexFile
 from elanus.pipeline.compact import CompactionTask, compaction_job
-from elanus.pipeline.flush import flush_job
+from elanus.pipeline.flush import Outcomes, Plans, flush_job
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
 from elanus.pipeline.port import Job
-from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.server.settings import DatacoordSettings
 from elanus.storage.objects import open_store
 
@@ -46,9 +45,10 @@ def flush_course(directory: Path, dim: int, steps: tuple[int, ...], passes: int)
     """Ranges of one log below the directory."""
     plans = write_log_ranges(directory, make_rows(RANGE_ROWS, dim), max(steps) // RANGE_ROWS)
 
-    def jobs(rows: int, name: str) -> list[Job[FlushPlan, RangeOutcome]]:
+    def jobs(rows: int, name: str) -> list[Job[Plans, Outcomes]]:
         chosen = plans[: rows // RANGE_ROWS]
-        return [flush_job([replace(plan, attempt=f"{name}-{n}") for n, plan in enumerate(chosen)])]
+        renamed = [replace(plan, attempt=f"{name}-{n}") for n, plan in enumerate(chosen)]
+        return [flush_job(renamed, len(renamed))]  # a task for each: growth is measured, not sharing
 
     return Course(steps, passes, open_store(plans[0].store_url), jobs)
 

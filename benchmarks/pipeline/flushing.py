@@ -60,7 +60,7 @@ def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
         dim,
         turns,
         lambda number: _plain(stream, directory / f"plain-{number}.parquet", made.schema),
-        lambda number: flush_task(replace(plan, attempt=f"{number}")),
+        lambda number: flush_task((replace(plan, attempt=f"{number}"),)),
     )
 
 

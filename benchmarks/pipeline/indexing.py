@@ -28,7 +28,7 @@ M, EF_CONSTRUCTION = 16, 200
 def measure(directory: Path, rows: int, dim: int, threads: int, turns: int) -> Sides:
     """Take so many turns, each side on that many threads, on files below the directory."""
     made = make_rows(rows, dim)
-    outcome = flush_task(write_log(directory, made))
+    (outcome,) = flush_task((write_log(directory, made),))
     segment = outcome.segments[0]
     manifest = SegmentManifest(
         KEY.segment_id,

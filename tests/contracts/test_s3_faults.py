@@ -27,6 +27,7 @@ CALLS: dict[str, Callable[[ObjectStore], object]] = {
     "get": lambda store: store.get("a"),
     "list": lambda store: list(store.list("")),
     "delete": lambda store: store.delete("a"),
+    "delete all": lambda store: store.delete_all(["a", "b"]),
 }
 
 

@@ -178,6 +178,14 @@ def test_deleting_removes_one_object_and_may_be_repeated(store: ObjectStore) -> 
     assert content(store, "a/b/one") == b"again"
 
 
+def test_many_objects_are_deleted_together(store: ObjectStore) -> None:
+    for name in ("a/b/one", "a/two", "a/three"):
+        store.put(name, b"1")
+    store.delete_all(["a/b/one", "a/never/was", "a/three"])
+    store.delete_all([])
+    assert paths(store) == {"a/two"}
+
+
 def test_a_buffer_outlives_its_object(store: ObjectStore) -> None:
     store.put("one", b"still here")
     buffer = store.get("one")

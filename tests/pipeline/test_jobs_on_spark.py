@@ -113,7 +113,8 @@ def plan(tmp_path: Path, stop: Position, shard: int, until: int) -> FlushPlan:
 def flushed(session: PipelineSession, plans: list[FlushPlan]) -> list[RangeOutcome]:
     async def run() -> list[RangeOutcome]:
         runner = JobRunner(session)
-        outcomes = await runner.run(flush_job(plans), "test")
+        found = await runner.run(flush_job(plans, runner.slots), "test")
+        outcomes = [outcome for task in found for outcome in task]
         assert [record.state for record in runner.book.entries()] == [JobState.FINISHED]
         runner.close()
         return outcomes
@@ -313,7 +314,7 @@ def test_a_flush_does_not_wait_for_a_running_build(
         building = asyncio.create_task(runner.run(build, "test"))
         await asyncio.to_thread(tasks.wait_for, begun)
         plans = [plan(tmp_path, stop, 0, 30), plan(tmp_path, stop, 1, 30)]
-        await runner.run(flush_job(plans), "test")
+        await runner.run(flush_job(plans, runner.slots), "test")
         assert not building.done()
         flushed_mark.touch()
         assert await building == [True]

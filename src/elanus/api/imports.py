@@ -7,7 +7,7 @@ from typing import Protocol
 
 from elanus.api.fencing import order_of
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import WriteMode
+from elanus.core.imports import Duplicates, WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -33,6 +33,7 @@ class ImportRequest:
     rejects_max: int = 0
     batch: int = -1
     mode: WriteMode = WriteMode.APPEND
+    duplicates: Duplicates = Duplicates.KEEP
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class ImportOrder:
     ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
     ``first_attempt``: that of the task's first try. Outcomes of Spark tasks since then are used again, if
     their parts of the files are the same. ``replaced``: the segments whose rows an overwrite deletes.
+    ``existing``: the path of a snapshot with the rows that the collection has, "" where they do not matter.
     """
 
     task_id: TaskID
@@ -60,6 +62,8 @@ class ImportOrder:
     first_attempt: int = 0
     mode: WriteMode = WriteMode.APPEND
     replaced: tuple[SegmentManifest, ...] = ()
+    duplicates: Duplicates = Duplicates.KEEP
+    existing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,13 @@ class ImportOutcome:
     """The result of an import. None of it exists before datacoord has committed it.
 
     ``rejected``: the number of rows that were left out because they do not fit. ``deltas``: delta logs, whose
-    deletes get the timestamp of the commit.
+    deletes get the timestamp of the commit. ``left_out``: that of rows left out because of their keys.
     """
 
     segments: tuple[ImportedSegment, ...]
     rejected: int = 0
     deltas: tuple[DeltaLog, ...] = ()
+    left_out: int = 0
 
     @property
     def rows(self) -> int:

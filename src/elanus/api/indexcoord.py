@@ -104,6 +104,7 @@ class IndexCoordApi(Protocol):
         ...
 
     @repeatable
-    async def register_indexnode(self, node_id: NodeID, address: str) -> None:
-        """Repeated by a running node, so that a new coordinator learns of it."""
+    async def register_indexnode(self, node_id: NodeID, address: str, builds_max: int = 1) -> None:
+        """Repeated by a running node, so that a new coordinator learns of it. ``builds_max``: how many builds
+        it has room for; that may change."""
         ...

@@ -278,6 +278,12 @@ def import_(
     max_rejects: Annotated[
         int, typer.Option(min=0, help="Rows that may be left out, and listed, because they do not fit.")
     ] = 0,
+    mode: Annotated[
+        str, typer.Option(help="insert, or upsert: rows that have the same keys already are replaced.")
+    ] = "insert",
+    duplicates: Annotated[
+        str, typer.Option(help="Which rows of one key are added: keep (all), first, last or reject.")
+    ] = "",
     uri: Uri = "",
     tls_ca: TlsCa = "",
     tls_server_name: TlsServerName = "",
@@ -293,13 +299,15 @@ def import_(
     from elanus.cli.import_command import ImportFailed, Wanted, import_files
 
     server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
-    wanted = Wanted(files, database, collection, partition, idempotency_key, max_rejects)
+    wanted = Wanted(files, database, collection, partition, idempotency_key, max_rejects, mode, duplicates)
     try:
         done = import_files(server, wanted, Console(stderr=True))
     except ImportFailed as error:
         fail(f"nothing was imported: {error}", EXIT_FAILED)
     left_out = f"; {done.rejected} rows did not fit: rejects/{done.task_id} in the import directory"
-    typer.echo(f"{done.rows} rows imported into {done.collection}{left_out if done.rejected else ''}")
+    doubled = f"; {done.left_out} left out because of their keys" if done.left_out else ""
+    rejected = left_out if done.rejected else ""
+    typer.echo(f"{done.rows} rows imported into {done.collection}{rejected}{doubled}")
 
 
 @app.command()

@@ -46,7 +46,7 @@ class Wanted:
     """The files to import, and the collection. ``partition`` "": the default one.
 
     ``key``: one import is made for it, however often the command runs; "" for none. ``rejects_max``: how many
-    rows that do not fit are left out.
+    rows that do not fit are left out. ``mode``, ``duplicates``: "" for the default.
     """
 
     files: Sequence[Path]
@@ -55,6 +55,8 @@ class Wanted:
     partition: str
     key: str = ""
     rejects_max: int = 0
+    mode: str = ""
+    duplicates: str = ""
 
     @property
     def options(self) -> dict[str, str]:
@@ -62,7 +64,8 @@ class Wanted:
         options = {"idempotency_key": self.key} if self.key else {}
         if self.rejects_max:
             options |= {"on_error": "reject", "max_rejects": str(self.rejects_max)}
-        return options
+        named = {"mode": self.mode, "duplicates": self.duplicates}
+        return options | {name: value for name, value in named.items() if value}
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,25 @@ class WriteMode(StrEnum):
     OVERWRITE = "overwrite"
 
 
+class Duplicates(StrEnum):
+    """Which of the rows with one primary key an import adds.
+
+    The rows of a key are in an order: first the one that the collection has, then those of the files, as the
+    import names them. ``KEEP``: all of them. ``FIRST``: the first one; of a key that the collection has,
+    none. ``LAST``: the last one. ``REJECT``: all but the first are rows that do not fit.
+    """
+
+    KEEP = "keep"
+    FIRST = "first"
+    LAST = "last"
+    REJECT = "reject"
+
+
+def looks_at_existing(mode: WriteMode, duplicates: Duplicates) -> bool:
+    """Whether it depends on the keys of the collection which rows a write adds."""
+    return mode is WriteMode.APPEND and duplicates in (Duplicates.FIRST, Duplicates.REJECT)
+
+
 class ImportState(IntEnum):
     """The wire's numbers."""
 
@@ -72,6 +91,7 @@ class ImportTask:
     ``rejects_max``: how many rows may be left out because they do not fit, ``rejected``: how many were.
     ``started_ms``: when the first try began; ``first_attempt``: its number. Files of all tries since then
     stay until the task ends, because a later try may use what an earlier one has written.
+    ``left_out``: how many rows were left out because of their keys (`Duplicates`).
     """
 
     task_id: TaskID
@@ -98,6 +118,8 @@ class ImportTask:
     batch: int = -1
     mode: WriteMode = WriteMode.APPEND
     deltas: tuple[str, ...] = ()
+    duplicates: Duplicates = Duplicates.KEEP
+    left_out: int = 0
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:

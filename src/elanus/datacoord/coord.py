@@ -64,7 +64,7 @@ from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
 from elanus.datacoord.named_snapshots import NamedSnapshots
 from elanus.datacoord.node_reports import NodeReports
 from elanus.datacoord.recovery_info import Recovery
-from elanus.datacoord.replaced_segments import replaced_segments
+from elanus.datacoord.rows_before import rows_before
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState
@@ -155,7 +155,7 @@ class DataCoord:
             needs.ledger,
             needs.import_served,
             policy.imports,
-            partial(replaced_segments, self._snapshots, manifests),
+            partial(rows_before, self._snapshots, manifests),
         )
         self._collector = Collector(
             context, self._datanodes, self._snapshots.pinned_files, needs.gc, policy.gc

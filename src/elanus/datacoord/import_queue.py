@@ -51,13 +51,14 @@ from elanus.core.imports import (
     with_progress,
 )
 from elanus.core.partition_keys import key_partitions
-from elanus.core.segments import SegmentInfo, SegmentManifest
+from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.core.writes import as_task, expired_writes, record_of
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.datacoord.ledger import JobLedger
+from elanus.datacoord.rows_before import RowsBefore
 from elanus.datacoord.write_commits import Change, are_current, changed, with_deletes
 
 _LOOK_S = 0.5
@@ -93,8 +94,8 @@ class Imports:
     """The queue of import tasks. Implements `elanus.api.datacoord.ImportCalls`.
 
     Nothing is dropped while the role's lock is held. ``is_served``: whether a committed task's segments have
-    everything that reads of them wait for. ``replaced``: the segments whose rows a task deletes, whose files
-    stay meanwhile.
+    everything that reads of them wait for. ``before``: what a task has to know of the rows that exist, whose
+    files stay meanwhile.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class Imports:
         ledger: JobLedger,
         is_served: Callable[[ImportTask], Awaitable[bool]],
         policy: ImportPolicy,
-        replaced: Callable[[ImportTask], AbstractAsyncContextManager[tuple[SegmentManifest, ...]]],
+        before: Callable[[ImportTask], AbstractAsyncContextManager[RowsBefore]],
     ) -> None:
         self._state = context.state
         self._manifests = context.manifests
@@ -119,7 +120,7 @@ class Imports:
         self._ledger = ledger
         self._is_served = is_served
         self._policy = policy
-        self._replaced = replaced
+        self._before = before
         self._writes_looked_ms = 0
         self._wake = asyncio.Event()
         self._is_working = False
@@ -149,6 +150,7 @@ class Imports:
             rejects_max=request.rejects_max,
             batch=request.batch,
             mode=request.mode,
+            duplicates=request.duplicates,
         )
         async with self._lock:
             await self._collection(task)
@@ -280,8 +282,9 @@ class Imports:
         started, order = begun
         left_s = (started.started_ms + self._policy.timeout_ms - self._clock.wall_ms()) / 1000
         try:
-            async with asyncio.timeout(left_s), self._replaced(started) as replaced:
-                outcome = await self._outcome(node, started, replace(order, replaced=replaced))
+            async with asyncio.timeout(left_s), self._before(started) as rows:
+                known = replace(order, replaced=rows.replaced, existing=rows.existing)
+                outcome = await self._outcome(node, started, known)
         except TimeoutError:
             limit_s = self._policy.timeout_ms // 1000
             await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
@@ -351,6 +354,7 @@ class Imports:
             task.rejects_max,
             started.first_attempt,
             task.mode,
+            duplicates=task.duplicates,
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
@@ -402,6 +406,7 @@ class Imports:
             ImportState.PERSISTED,
             rows=outcome.rows,
             rejected=outcome.rejected,
+            left_out=outcome.left_out,
             segments=tuple(s.segment_id for s in segments),
             commit_ts=commit_ts,
             deltas=tuple(log.file.path for log in outcome.deltas),

@@ -42,4 +42,6 @@ class SparkFlushes:
         )
 
     async def run(self, plans: Sequence[FlushPlan], reason: FlushReason, tries: int) -> list[RangeOutcome]:
-        return await self._runner.run(flush_job(plans), reason.cause, tries, reason.waiting)
+        job = flush_job(plans, self._runner.slots)
+        tasks = await self._runner.run(job, reason.cause, tries, reason.waiting)
+        return [outcome for task in tasks for outcome in task]

@@ -1,6 +1,7 @@
 """Imports as Spark jobs: an order becomes plans, and the plans' outcomes become the answer.
 
-One job surveys the files, a second one imports them. It keeps no state: if this process dies, the coordinator
+One job surveys the files, a last one imports them; where rows are left out because of their keys, two between
+them find those. It keeps no state: if this process dies, the coordinator
 sees the call end and orders the import again, and what finished tasks have written is found in the object
 store.
 """
@@ -17,9 +18,11 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.attempts import stamped
 from elanus.core.errors import Cancelled, Internal, Unavailable
 from elanus.core.faults import Fault
-from elanus.core.imports import WriteMode, waiting_for
+from elanus.core.imports import Duplicates, WriteMode, waiting_for
 from elanus.core.segments import DeltaLog
+from elanus.pipeline.import_duplicates import buckets_of
 from elanus.pipeline.import_job import import_job
+from elanus.pipeline.import_keys import buckets_job, keys_job, without
 from elanus.pipeline.import_outcomes import kept_outcomes
 from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
 from elanus.pipeline.import_rejects import check_count
@@ -69,7 +72,9 @@ class SparkImports:
         rejected = sum(outcome.rejected for outcome in outcomes)
         check_count(rejected, order.rejects_max)
         segments = tuple(s for outcome in outcomes for s in outcome.segments)
-        return ImportOutcome(segments, rejected, await self._offload(self._deletes, order, segments))
+        left_out = sum(outcome.left_out for outcome in outcomes)
+        deltas = await self._offload(self._deletes, order, segments)
+        return ImportOutcome(segments, rejected, deltas, left_out)
 
     async def _written(self, order: ImportOrder) -> list[ImportOutcome]:
         """Return what the tasks of the import have written, in this try or in an earlier one."""
@@ -77,12 +82,22 @@ class SparkImports:
         found: list[FileRows] = await self._offload(_tables, settings.source_url, order.files)
         survey = survey_job(order.task_id, found, order.schema, settings.source_url, settings.slots)
         files = [file for part in await self._run(survey, order) for file in part]
+        plans = self._plans(order, files)
+        if plans and order.duplicates is not Duplicates.KEEP:
+            plans = await self._without_duplicates(order, plans)
         outcomes: list[ImportOutcome]
-        left, outcomes = await self._offload(self._left, order, files)
+        left, outcomes = await self._offload(self._left, order, plans)
         if left:
             left = await self._numbered(left)
             outcomes += await self._run(import_job(order.task_id, order.files, left), order)
         return outcomes
+
+    async def _without_duplicates(self, order: ImportOrder, plans: list[ImportPlan]) -> list[ImportPlan]:
+        settings = self._settings
+        rows = sum(plan.rows for plan in plans)
+        buckets = buckets_of(rows, len(order.vchannels), settings.task_bytes_max)
+        parts = await self._run(keys_job(plans, buckets), order)
+        return without(plans, await self._run(buckets_job(order, parts, buckets, settings.store_url), order))
 
     async def _run(self, job: Job[Plan, Outcome], order: ImportOrder) -> list[Outcome]:
         cause = f"import {order.task_id} into {order.schema.name}"
@@ -102,10 +117,9 @@ class SparkImports:
             return write_deletes(order, segments, source, store, scratch, stamped(order.attempt, "write"))
 
     def _left(
-        self, order: ImportOrder, files: list[FileRows]
+        self, order: ImportOrder, plans: list[ImportPlan]
     ) -> tuple[list[ImportPlan], list[ImportOutcome]]:
         """Return the tasks that are left to do, without their ids, and what earlier tries have done."""
-        plans = self._plans(order, files)
         if order.attempt == order.first_attempt:
             return plans, []
         store = open_store(self._settings.store_url)
@@ -146,6 +160,7 @@ class SparkImports:
                 key_partitions=order.key_partitions,
                 rejects_max=order.rejects_max,
                 task_id=order.task_id,
+                duplicates=order.duplicates,
             )
             for parts in cut(files, task_rows)
         ]

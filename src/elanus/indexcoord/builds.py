@@ -41,11 +41,9 @@ _log = structlog.get_logger("indexcoord")
 
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
-    """``rows_min``: segments with fewer rows are searched without an index. ``builds_max``: how many builds
-    an index node has at a time."""
+    """``rows_min``: segments with fewer rows are searched without an index."""
 
     rows_min: int
-    builds_max: int
 
 
 class Builder:
@@ -71,7 +69,7 @@ class Builder:
         self._wake = asyncio.Event()
         self._due: dict[CollectionID, None] = {}
         """The collections to examine."""
-        self.nodes = IndexNodes(clock, dial, policy.builds_max, self._take_up_unfinished)
+        self.nodes = IndexNodes(clock, dial, self._take_up_unfinished)
         self._running: dict[BuildID, asyncio.Task[None]] = {}
         self._loops: list[asyncio.Task[None]] = []
 

@@ -216,8 +216,8 @@ class IndexCoord:
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
         return await self._changes.changed_since(since)
 
-    async def register_indexnode(self, node_id: NodeID, address: str) -> None:
-        self._builder.nodes.heartbeat(node_id, address)
+    async def register_indexnode(self, node_id: NodeID, address: str, builds_max: int = 1) -> None:
+        self._builder.nodes.heartbeat(node_id, address, builds_max)
 
     @uncancellable
     async def _begin_change(

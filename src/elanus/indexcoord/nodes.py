@@ -32,20 +32,17 @@ class _Node:
     address: str
     client: IndexNodeApi
     heartbeat_s: float
+    builds_max: int
     builds: int = 0
     calls: set[asyncio.Future[IndexFile]] = field(default_factory=set)
 
 
 class IndexNodes:
-    """``dial`` makes a client for the node at an address; ``builds_max`` is how many builds a node has at a
-    time; ``more`` is called when there is one more node."""
+    """``dial`` makes a client for the node at an address; ``more`` is called when there is one more node."""
 
-    def __init__(
-        self, clock: Clock, dial: Callable[[str], IndexNodeApi], builds_max: int, more: Callable[[], None]
-    ) -> None:
+    def __init__(self, clock: Clock, dial: Callable[[str], IndexNodeApi], more: Callable[[], None]) -> None:
         self._clock = clock
         self._dial = dial
-        self._builds_max = builds_max
         self._more = more
         self._nodes: dict[NodeID, _Node] = {}
         self._broken: Counter[NodeID] = Counter()
@@ -55,18 +52,23 @@ class IndexNodes:
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def heartbeat(self, node_id: NodeID, address: str) -> None:
-        """Note that a node has registered, for the first time or again."""
+    def heartbeat(self, node_id: NodeID, address: str, builds_max: int) -> None:
+        """Note that a node has registered, for the first time or again. It has ``builds_max`` builds at a
+        time from now on."""
         now_s = self._clock.monotonic_s()
-        if node_id in self._nodes:
-            self._nodes[node_id].heartbeat_s = now_s
+        node = self._nodes.get(node_id)
+        if node is not None:
+            node.heartbeat_s = now_s
+            if node.builds_max != builds_max:
+                node.builds_max = builds_max
+                self._happened()
             return
         for known in [n for n in self._nodes.values() if n.address == address]:
             if known.node_id > node_id:
                 return  # dead and replaced: otherwise the two would take builds from each other forever
             self._lose(known, "another has its address")
         _log.info("index node registered", node=node_id)
-        self._nodes[node_id] = _Node(node_id, address, self._dial(address), now_s)
+        self._nodes[node_id] = _Node(node_id, address, self._dial(address), now_s, builds_max)
         self._happened()
         self._more()
 
@@ -115,9 +117,9 @@ class IndexNodes:
 
     async def _with_room(self) -> _Node | None:
         while self._nodes:
-            node = min(self._nodes.values(), key=lambda n: (n.builds, self._broken[n.node_id], n.node_id))
-            if node.builds < self._builds_max:
-                return node
+            free = [node for node in self._nodes.values() if node.builds < node.builds_max]
+            if free:
+                return min(free, key=lambda n: (n.builds, self._broken[n.node_id], n.node_id))
             await self._changed.wait()
         return None
 

@@ -18,13 +18,17 @@ from elanus.pipeline.port import JobCancelled
 
 
 class IndexNode:
-    """Implements `elanus.api.indexnode.IndexNodeApi`. ``threads``: how many processors a build may use."""
+    """Implements `elanus.api.indexnode.IndexNodeApi`. ``threads``: how many processors a build may use;
+    ``cpus``: how many of them Spark counts."""
 
-    def __init__(self, runner: JobRunner, store_url: str, scratch_dir: Path, threads: int) -> None:
+    def __init__(
+        self, runner: JobRunner, store_url: str, scratch_dir: Path, threads: int, cpus: int = 1
+    ) -> None:
         self._runner = runner
         self._store_url = store_url
         self._scratch_dir = scratch_dir
         self._threads = threads
+        self._cpus = cpus
 
     async def build_index(self, request: BuildIndex) -> IndexFile:
         """Run the build. Raises `Cancelled` for a cancelled job, `Internal` for a failed one, and any other
@@ -44,7 +48,9 @@ class IndexNode:
         )
         cause = f"segment {request.manifest.segment_id} is flushed"
         try:
-            (file,) = await self._runner.run(index_build_job(plan), cause, attempt=request.version)
+            (file,) = await self._runner.run(
+                index_build_job(plan, self._cpus), cause, attempt=request.version
+            )
         except JobCancelled as error:
             raise Cancelled(
                 f"the build was cancelled ({error}); drop the index and create it again to build it"

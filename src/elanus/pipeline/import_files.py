@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,6 +22,7 @@ from elanus.api.imports import ImportedSegment
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.imports import Duplicates
 from elanus.core.partition_keys import rows_of_partitions
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_columns import Place, check_columns, convert
@@ -33,6 +35,8 @@ from elanus.storage.paths import insert_log_path, stats_log_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 from elanus.text import with_computed_columns
+
+_NONE: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 def survey(source: ObjectStore, found: Iterable[FileRows], schema: CollectionSchema) -> list[FileRows]:
@@ -52,36 +56,78 @@ def survey(source: ObjectStore, found: Iterable[FileRows], schema: CollectionSch
 
 
 def import_rows(
-    plan: ImportPlan, source: ObjectStore, rejects: Rejects | None = None
+    plan: ImportPlan,
+    source: ObjectStore,
+    rejects: Rejects | None = None,
+    left_out: npt.NDArray[np.int64] = _NONE,
 ) -> Iterator[pa.RecordBatch]:
     """The plan's rows in the form of ``schema.arrow_schema``, checked, in batches of a row group at most.
 
-    Raises `InvalidParameter` for the first row that does not fit, unless ``rejects`` takes it.
+    ``left_out``: numbers, in their order, of rows that are left out because of their keys. Raises
+    `InvalidParameter` for the first row that does not fit, unless ``rejects`` takes it.
     """
     batch_rows = rows_per_group(plan.schema.row_bytes_estimate)
-    next_id = plan.first_id
+    next_id, number = plan.first_id, 0
     for part in plan.parts:
         with opened(source, part, plan.schema) as table:
             for group in part.groups:
                 place, read = table.place(group), 0
                 for given in table.batches(group, batch_rows):
-                    for rows in _fitting(plan.schema, table, given, place.moved(read), next_id, rejects):
+                    for rows, at in fitting(plan.schema, table, given, place.moved(read), next_id, rejects):
                         next_id += rows.num_rows
                         if next_id > plan.first_segment_id:
                             raise _changed(part, group)
-                        yield rows
+                        yield _staying(plan, rows, number + at, left_out, place.moved(read + at), rejects)
                     read += len(given)
+                    number += len(given)
                 if group.is_counted and read != group.rows:
                     raise _changed(part, group)
 
 
-def _fitting(
-    schema: CollectionSchema, table: Source, given: Any, place: Place, first_id: int, rejects: Rejects | None
-) -> Iterator[pa.RecordBatch]:
-    """The rows that fit, converted. Where one does not, the halves are looked at: its neighbors are found in
-    as many steps as the batch can be halved."""
+def _staying(
+    plan: ImportPlan,
+    rows: pa.RecordBatch,
+    number: int,
+    left_out: npt.NDArray[np.int64],
+    place: Place,
+    rejects: Rejects | None,
+) -> pa.RecordBatch:
+    """The rows that are not left out. ``number``: that of the first one."""
+    first, end = np.searchsorted(left_out, (number, number + rows.num_rows))
+    if first == end:
+        return rows
+    gone = left_out[first:end] - number
+    if plan.duplicates is Duplicates.REJECT:
+        keys = rows.column(plan.schema.primary_field.name)
+        for at in gone.tolist():
+            error = place.duplicate(plan.schema.primary_field.name, at, keys[at].as_py())
+            if rejects is None:
+                raise error
+            rejects.add(place.moved(at), error)
+    stays = np.ones(rows.num_rows, dtype=np.bool_)
+    stays[gone] = False
+    return rows.filter(pa.array(stays))
+
+
+def fitting(
+    schema: CollectionSchema,
+    table: Source,
+    given: Any,
+    place: Place,
+    first_id: int,
+    rejects: Rejects | None,
+    column: str = "",
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """The rows that fit, converted, and the place of the first one among the given.
+
+    Where a row does not fit, the halves are looked at: its neighbors are found in as many steps as the batch
+    can be halved. ``column``: the only one that is looked at. Raises `InvalidParameter` for a row that does
+    not fit, unless ``rejects`` takes it.
+    """
     try:
         batch = table.columns(given, place)
+        if column in batch.schema.names:
+            batch = batch.select([column])
         check_columns(schema, batch.schema, place.file)
         rows = convert(schema, batch, _auto_keys(schema, first_id, batch.num_rows), place)
     except InvalidParameter as error:
@@ -92,13 +138,13 @@ def _fitting(
             return
         half = len(given) // 2
         for start, end in ((0, half), (half, len(given))):
-            for rows in _fitting(
-                schema, table, _part(given, start, end), place.moved(start), first_id, rejects
+            for rows, at in fitting(
+                schema, table, _part(given, start, end), place.moved(start), first_id, rejects, column
             ):
                 first_id += rows.num_rows
-                yield rows
+                yield rows, start + at
         return
-    yield with_computed_columns(schema, rows)
+    yield with_computed_columns(schema, rows), 0
 
 
 def _part(given: Any, start: int, end: int) -> Any:

@@ -14,7 +14,9 @@ from elanus.api.imports import ImportOutcome
 from elanus.core.attempts import stamped
 from elanus.core.ids import TaskID
 from elanus.core.import_files import REJECTS
+from elanus.core.imports import Duplicates
 from elanus.core.jobs import JobKind
+from elanus.pipeline.import_duplicates import left_out_rows
 from elanus.pipeline.import_files import SegmentsWriter, import_rows
 from elanus.pipeline.import_outcomes import keep_outcome
 from elanus.pipeline.import_plan import NO_TASK, ImportPlan
@@ -53,12 +55,15 @@ def import_task(plan: ImportPlan) -> ImportOutcome:
         rejects = Rejects(plan.rejects_max)
         writer = SegmentsWriter(plan, store, scratch, name)
         progress = TaskProgress.of_this(store, _board(plan).job)
-        for rows in import_rows(plan, source, rejects if plan.rejects_max else None):
+        left_out = left_out_rows(store, plan)
+        for rows in import_rows(plan, source, rejects if plan.rejects_max else None, left_out):
             writer.add(rows)
             read += rows.num_rows
             progress((read + writer.rows) / (2 * plan.rows), writer.rows)  # each is read, and written
         writer.write_out()
         progress.done(writer.rows)
         rejects.write(source, f"{REJECTS}/{plan.task_id}/{plan.key}.jsonl")
-        outcome = ImportOutcome(tuple(writer.written), len(rejects))
+        is_counted = plan.duplicates is not Duplicates.REJECT  # of these, rejects has the count
+        gone = len(left_out) if is_counted else 0
+        outcome = ImportOutcome(tuple(writer.written), len(rejects), left_out=gone)
         return outcome if plan.task_id == NO_TASK else keep_outcome(store, plan, outcome)

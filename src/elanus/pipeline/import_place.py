@@ -41,6 +41,15 @@ class Place:
         """Raises `InvalidParameter` about one row of this batch."""
         raise self._error(field, row, why)
 
+    def duplicate(self, field: str, row: int, key: object) -> InvalidParameter:
+        """Return why a row of this batch is refused whose key is there already."""
+        return self._error(
+            field,
+            row,
+            f"is {_shown(key)}, a key that an earlier row of the import or of the collection has already "
+            "(duplicates=reject): leave the row out, or choose first or last",
+        )
+
     def refusal(self, fault: Fault) -> InvalidParameter:
         """A fault that `elanus.core.rows` has found in this batch, in words for who has the file."""
         field = fault.field

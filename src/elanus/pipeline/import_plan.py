@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.imports import Duplicates
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
@@ -62,6 +63,19 @@ class FileRows:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Rows of a part that are left out because of their keys: a batch of the object at ``path``.
+
+    ``digest``: of their numbers.
+    """
+
+    path: str
+    batch: int
+    rows: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImportPlan:
     """One task. Pickles; carries all that a task needs to know.
 
@@ -69,7 +83,8 @@ class ImportPlan:
     are held before segments are written. Ids from ``first_id`` on, two for each row, are the task's.
     ``stamp`` fills the timestamp column. ``source_url`` is the store that the files are in;
     ``scratch_dir`` a directory on the machine that runs the task. ``key_partitions``, ``rejects_max``: see
-    `ImportOrder`. ``task_id``: of the import; 0 where no outcome is to be kept.
+    `ImportOrder`. ``task_id``: of the import; 0 where no outcome is to be kept. ``left_out``: the rows that
+    are not imported because of their keys; if ``duplicates`` is ``REJECT`` they are rows that do not fit.
     """
 
     attempt: int
@@ -88,6 +103,8 @@ class ImportPlan:
     key_partitions: tuple[PartitionID, ...] = ()
     rejects_max: int = 0
     task_id: TaskID = NO_TASK
+    duplicates: Duplicates = Duplicates.KEEP
+    left_out: tuple[LeftOut, ...] = ()
 
     @property
     def key(self) -> str:
@@ -95,7 +112,8 @@ class ImportPlan:
 
         It does not depend on the attempt, its ids, or where it runs.
         """
-        same = replace(self, attempt=0, first_id=0, stamp=NO_TIMESTAMP, scratch_dir="")
+        left_out = tuple(replace(rows, path="") for rows in self.left_out)
+        same = replace(self, attempt=0, first_id=0, stamp=NO_TIMESTAMP, scratch_dir="", left_out=left_out)
         return blake2b(repr(same).encode(), digest_size=16).hexdigest()
 
     @property

@@ -57,9 +57,10 @@ class Source(Protocol):
 class ParquetSource:
     """Implements `Source`."""
 
-    def __init__(self, name: str, file: pq.ParquetFile) -> None:
+    def __init__(self, name: str, file: pq.ParquetFile, column: str = "") -> None:
         self._name = name
         self._file = file
+        self._columns = [column] if column and column in file.schema_arrow.names else None
 
     def schemas(self) -> Iterator[pa.Schema]:
         yield self._file.schema_arrow
@@ -72,7 +73,9 @@ class ParquetSource:
             first_row += rows
 
     def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
-        yield from self._file.iter_batches(batch_rows, row_groups=[group.number], use_threads=False)
+        yield from self._file.iter_batches(
+            batch_rows, row_groups=[group.number], columns=self._columns, use_threads=False
+        )
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
         return rows
@@ -95,8 +98,12 @@ def tables(files: Sequence[str]) -> Iterator[FileRows]:
 
 
 @contextlib.contextmanager
-def opened(store: ObjectStore, table: FileRows, schema: CollectionSchema) -> Iterator[Source]:
+def opened(
+    store: ObjectStore, table: FileRows, schema: CollectionSchema, column: str = ""
+) -> Iterator[Source]:
     """A user's table. Raises `InvalidParameter` if a name or the content is wrong.
+
+    If ``column`` names one, a format that stores columns apart reads that one only.
 
     Its files are the ones that were surveyed, from the first byte that is read to the last, if ``table`` has
     their versions.
@@ -106,7 +113,7 @@ def opened(store: ObjectStore, table: FileRows, schema: CollectionSchema) -> Ite
     suffix = PurePosixPath(table.file).suffix
     try:
         with contextlib.ExitStack() as opening:
-            yield _source(files, suffix, schema, opening)
+            yield _source(files, suffix, schema, opening, column)
     except (pa.ArrowException, OSError) as error:
         _check_versions(table, [input_file(store, name) for name in table.names])
         name = _FORMATS.get(suffix, "NumPy" if suffix == _NUMPY else "Parquet")
@@ -126,11 +133,15 @@ def _check_versions(table: FileRows, files: Sequence[InputFile]) -> None:
 
 
 def _source(
-    files: Sequence[InputFile], suffix: str, schema: CollectionSchema, opening: contextlib.ExitStack
+    files: Sequence[InputFile],
+    suffix: str,
+    schema: CollectionSchema,
+    opening: contextlib.ExitStack,
+    column: str,
 ) -> Source:
     file = files[0]
     if suffix == _NUMPY:
-        return NumpySource(files, schema)
+        return NumpySource([f for f in files if PurePosixPath(f.name).stem == column] or files, schema)
     if suffix == ".json":
         return JsonSource(file, schema)
     if suffix == ".csv":
@@ -138,4 +149,4 @@ def _source(
     if suffix in _FORMATS:
         return JsonLinesSource(file, schema)
     parquet = opening.enter_context(pq.ParquetFile(file.native(), buffer_size=READ_BYTES))
-    return ParquetSource(file.name, parquet)
+    return ParquetSource(file.name, parquet, column)

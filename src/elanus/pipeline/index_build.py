@@ -59,13 +59,13 @@ class IndexBuildPlan:
         return ProgressBoard(self.store_url, f"build-{self.build_id}-{self.attempt}")
 
 
-def index_build_job(plan: IndexBuildPlan) -> Job[IndexBuildPlan, IndexFile]:
-    """A job that builds this index.
+def index_build_job(plan: IndexBuildPlan, cpus: int = 1) -> Job[IndexBuildPlan, IndexFile]:
+    """A job that builds this index. ``cpus``: the cores that Spark counts for it.
 
     Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
     """
     source = f"segment {plan.manifest.segment_id}, field {plan.field.name}"
-    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), _output, plan.board)
+    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), _output, plan.board, cpus)
 
 
 def _output(files: Sequence[IndexFile]) -> JobOutput:

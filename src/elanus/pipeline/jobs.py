@@ -24,6 +24,7 @@ import structlog
 from elanus.api.job_book import JobBook
 from elanus.core.errors import JobNotFound
 from elanus.core.jobs import JobKind
+from elanus.pipeline.long_jobs import LongJobs
 from elanus.pipeline.port import Job, JobCancelled, JobSession
 from elanus.pipeline.progress import REPORT_INTERVAL_S, ProgressBoard, ProgressReport, combined
 
@@ -36,6 +37,8 @@ _LOOKS_PER_REPORT = round(REPORT_INTERVAL_S / _LOOK_INTERVAL_S)
 _log = structlog.get_logger("pipeline")
 
 
+AT_ONCE_MAX = 1024
+"""Long jobs at a time, where the slots that they share are the limit (`elanus.pipeline.long_jobs`)."""
 IMPORTS_MAX = 16
 """Jobs of imports at a time. How many imports run is datacoord's to say (``imports.at_once``)."""
 _WITH_OWN_SHARES = frozenset({JobKind.IMPORT})
@@ -43,17 +46,18 @@ _WITH_OWN_SHARES = frozenset({JobKind.IMPORT})
 
 
 def default_limits(slots: int, builds: int = 1) -> dict[JobKind, int]:
-    """Flushes may fill all slots; index builds run ``builds`` at a time, and leave a slot to flushes.
+    """Flushes may fill all slots; index builds run ``builds`` at a time (0: as many as there are slots for).
 
-    Imports fill all slots too, with tasks of a few seconds, between which a flush has its turn. Those that
-    run at the same time have equal shares (`JobRunner`). A sweep for garbage is one task.
+    Builds and compactions leave a slot to flushes, whatever these numbers are (`JobRunner`). Imports fill all
+    slots too, with tasks of a few seconds, between which a flush has its turn. Those that run at the same
+    time have equal shares. A sweep for garbage is one task.
     """
     return {
         JobKind.FLUSH: slots,
-        JobKind.INDEX_BUILD: max(1, min(builds, slots - 1)),
+        JobKind.INDEX_BUILD: builds or AT_ONCE_MAX,
         JobKind.IMPORT: IMPORTS_MAX,
         JobKind.GC: 1,
-        JobKind.COMPACTION: max(1, slots - 1),
+        JobKind.COMPACTION: AT_ONCE_MAX,
     }
 
 
@@ -61,7 +65,7 @@ class JobRunner:
     """Runs jobs on one session. Belongs to one event loop.
 
     ``limits``: how many jobs of each kind run at a time (`default_limits` when not given). ``book``: where
-    they are written down. Raises `ValueError` when index builds could take every slot of the session.
+    they are written down.
     """
 
     def __init__(
@@ -72,20 +76,20 @@ class JobRunner:
         book: JobBook | None = None,
     ) -> None:
         limits = default_limits(session.slots) if limits is None else limits
-        if limits[JobKind.INDEX_BUILD] >= session.slots:
-            raise ValueError(
-                f"{limits[JobKind.INDEX_BUILD]} index builds at a time would take all {session.slots} slots; "
-                "flushes need one"
-            )
         self.book = book or JobBook()
         self._session = session
         self._slots = {kind: asyncio.Semaphore(limit) for kind, limit in limits.items()}
-        self._long = asyncio.Semaphore(session.slots - 1)
+        self._long = LongJobs(lambda: session.slots)
         self._threads = ThreadPoolExecutor(sum(limits.values()), thread_name_prefix="spark-job")
         self._lanes = {kind: list(range(limits[kind]))[::-1] for kind in _WITH_OWN_SHARES if kind in limits}
         """The pools that no job of a kind uses now, by number: Spark keeps every pool that it has seen."""
         self._works: dict[str, asyncio.Future[Any]] = {}
         """The jobs that run or wait."""
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time."""
+        return self._session.slots
 
     async def run(
         self, job: Job[Plan, Outcome], cause: str, attempt: int = 1, waiting: tuple[str, ...] = ()
@@ -129,7 +133,7 @@ class JobRunner:
         self._threads.shutdown()
 
     async def _in_turn(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
-        async with self._slots[job.kind], self._room(job.kind):
+        async with self._slots[job.kind], self._room(job):
             self.book.begin(job_id, len(job.plans))
             looking = asyncio.ensure_future(self._look(job_id, job.board))
             try:
@@ -140,9 +144,10 @@ class JobRunner:
                 if job.board is not None:
                     await self._clear(job.board)
 
-    def _room(self, kind: JobKind) -> AbstractAsyncContextManager[None]:
+    def _room(self, job: Job[Plan, Outcome]) -> AbstractAsyncContextManager[None]:
         """Builds and compactions share all slots but one."""
-        return self._long if kind in (JobKind.INDEX_BUILD, JobKind.COMPACTION) else nullcontext()
+        is_long = job.kind in (JobKind.INDEX_BUILD, JobKind.COMPACTION)
+        return self._long.share(job.cpus * len(job.plans)) if is_long else nullcontext()
 
     async def _run_in_thread(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         with self._pool(job.kind) as pool:
@@ -165,7 +170,9 @@ class JobRunner:
     async def _run_in_pool(self, job_id: str, job: Job[Plan, Outcome], pool: str) -> list[Outcome]:
         def work() -> list[Outcome]:
             description = f"{job.kind.value}: {', '.join(job.inputs)}"
-            return self._session.run(job.task, job.plans, group=job_id, description=description, pool=pool)
+            return self._session.run(
+                job.task, job.plans, group=job_id, description=description, pool=pool, cpus=job.cpus
+            )
 
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         running.add_done_callback(_seen)

@@ -101,13 +101,14 @@ class OnDemandSession:
         group: str,
         description: str,
         pool: str,
+        cpus: int = 1,
     ) -> list[Outcome]:
         """As `JobSession.run`, after a start of Spark if it sleeps. Raises `JobLost` if it does not start."""
         with self._changed:
             self._jobs += 1
         try:
             session = self._awake(group, description)
-            return session.run(task, plans, group=group, description=description, pool=pool)
+            return session.run(task, plans, group=group, description=description, pool=pool, cpus=cpus)
         finally:
             with self._changed:
                 self._jobs -= 1

@@ -34,7 +34,7 @@ class Job(Generic[Plan, Outcome]):
 
     ``inputs`` names what the job reads, for people. ``task`` and the plans travel to Python workers, so
     the task is a module-level function and plans pickle. ``output`` sums up the outcomes. ``board``: where
-    long tasks report their progress.
+    long tasks report their progress. ``cpus``: the cores of each task, of those of one executor.
     """
 
     kind: JobKind
@@ -43,6 +43,7 @@ class Job(Generic[Plan, Outcome]):
     plans: tuple[Plan, ...]
     output: Callable[[Sequence[Outcome]], JobOutput]
     board: ProgressBoard | None = None
+    cpus: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,12 @@ class JobSession(Protocol):
         group: str,
         description: str,
         pool: str,
+        cpus: int = 1,
     ) -> list[Outcome]:
         """Run one task per plan; their outcomes in the order of the plans.
 
-        Jobs of different pools share the slots fairly. Raises what a task raised where that is an error
+        Jobs of different pools share the slots fairly. Each task takes ``cpus`` of them, where Spark's master
+        can count them by job. Raises what a task raised where that is an error
         of our own, `JobFailed` for anything else, `JobLost` for an end of Spark itself, and `JobCancelled`.
         A task that fails for a reason that may pass is tried again; any other failure ends the job's other
         tasks at once.

@@ -102,8 +102,7 @@ class ProgressBoard:
     def clear(self) -> None:
         """Raises what listing and deleting raise."""
         store = open_store(self.store_url)
-        for name in self._names():
-            store.delete(progress_path(self.job, name))
+        store.delete_all([progress_path(self.job, name) for name in self._names()])
 
     def _names(self) -> list[str]:
         listed = open_store(self.store_url).list(progress_prefix(self.job))

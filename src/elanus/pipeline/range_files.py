@@ -59,14 +59,17 @@ def write_range(
     outcome. ``scratch`` is a local directory. Raises `DiskFull`. After an error the store may hold some of
     the files, which nothing names.
     """
-    with _RangeFiles(plan, store, scratch, name) as files:
+    with RangeFiles(plan, store, scratch, name) as files:
         for message in writes:
             files.write(message)
         return files.finish()
 
 
-class _RangeFiles:
-    """The files of one range: one insert log per segment met, one delta log. A context manager."""
+class RangeFiles:
+    """The files of one range: one insert log per segment met, one delta log. A context manager.
+
+    The arguments are those of `write_range`.
+    """
 
     def __init__(self, plan: FlushPlan, store: ObjectStore, scratch: Path, name: str) -> None:
         self._plan = plan

@@ -9,7 +9,7 @@ rule from the same starting state (`elanus.core.packs`), which the checkpoint ho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -26,6 +26,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode
 from elanus.log.port import CorruptLog, LogEntry, Position
 
+SHARED_MAX = 4
+"""Ranges that share a reading of the log. Each has open files of its own (`elanus.pipeline.range_files`)."""
 _WRITES = frozenset({MsgKind.INSERT, MsgKind.UPSERT, MsgKind.DELETE})
 
 
@@ -67,32 +69,80 @@ class RangeOutcome:
         return insert_logs if self.delta is None else (*insert_logs, self.delta)
 
 
-def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[WriteMessage | Quarantined]:
-    """The vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
+class RangeReading:
+    """Picks the writes of a range out of a pchannel's entries. ``has_ended``: its last tick was there."""
 
-    In place of a write that does not fit the plan's schema comes what is known of it.
+    def __init__(self, plan: FlushPlan) -> None:
+        self.plan = plan
+        self.has_ended = False
+        self._assembler: PackAssembler[LogEntry] = PackAssembler(plan.start, [plan.vchannel])
 
-    ``entries`` are those of the pchannel from the plan's start on. Raises `Internal` when they end
-    without the tick ``until``: what has been read would then be only part of the range. Raises `CorruptLog`
-    naming the pchannel and the position of a damaged write.
-    """
-    assembler: PackAssembler[LogEntry] = PackAssembler(plan.start, [plan.vchannel])
-    for entry in entries:
-        pack = assembler.feed(entry.header, entry.position, entry.next, entry)
+    def feed(self, entry: LogEntry) -> Iterator[WriteMessage | Quarantined]:
+        """The writes with start.ts < ts ≤ until that are complete with this entry, in their order.
+
+        In place of a write that does not fit the plan's schema comes what is known of it. Entries before the
+        plan's start, and those after the range's end, are of no concern. Raises `CorruptLog` naming the
+        pchannel and the position of a damaged write, and `Internal` if the range does not end at a tick.
+        """
+        plan = self.plan
+        if self.has_ended or not plan.start.position <= entry.position < plan.stop:
+            return
+        pack = self._assembler.feed(entry.header, entry.position, entry.next, entry)
         if pack is None:
-            continue
+            return
         if pack.end_ts > plan.until:
-            break
+            raise self._has_no_tick()
         for written in pack.entries:
             if written.header.kind in _WRITES and written.header.rows:
                 message = _decoded(written, plan.pchannel)
                 yield checked(message, written.position, plan.collection_id, plan.schema)
-        if pack.end_ts == plan.until:
+        self.has_ended = pack.end_ts == plan.until
+
+    def check_end(self) -> None:
+        """Raises `Internal` if the range's last tick was not among the entries: a part was read."""
+        if not self.has_ended:
+            raise self._has_no_tick()
+
+    def _has_no_tick(self) -> Internal:
+        plan = self.plan
+        return Internal(
+            f"{plan.vchannel}: the log from {plan.start.position} to {plan.stop} has no tick {plan.until}; "
+            "a range must end at one"
+        )
+
+
+def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[WriteMessage | Quarantined]:
+    """The vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
+
+    ``entries`` are those of the pchannel from the plan's start on. Raises as `RangeReading` does.
+    """
+    reading = RangeReading(plan)
+    for entry in entries:
+        yield from reading.feed(entry)
+        if reading.has_ended:
             return
-    raise Internal(
-        f"{plan.vchannel}: the log from {plan.start.position} to {plan.stop} has no tick {plan.until}; "
-        "a range must end at one"
-    )
+    reading.check_end()
+
+
+def shared(plans: Sequence[FlushPlan], slots: int) -> list[tuple[FlushPlan, ...]]:
+    """Divide plans among tasks: those of one pchannel whose spans of the log overlap may share a reading.
+
+    As many of them share a task, up to `SHARED_MAX`, as it takes to have no more tasks than slots: each range
+    holds memory of its own, and slots without work would not be faster.
+    """
+    at_once = min(SHARED_MAX, -(-len(plans) // max(1, slots)))
+    tasks: list[list[FlushPlan]] = []
+    stop = Position(0)
+    for plan in sorted(plans, key=lambda p: (p.log_url, p.pchannel, p.start.position)):
+        last = tasks[-1] if tasks else []
+        same_log = bool(last) and (last[0].log_url, last[0].pchannel) == (plan.log_url, plan.pchannel)
+        if same_log and len(last) < at_once and plan.start.position < stop:
+            last.append(plan)
+            stop = max(stop, plan.stop)
+        else:
+            tasks.append([plan])
+            stop = plan.stop
+    return [tuple(task) for task in tasks]
 
 
 def _decoded(entry: LogEntry, pchannel: str) -> WriteMessage:

@@ -26,8 +26,9 @@ from typing import TypeVar
 
 import psutil
 import structlog
-from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import RDD, SparkConf, SparkContext
+from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
 from pyspark.sql import SparkSession
 
 from elanus.core.faults import JobFault
@@ -103,6 +104,9 @@ class PipelineSession:
         self._running: dict[str, bool] = {}
         """The groups of the jobs in `run`, and whether each has been cancelled."""
         self._failures: FailureReports | None = None
+        self._profiles: dict[int, ResourceProfile] = {}
+        """By the cores of a task: each that is made stays with Spark."""
+        self._counts_cpus = True
         self._lock = threading.Lock()
 
     @classmethod
@@ -160,6 +164,7 @@ class PipelineSession:
         group: str,
         description: str,
         pool: str,
+        cpus: int = 1,
     ) -> list[Outcome]:
         """Run one Spark task per plan (`elanus.pipeline.port.JobSession.run`)."""
         with self._lock:
@@ -169,7 +174,7 @@ class PipelineSession:
             self._context.setJobGroup(group, description, interruptOnCancel=True)
             self._context.setLocalProperty("spark.scheduler.pool", pool)
             guarded = Guarded(task, tries_of(self._context.getConf()), group, reports.channel)
-            results = self._context.parallelize(plans, len(plans)).map(guarded).collect()
+            results = self._given(plans, cpus).map(guarded).collect()
         except Exception as error:
             if self._running[group]:
                 raise JobCancelled(description) from None
@@ -186,6 +191,25 @@ class PipelineSession:
                 raise result.as_error(description)
             outcomes.append(result)
         return outcomes
+
+    def _given(self, plans: Sequence[Plan], cpus: int) -> RDD[Plan]:
+        """Return the plans as inputs of tasks for which Spark counts so many cores each.
+
+        In one JVM, and under some masters, it counts one.
+        """
+        given = self._context.parallelize(plans, len(plans))
+        if cpus == 1 or self._is_local or not self._counts_cpus:
+            return given
+        profile = self._profiles.get(cpus)
+        if profile is None:
+            profile = ResourceProfileBuilder().require(TaskResourceRequests().cpus(cpus)).build
+            self._profiles[cpus] = profile
+        try:
+            return given.withResources(profile)
+        except Py4JJavaError as error:
+            self._counts_cpus = False
+            _log.warning("Spark's master counts one core for each task", error=_first_line(error))
+            return self._context.parallelize(plans, len(plans))  # the first one would end Spark
 
     def look(self, group: str) -> JobLook | None:
         """How far the group's job is, by Spark's own account of its tasks."""

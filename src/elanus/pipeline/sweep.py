@@ -37,7 +37,7 @@ class SweptStore(Protocol):
     """The part of an object store that a sweep uses."""
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]: ...
-    def delete(self, path: str) -> None: ...
+    def delete_all(self, paths: Sequence[str]) -> None: ...
 
 
 def sweep_job(orders: Sequence[SweepOrder], store_url: str) -> Job[SweepPlan, SweepOutcome]:
@@ -62,11 +62,14 @@ def sweep(order: SweepOrder, store: SweptStore) -> SweepOutcome:
     tallies: dict[Verdict, _Tally] = {}
     for batch in _batches(store.list(order.prefix)):
         in_use = named.of([info.path for info in batch])
+        gone = []
         for info, is_named in zip(batch, in_use.tolist(), strict=True):
             found = Verdict.NAMED if is_named else _verdict(info, order.rules)
-            if found.goes and order.delete:
-                store.delete(info.path)
+            if found.goes:
+                gone.append(info.path)
             tallies.setdefault(found, _Tally()).add(info)
+        if order.delete:
+            store.delete_all(gone)
     findings = (tally.finding(order.prefix, found) for found, tally in tallies.items())
     return SweepOutcome(order.prefix, tuple(findings))
 

@@ -34,6 +34,7 @@ _LIBRARIES = (
     "elanus.pipeline.flush",
     "elanus.pipeline.index_build",
     "elanus.pipeline.import_job",
+    "elanus.pipeline.import_keys",
     "elanus.pipeline.import_survey",
     "elanus.pipeline.sweep",
     "elanus.pipeline.compact",

@@ -302,10 +302,7 @@ class Builders:
             needs.coordinators.data,
             needs.proxies,
             self._orders_to(IndexNodeApi, session, timeout_s=None),
-            IndexPolicy(
-                rows_min=needs.settings.indexcoord.index_rows_min,
-                builds_max=needs.settings.pipeline.builds_at_once,
-            ),
+            IndexPolicy(rows_min=needs.settings.indexcoord.index_rows_min),
         )
 
     def querycoord(self, session: Session) -> QueryCoord:

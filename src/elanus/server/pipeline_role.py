@@ -107,6 +107,19 @@ def build_threads(pipeline: PipelineSettings, processors: int) -> int:
     return processors if pipeline.spark_master.startswith("local") else max(1, pipeline.executor_cores)
 
 
+def build_cpus(pipeline: PipelineSettings, threads: int) -> int:
+    """Return the cores that Spark counts for an index build: more than one only where it can place them."""
+    is_local = pipeline.spark_master.startswith("local")
+    return threads if not is_local and threads <= pipeline.executor_cores else 1
+
+
+def builds_at_once(pipeline: PipelineSettings, slots: int, threads: int) -> int:
+    """Return how many index builds there is room for."""
+    if pipeline.builds_at_once:
+        return pipeline.builds_at_once
+    return 1 if pipeline.spark_master.startswith("local") else max(1, (slots - 1) // threads)
+
+
 def start_spark(settings: Settings, scratch: Path) -> OnDemandSession:
     """Start Spark and warm it up. Takes seconds, and cannot be interrupted."""
     spark = _spark_settings(settings)
@@ -158,7 +171,9 @@ class PipelineRole:
             _datanode_policy(needs.settings),
         )
         threads = build_threads(needs.settings.pipeline, os.cpu_count() or 1)
-        self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads)
+        self._build_threads = threads
+        cpus = build_cpus(needs.settings.pipeline, threads)
+        self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads, cpus)
         self._imports = SparkImports(needs.runner, needs.root, self._import_settings())
         self._sweeps = SparkSweeps(needs.runner, needs.store_url)
         self._work: list[asyncio.Task[None]] = []
@@ -211,9 +226,11 @@ class PipelineRole:
         )
 
     async def _heartbeat(self) -> None:
+        needs = self._needs
         while True:
             try:
-                await self._needs.index.register_indexnode(self._node_id, self._address)
+                room = builds_at_once(needs.settings.pipeline, needs.runner.slots, self._build_threads)
+                await needs.index.register_indexnode(self._node_id, self._address, room)
             except ElanusError as error:
                 _log.info("index coordinator not reached", error=error.message)
             await asyncio.sleep(_HEARTBEAT_S)

@@ -40,13 +40,14 @@ class PipelineSettings(Section):
     spark_conf: str = ""
     """Settings of Spark, a name and its value a line: dynamic allocation, the event log, authentication,
     speculation, Kubernetes. They override those that Elanus makes."""
-    builds_at_once: int = Field(default=1, ge=1, le=4096)
-    """Index builds that a data node runs at a time, fewer if it has fewer slots: one is left to flushes. On
-    one machine a build uses all processors; on a Spark cluster give the number of slots divided by
-    `build_threads`."""
+    builds_at_once: int = Field(default=0, ge=0, le=4096)
+    """Index builds that a data node runs at a time, fewer if it has fewer slots: one is left to flushes. 0:
+    one on one machine, where a build uses all processors; on a Spark cluster as many as its cores have room
+    for, also when workers join or leave."""
     build_threads: int = Field(default=0, ge=0, le=1024)
     """Threads of one index build. 0: all processors on one machine, and `executor_cores`, or one, on a Spark
-    cluster, whose machines need not be like the data node's."""
+    cluster, whose machines need not be like the data node's. There Spark counts as many cores for its task,
+    if `executor_cores` has that many."""
     spark_ui: bool = False
     """Whether Spark's own web interface is opened, on a free port of loopback or `driver_host`. Job entries
     then link to it."""

@@ -212,7 +212,7 @@ class SimBuilders:
             peers.data,
             berth.directories.proxies,
             lambda address: client(life, needs.handles[address], IndexNodeApi),
-            IndexPolicy(rows_min=needs.density.index_rows_min, builds_max=1),
+            IndexPolicy(rows_min=needs.density.index_rows_min),
         )
 
     def _querynode(self, berth: Berth) -> QueryNode:

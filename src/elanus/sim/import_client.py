@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from elanus.api.imports import ImportRequest
 from elanus.core.ids import TaskID
-from elanus.core.imports import ENDED, ImportState, WriteMode
+from elanus.core.imports import ENDED, Duplicates, ImportState, WriteMode
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.truth import KEY
 from elanus.sim.workload import KEYS, Client, rows_of
@@ -33,7 +33,8 @@ class ImportClient(Client):
     async def _import(self, name: str) -> str:
         """Import one or two files of new rows, and wait for the end of the task, or cancel it.
 
-        Every other import replaces the rows that have its keys.
+        Every other import replaces the rows that have its keys. Half of these have two rows of one key, of
+        which the last one stays.
         """
         count = self._random.randint(1, _ROWS_MAX)
         values = [16 * self._number + place for place in range(count)]
@@ -42,21 +43,24 @@ class ImportClient(Client):
         cut_at = self._random.randint(1, count)
         parts = [(keys[:cut_at], values[:cut_at]), (keys[cut_at:], values[cut_at:])]
         partition = self._partition(name)
+        again = (keys[:1], [16 * self._number + _ROWS_MAX])
         self._system.trace.note(f"{self.name}: imports {keys} with {values} into {partition}", keys)
 
         async def start(verbs: ClientVerbs) -> TaskID:
             cached = await verbs.collection(name)
+            upserts = self._number % 2 == 0 and not cached.view.schema.primary_field.auto_id
+            doubles = upserts and self._number % 4 == 0
             files = {
                 f"{self._number}-{place}.parquet": rows_of(*part, cached.view.schema)
-                for place, part in enumerate(parts)
+                for place, part in enumerate([*parts, again] if doubles else parts)
                 if part[0]
             }
             self._give(files)
             place = (cached.collection_id, name, cached.partition_id(partition), partition)
             start_import = self._system.roles_of_clients.data.start_import
-            upserts = self._number % 2 == 0 and not cached.view.schema.primary_field.auto_id
             mode = WriteMode.UPSERT if upserts else WriteMode.APPEND
-            request = ImportRequest(*place, tuple(files), mode=mode)
+            rule = Duplicates.LAST if doubles else Duplicates.KEEP
+            request = ImportRequest(*place, tuple(files), mode=mode, duplicates=rule)
             return await verbs.define("import", lambda: start_import(request))
 
         task_id = await self._system.ask(self._proxy(), "import", start)

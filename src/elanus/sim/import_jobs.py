@@ -8,14 +8,17 @@ from pathlib import Path
 from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import Internal
-from elanus.core.imports import WriteMode
+from elanus.core.imports import Duplicates, WriteMode
+from elanus.pipeline.import_duplicates import Bucket, left_out_rows, write_keys, write_left_out
 from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
+from elanus.pipeline.import_keys import without
 from elanus.pipeline.import_plan import ImportPlan, cut
 from elanus.pipeline.import_sources import tables
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.write_deletes import write_deletes
 from elanus.sim.pipeline import Jobs
 from elanus.sim.stores import MemoryStore
+from elanus.storage.paths import import_keys_path
 
 _TASK_BYTES_MAX = 1 << 20
 
@@ -70,11 +73,29 @@ class SimImports:
 
     def _write(self, order: ImportOrder, plans: Sequence[ImportPlan], name: str) -> ImportOutcome:
         written: list[ImportedSegment] = []
-        for plan in plans:
+        left_out = 0
+        for plan in self._without_duplicates(order, plans, name):
             writer = SegmentsWriter(plan, self._store, self._scratch, name)
-            for rows in import_rows(plan, self._source):
+            for rows in import_rows(plan, self._source, left_out=left_out_rows(self._store, plan)):
                 writer.add(rows)
             writer.write_out()
             written += writer.written
+            left_out += sum(rows.rows for rows in plan.left_out)
         deltas = write_deletes(order, written, self._source, self._store, self._scratch, name)
-        return ImportOutcome(tuple(written), deltas=deltas)
+        return ImportOutcome(tuple(written), deltas=deltas, left_out=left_out)
+
+    def _without_duplicates(
+        self, order: ImportOrder, plans: Sequence[ImportPlan], name: str
+    ) -> Sequence[ImportPlan]:
+        if order.duplicates is Duplicates.KEEP:
+            return plans
+        paths = [import_keys_path(order.task_id, f"{name}-{place}") for place in range(len(plans))]
+        shards = len(order.vchannels)
+        for plan, path in zip(plans, paths, strict=True):
+            write_keys(order.schema, plan.parts, shards, self._source, self._store, path)
+        found = []
+        for number, vchannel in enumerate(order.vchannels):
+            bucket = Bucket(order.schema, number, vchannel, tuple(paths), order.duplicates)
+            path = import_keys_path(order.task_id, f"{name}-b{number}")
+            found.append(write_left_out(bucket, self._store, path))
+        return without(plans, found)

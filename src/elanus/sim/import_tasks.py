@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from elanus.core.channels import shard_of_keys
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, SegmentID, TaskID
-from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
+from elanus.core.imports import ENDED, Duplicates, ImportState, ImportTask, WriteMode
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
@@ -61,6 +61,8 @@ class ImportTasks:
 
     def _commit(self, task: ImportTask) -> None:
         rows = [row for name in task.files for row in self._rows(task, self.files[name])]
+        if task.duplicates is Duplicates.LAST:
+            rows = list({row.key: row for row in rows}.values())
         keys = tuple(row.key for row in rows)
         if task.rows != len(rows):
             raise InvariantBroken("IMP1", f"import {task.task_id} has {task.rows} of {len(rows)} rows", keys)

@@ -177,11 +177,12 @@ class _Dying:
         self._store = store
         self._left = _DELETIONS_BEFORE_DEATH
 
-    def delete(self, path: str) -> None:
-        if not self._left:
-            raise Internal("the sweep died half-way")
-        self._left -= 1
-        self._store.delete(path)
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if not self._left:
+                raise Internal("the sweep died half-way")
+            self._left -= 1
+            self._store.delete(path)
 
 
 class PipelineProcess(DataNode):

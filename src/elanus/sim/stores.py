@@ -184,3 +184,7 @@ class MemoryStore:
         if path in self._objects:
             self._observe_delete(path)
         self._objects.pop(path, None)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)

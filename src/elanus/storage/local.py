@@ -16,7 +16,7 @@ import resource
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
@@ -154,6 +154,10 @@ class LocalStore:
                 return
             file.unlink(missing_ok=True)
             self._remove_empty_directories(file.parent)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def discard_staged(self, unused_for_s: float = 0.0) -> int:
         """Remove the files that interrupted writes left behind. Returns how many.

@@ -10,6 +10,7 @@
     snapshots/<collection>/<name>.json
     progress/<job>/<what a task reported>
     progress/outcomes-<import>/<name>.msgpack
+    progress/keys-<import>/<name>.arrow
 
 The manifest of a vchannel's delta logs has the vchannel's name in place of the segment. Names of files
 that an attempt wrote begin with its number (`elanus.core.attempts.stamped`).
@@ -94,6 +95,11 @@ def import_outcomes_prefix(task: TaskID) -> str:
 def import_outcome_path(task: TaskID, name: str) -> str:
     """The path of what a task of an import has written, see `elanus.pipeline.import_outcomes`."""
     return f"{import_outcomes_prefix(task)}/{name}.msgpack"
+
+
+def import_keys_path(task: TaskID, name: str) -> str:
+    """The path of keys, or numbers of rows, that tasks of an import pass on to later ones."""
+    return f"{PROGRESS}/keys-{task}/{name}.arrow"
 
 
 def parse(path: str) -> ObjectName | None:

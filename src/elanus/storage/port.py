@@ -6,7 +6,7 @@ tasks: ``file:///var/lib/elanus/files`` or ``s3://bucket/prefix``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -99,6 +99,13 @@ class ObjectStore(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete the object. Deleting an object that does not exist is not an error."""
+        ...
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Delete many objects in few requests. Those that do not exist are no error.
+
+        After an error some of them may be deleted.
+        """
         ...
 
 

@@ -22,7 +22,7 @@ import configparser
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from obstore.exceptions import (
 from obstore.store import S3Store as RemoteStore
 
 from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
+from elanus.storage.parallel import for_each
 from elanus.storage.paths import checked_path
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
 from elanus.storage.s3_source import S3Source
@@ -50,8 +51,18 @@ _TIMEOUT_S = 60
 _CONNECT_TIMEOUT_S = 5
 _CREATE_ATTEMPTS = 3
 _LIST_CHUNK = 1000
+_DELETES_MAX = 1000
+"""Objects that one request of S3 deletes at most."""
+_NO_BULK = ("501 Not Implemented", "NotImplemented", "405 Method Not Allowed", "MethodNotAllowed")
+"""Answers of compatible stores that delete one object in a request only."""
 _COPY_BYTES = 8 * 1024 * 1024
-_REFUSALS = ("403 Forbidden", "401 Unauthorized", "SignatureDoesNotMatch", "InvalidAccessKeyId")
+_REFUSALS = (
+    "403 Forbidden",
+    "401 Unauthorized",
+    "AccessDenied",
+    "SignatureDoesNotMatch",
+    "InvalidAccessKeyId",
+)
 
 
 class S3Store:
@@ -156,6 +167,17 @@ class S3Store:
         checked_path(path)
         with self._errors(path), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, path)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for first in range(0, len(paths), _DELETES_MAX):
+            chunk = [checked_path(path) for path in paths[first : first + _DELETES_MAX]]
+            try:
+                with self._errors(chunk[0]):
+                    obstore.delete(self._store, chunk)
+            except Unavailable as error:
+                if not any(refusal in error.message for refusal in _NO_BULK):
+                    raise
+                for_each(self, lambda store, path: store.delete(path), chunk)
 
     @contextlib.contextmanager
     def _errors(self, path: str) -> Iterator[None]:

@@ -22,7 +22,7 @@ from elanus.cli.app import app
 from elanus.cli.import_command import ImportFailed, Server, Wanted, found_files, import_files, staged
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import ImportState, ImportTask
+from elanus.core.imports import Duplicates, ImportState, ImportTask, WriteMode
 from elanus.proxy.calls import AllowAll, Calls
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
@@ -55,8 +55,10 @@ class FakeConnector:
         files: tuple[str, ...],
         write_id: str,
         rejects_max: int,
+        mode: WriteMode,
+        duplicates: Duplicates,
     ) -> ImportTask:
-        self.options = (write_id, rejects_max)
+        self.options = (write_id, rejects_max, mode, duplicates)
         if collection == "nothing":
             raise CollectionNotFound("collection not found[collection=nothing]")
         self.asked.append((database, collection, partition, files))
@@ -266,7 +268,9 @@ def test_a_directory_stands_for_its_files_and_options_reach_the_server(
     rows.mkdir(parents=True)
     for name in ("b.parquet", "a.jsonl", "notes.txt"):
         (rows / name).write_text(name)
-    wanted = Wanted([tmp_path / "rows"], "default", "docs", "", key="nightly 7", rejects_max=5)
+    wanted = Wanted(
+        [tmp_path / "rows"], "default", "docs", "", key="nightly 7", rejects_max=5, duplicates="last"
+    )
     import_files(Server(address), wanted, QUIET)
     assert connector.linked == [b"a.jsonl", b"b.parquet"]
-    assert connector.options == ("nightly 7", 5)
+    assert connector.options == ("nightly 7", 5, WriteMode.UPSERT, Duplicates.LAST)

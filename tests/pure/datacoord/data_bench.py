@@ -171,11 +171,12 @@ class Sweeper:
             raise self.errors.pop()
         return sweep(order, self)
 
-    def delete(self, path: str) -> None:
-        if not self.deletions_left:
-            raise Internal("the job died")
-        self.deletions_left -= 1
-        self.store.delete(path)
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if not self.deletions_left:
+                raise Internal("the job died")
+            self.deletions_left -= 1
+            self.store.delete(path)
 
 
 class FullMemory(FakeQueryCoord):

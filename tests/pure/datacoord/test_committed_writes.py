@@ -9,19 +9,22 @@ from pathlib import Path
 from data_bench import COMPACTION, Bench, FakeImporter
 from fakes import CID, DEFAULT, binlog, settle
 
+from elanus.api.connector import SNAPSHOTS
 from elanus.api.imports import ImportedSegment, ImportOutcome, ImportRequest
 from elanus.core.ids import SegmentID
-from elanus.core.imports import ImportState, WriteMode
+from elanus.core.imports import Duplicates, ImportState, WriteMode
 from elanus.core.segments import DeltaLog
+from elanus.storage.snapshots import read_snapshot
 
 UPSERT = ImportRequest(CID, "docs", DEFAULT, "_default", ("a.parquet",), "nightly", mode=WriteMode.UPSERT)
 
 
-def outcome(bench: Bench, segment: int, deletes: str) -> ImportOutcome:
+def outcome(bench: Bench, segment: int, deletes: str = "", left_out: int = 0) -> ImportOutcome:
     written = ImportedSegment(
         SegmentID(segment), bench.vchannel, binlog(f"insert_log/{segment}", 10), "stats_log", DEFAULT
     )
-    return ImportOutcome((written,), deltas=(DeltaLog(bench.vchannel, binlog(deletes, 10)),))
+    deltas = (DeltaLog(bench.vchannel, binlog(deletes, 10)),) if deletes else ()
+    return ImportOutcome((written,), deltas=deltas, left_out=left_out)
 
 
 async def answer(importer: FakeImporter, what: ImportOutcome) -> None:
@@ -130,4 +133,26 @@ async def test_unserved_deletes_are_neither_merged_nor_folded_in(tmp_path: Path)
     await coord.compact(CID)
     assert bench.node.calls.of("compact") == []
     assert len((await logs(bench))[1]) == 2
+    await coord.stop()
+
+
+async def test_an_import_that_spares_keys_is_given_the_rows_that_exist(tmp_path: Path) -> None:
+    """A snapshot of all partitions, whose files stay until the import has ended."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    for rule in (Duplicates.FIRST, Duplicates.REJECT):
+        await coord.start_import(replace(UPSERT, write_id="", mode=WriteMode.APPEND, duplicates=rule))
+        while not bench.importers[0].orders:
+            await asyncio.sleep(0.1)
+            await bench.commit()
+        order = bench.importers[0].orders.pop()
+        assert order.duplicates is rule
+        assert read_snapshot(bench.store, order.existing, SNAPSHOTS).collection_id == CID
+        assert order.existing in await coord.role._snapshots.pinned_files()
+        await answer(bench.importers[0], outcome(bench, 51, left_out=4))
+        assert await coord.role._snapshots.pinned_files() == frozenset()
+        assert (await coord.import_tasks(CID))[-1].left_out == 4
+    await coord.start_import(replace(UPSERT, duplicates=Duplicates.LAST))
+    await settle()
+    assert bench.importers[0].orders[0].existing == "", "the rows that exist do not matter"
     await coord.stop()

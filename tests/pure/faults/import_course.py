@@ -17,7 +17,7 @@ from rows import batch
 
 from elanus.api.imports import ImportNodeApi, ImportOrder, ImportOutcome, ImportRequest
 from elanus.core.attempts import stamped
-from elanus.core.imports import ImportState, ImportTask
+from elanus.core.imports import ImportState, ImportTask, WriteMode
 from elanus.core.jobs import JobKind
 from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.pipeline.import_files import SegmentsWriter, import_rows
@@ -96,11 +96,13 @@ class Importer:
 
 
 class Course(DataCourse):
-    """Two files; with ``damaged`` the second is no Parquet."""
+    """Two files, written in a ``mode``; with ``damaged`` the second is no Parquet."""
 
     struck = JobKind.IMPORT
 
-    def __init__(self, directory: Path, fault: Fault, *, damaged: bool = False) -> None:
+    def __init__(
+        self, directory: Path, fault: Fault, *, damaged: bool = False, mode: WriteMode = WriteMode.APPEND
+    ) -> None:
         super().__init__(directory, fault, collection(shards=2))
         self._source = directory / "import"
         self._source.mkdir()
@@ -108,6 +110,7 @@ class Course(DataCourse):
             rows = batch(self.collection, number * ROWS, ROWS)
             pq.write_table(pa.Table.from_batches([rows]), self._source / f"{number}.parquet")
         self._damaged = damaged
+        self._mode = mode
         if damaged:
             (self._source / "1.parquet").write_bytes(b"no Parquet" * 100)
             fault.struck.set()
@@ -144,12 +147,20 @@ class Course(DataCourse):
         return ending
 
     async def _import(self, first: asyncio.Task[None], files: Sequence[str]) -> ImportTask:
-        request = ImportRequest(CID, self.collection.name, DEFAULT, "_default", tuple(files))
+        request = ImportRequest(CID, self.collection.name, DEFAULT, "_default", tuple(files), mode=self._mode)
         task_id = await self.coord.start_import(request)
+        ticking = asyncio.create_task(self._ticking())
         await self.replaced(first)
 
         async def is_over() -> bool:
             return (await self.coord.import_task(task_id)).state in _ENDED
 
         await self.until(is_over)
+        ticking.cancel()
         return await self.coord.import_task(task_id)
+
+    async def _ticking(self) -> None:
+        """Let the snapshot of an overwrite reach its moment."""
+        while self._mode is WriteMode.OVERWRITE:
+            await self.tick()
+            await asyncio.sleep(0.2)

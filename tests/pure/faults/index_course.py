@@ -116,7 +116,7 @@ class Course:
             self._data,  # type: ignore[arg-type]
             {NodeID(1): FakeProxy()},
             lambda address: self._nodes[address],
-            IndexPolicy(rows_min=1, builds_max=1),
+            IndexPolicy(rows_min=1),
         )
 
     def _segment(self, number: int, directory: Path) -> SegmentManifest:

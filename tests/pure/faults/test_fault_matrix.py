@@ -17,7 +17,7 @@ from injected import Fault, Victim
 from rows import ROWS
 
 from elanus.api.indexcoord import BuildState
-from elanus.core.imports import ImportState
+from elanus.core.imports import ImportState, WriteMode
 
 pytestmark = pytest.mark.faults
 
@@ -104,6 +104,23 @@ async def test_an_import_comes_to_an_end_that_is_whole(victim: Victim, step: str
         assert contents.missing == ()
     assert ending.before.nameless == ()
     assert bool(ending.before.orphans) == report.leaves_files(victim, step)
+    assert ending.after.orphans == ()
+
+
+@pytest.mark.parametrize("mode", [WriteMode.UPSERT, WriteMode.OVERWRITE])
+@pytest.mark.parametrize("victim", [Victim.DRIVER, Victim.ZOMBIE])
+@pytest.mark.parametrize("step", ["after write", "before commit"])
+async def test_a_write_that_replaces_rows_deletes_with_its_rows_and_once(
+    mode: WriteMode, victim: Victim, step: str, tmp_path: Path
+) -> None:
+    """The rows are there with their deletes, of one try only, and no file of another try is left."""
+    fault = Fault(victim, step)
+    ending = await import_course.Course(tmp_path, fault, mode=mode).run()
+    assert fault.struck.is_set()
+    assert ending.task.state is ImportState.COMPLETED, ending.task.reason
+    for contents in (ending.between, ending.before, ending.after):
+        assert contents.keys == contents.deleted == Counter(range(import_course.FILES * import_course.ROWS))
+        assert contents.missing == ()
     assert ending.after.orphans == ()
 
 

@@ -99,7 +99,7 @@ class Bench:
             self.data,  # type: ignore[arg-type]
             {NodeID(1): self.proxy},
             lambda address: self.nodes[address],
-            IndexPolicy(ROWS_MIN, self.builds_max),
+            IndexPolicy(ROWS_MIN),
         )
         await self.coord.start()
         return self.coord
@@ -113,7 +113,7 @@ class Bench:
         address = address or f"unix:/node-{number}"
         if address not in self.nodes:
             self.nodes[address] = FakeNode(self, address)
-        await self.coord.register_indexnode(NodeID(number), address)
+        await self.coord.register_indexnode(NodeID(number), address, self.builds_max)
         await settle()
         return self.nodes[address]
 

@@ -133,3 +133,21 @@ async def test_a_build_that_is_given_up_while_it_waits_for_a_node_leaves_no_trac
     assert built(node) == [(1, 1)]
     assert list(bench.builds()) == [1]
     await bench.coord.stop()
+
+
+async def test_a_node_says_how_many_builds_it_has_room_for_now(tmp_path: Path) -> None:
+    """Workers of its cluster join and leave."""
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    node.go_on.clear()
+    await bench.flushed(*(segment(n) for n in range(1, 6)))
+    assert node.at_once == 1
+    bench.builds_max = 3
+    await bench.node()
+    assert node.at_once == 3
+    bench.builds_max = 1
+    await bench.node()
+    node.go_on.set()
+    await settle(200)
+    assert (node.at_once_max, len(await bench.files())) == (3, 5)
+    await bench.coord.stop()

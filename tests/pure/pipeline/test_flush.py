@@ -19,9 +19,10 @@ from elanus.core.messages import DdlMessage, EpochMark, Message, MsgKind
 from elanus.core.packs import ORIGIN, PackAssembler
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import LogEntry, Position
-from elanus.pipeline.flush import flush_job
+from elanus.pipeline import flush
+from elanus.pipeline.flush import flush_job, flush_task
 from elanus.pipeline.range_files import write_range
-from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
+from elanus.pipeline.ranges import FlushPlan, RangeOutcome, shared, writes_in_range
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.local import LocalStore
@@ -236,9 +237,9 @@ def test_an_error_half_way_leaves_no_open_files(store: LocalStore, tmp_path: Pat
 
 def test_a_flush_job_accounts_for_its_files(store: LocalStore) -> None:
     outcome = flushed(store, plan(until=10), stream(insert(5, 1, 1, 2), delete(6, 2), tick(10)))
-    job = flush_job([plan(until=10)])
+    job = flush_job([plan(until=10)], 2)
     assert job.inputs == (MINE,)
-    output = job.output([outcome, RangeOutcome(OTHER, (), None)])
+    output = job.output([(outcome, RangeOutcome(OTHER, (), None))])
     assert output.objects == tuple(file.path for file in outcome.files)
     assert output.rows == 3
     assert output.size_bytes == sum(store.head(file.path).size_bytes for file in outcome.files)
@@ -270,3 +271,49 @@ def test_writes_that_do_not_fit_the_schema_are_left_out_and_named(store: LocalSt
     ]
     assert {q.vchannel for q in outcome.quarantined} == {MINE}
     assert all(q.reason for q in outcome.quarantined)
+
+
+def test_ranges_share_a_task_when_there_are_more_of_them_than_slots() -> None:
+    many = [replace(plan(until=10, stop=100), vchannel=f"{PCHANNEL}_{n}v0") for n in range(6)]
+    assert shared(many, 8) == [(one,) for one in many], "every slot has work"
+    assert shared(many, 3) == [(many[0], many[1]), (many[2], many[3]), (many[4], many[5])]
+    assert [len(task) for task in shared(many, 1)] == [4, 2], "each range has memory of its own"
+    elsewhere = replace(many[1], pchannel="by-dev-rootcoord-dml_1")
+    assert shared([many[0], elsewhere, many[2]], 1) == [(many[0], many[2]), (elsewhere,)]
+    later = replace(many[1], start=Checkpoint(Timestamp(10), position=100, tick=Timestamp(0), epoch=0))
+    assert shared([many[0], later], 1) == [(many[0],), (later,)], "what is between them would be read too"
+
+
+def test_ranges_of_a_pchannel_read_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries = stream(
+        insert(5, 1, 1),
+        insert(6, 2, 2, vchannel=OTHER),
+        tick(10),
+        insert(12, 1, 3),
+        insert(13, 2, 4, vchannel=OTHER),
+        delete(14, 1),
+        tick(20),
+    )
+    reads = []
+
+    def reader(pchannel: str, start: Position, stop: Position) -> list[LogEntry]:
+        reads.append((pchannel, start, stop))
+        return [entry for entry in entries if start <= entry.position < stop]
+
+    monkeypatch.setattr(flush, "range_reader", lambda url: reader)
+    here = replace(plan(until=20), store_url=(tmp_path / "files").as_uri(), scratch_dir=str(tmp_path / "s"))
+    later = Checkpoint(Timestamp(10), position=2 * STEP, tick=Timestamp(0), epoch=0)
+    plans = (
+        replace(here, start=later, attempt="mine"),
+        replace(here, vchannel=OTHER, collection_id=CollectionID(7), attempt="other", until=Timestamp(20)),
+        replace(here, vchannel=OTHER, until=Timestamp(10), attempt="short", stop=Position(3 * STEP)),
+    )
+    mine, other, short = flush_task(plans)
+    assert reads == [(PCHANNEL, Position(0), Position(1000 * STEP))]
+    store = LocalStore(tmp_path / "files")
+    assert (keys_of(store, mine), keys_of(store, other)) == ({1: [3]}, {2: [2, 4]})
+    assert keys_of(store, short) == {2: [2]}
+    assert mine.delta is not None
+    assert other.delta is None
+    with pytest.raises(Internal, match=f"{OTHER}: the log from 0 to 10000 has no tick 21"):
+        flush_task((plans[0], replace(plans[1], until=Timestamp(21), attempt="again")))

@@ -31,6 +31,7 @@ class HeldSession:
         self.slots = slots
         self.begun: list[str] = []
         self.pools: list[str] = []
+        self.cpus: list[int] = []
         self.cancels: list[str] = []
         self.deaf_to_cancels = 0
         self.looks: dict[str, JobLook] = {}
@@ -52,10 +53,12 @@ class HeldSession:
         group: str,
         description: str,
         pool: str,
+        cpus: int,
     ) -> list[Any]:
         with self._change:
             self.begun.append(description)
             self.pools.append(pool)
+            self.cpus.append(cpus)
             self._groups = {**getattr(self, "_groups", {}), group: description}
             self._change.notify_all()
         gate = self._gates.get(description)
@@ -348,16 +351,6 @@ def test_the_ledger_keeps_the_latest_jobs_only() -> None:
     running(scenario())
 
 
-def test_builds_may_not_take_every_slot() -> None:
-    limits = {JobKind.FLUSH: 2, JobKind.INDEX_BUILD: 2}
-    with pytest.raises(ValueError, match="2 index builds at a time would take all 2 slots"):
-        JobRunner(HeldSession(slots=2), limits)
-    limits = default_limits(8)
-    assert (limits[JobKind.FLUSH], limits[JobKind.INDEX_BUILD], limits[JobKind.GC]) == (8, 1, 1)
-    assert limits[JobKind.COMPACTION] == 7
-    assert default_limits(2)[JobKind.COMPACTION] == 1
-
-
 def test_builds_and_compactions_together_leave_a_slot_for_flushes() -> None:
     async def scenario() -> None:
         session = HeldSession(slots=2)
@@ -400,7 +393,24 @@ def test_imports_at_the_same_time_have_equal_shares() -> None:
     running(scenario())
 
 
-def test_builds_run_as_many_at_a_time_as_is_set_and_leave_a_slot_to_flushes() -> None:
-    assert [default_limits(slots, 50)[JobKind.INDEX_BUILD] for slots in (2, 8, 800)] == [1, 7, 50]
-    assert default_limits(800)[JobKind.INDEX_BUILD] == 1
-    JobRunner(HeldSession(2), default_limits(2, 50)).close()
+def test_builds_run_as_many_at_a_time_as_is_set_or_as_there_are_slots_for() -> None:
+    """A build of 4 cores, of 9 slots: two have room, and a slot is left to flushes."""
+
+    async def scenario(builds: int, *expected: str) -> None:
+        session = HeldSession(slots=9)
+        runner = JobRunner(session, default_limits(9, builds))
+        for name in "abc":
+            session.hold(f"index build: {name}")
+        jobs = [replace(job(JobKind.INDEX_BUILD, name, (1,)), cpus=4) for name in "abc"]
+        tasks = [asyncio.create_task(runner.run(one, "flushed")) for one in jobs]
+        await session.wait_begun(*expected)
+        await runner.run(job(JobKind.FLUSH, "d"), "sealed")
+        assert sorted(session.begun) == ["flush: d", *expected]
+        for name in "abc":
+            session.release(f"index build: {name}")
+        await asyncio.gather(*tasks)
+        assert sorted(session.cpus) == [1, 4, 4, 4]
+        runner.close()
+
+    running(scenario(1, "index build: a"))
+    running(scenario(0, "index build: a", "index build: b"))

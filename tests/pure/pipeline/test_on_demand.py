@@ -36,7 +36,14 @@ class Spark:
         self.stop_error: Exception | None = None
 
     def run(
-        self, task: Callable[[Any], Any], plans: Sequence[Any], *, group: str, description: str, pool: str
+        self,
+        task: Callable[[Any], Any],
+        plans: Sequence[Any],
+        *,
+        group: str,
+        description: str,
+        pool: str,
+        cpus: int,
     ) -> list[Any]:
         assert not self.stops, "no job runs on a session that was stopped"
         return [task(plan) for plan in plans]

@@ -6,7 +6,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,11 +145,12 @@ class Dying:
         self._store = store
         self._deletions = deletions
 
-    def delete(self, path: str) -> None:
-        if not self._deletions:
-            raise OSError("the network is gone")
-        self._deletions -= 1
-        self._store.delete(path)
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            if not self._deletions:
+                raise OSError("the network is gone")
+            self._deletions -= 1
+            self._store.delete(path)
 
 
 def test_a_sweep_that_died_is_followed_by_one_that_goes_on(store: ObjectStore) -> None:
@@ -165,7 +166,7 @@ def test_a_sweep_that_died_is_followed_by_one_that_goes_on(store: ObjectStore) -
 
 def test_an_object_that_vanishes_meanwhile_counts_as_deleted(store: ObjectStore) -> None:
     class Racing:
-        delete = store.delete
+        delete_all = store.delete_all
 
         def list(self, prefix: str) -> Iterator[ObjectInfo]:
             for info in list(store.list(prefix)):
@@ -206,8 +207,8 @@ class Store:
     deleted = 0
     def list(self, prefix):
         return (ObjectInfo(path(n), 1000, STAMP) for n in range(OBJECTS))
-    def delete(self, path):
-        self.deleted += 1
+    def delete_all(self, paths):
+        self.deleted += len(paths)
 
 store = Store()
 rules = SweepRules(digests(path(n) for n in range(0, OBJECTS, 2)), attempts_below=OBJECTS,
@@ -234,8 +235,8 @@ def test_the_newest_object_is_as_old_as_its_store_says() -> None:
         def list(self, prefix: str) -> Iterator[ObjectInfo]:
             return iter([info])
 
-        def delete(self, path: str) -> None:
-            raise AssertionError(path)
+        def delete_all(self, paths: Sequence[str]) -> None:
+            assert paths == []
 
     (finding,) = sweep(SweepOrder(INSERT_LOG, RULES, delete=True), Store()).findings
     assert finding.verdict is Verdict.YOUNG

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
-from fakes import CID, DEFAULT, OTHER, collection
+from fakes import CID, DEFAULT, OTHER, collection, schema
 from proxy_bench import Bench
 
 from elanus.api.imports import ImportRequest
@@ -17,12 +17,13 @@ from elanus.core.errors import (
     NotSupported,
     PartitionNotFound,
 )
+from elanus.core.imports import Duplicates, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 
 
-def in_a_thread(work: Callable[[Bench], None]) -> None:
+def in_a_thread(work: Callable[[Bench], None], *, auto_id: bool = False) -> None:
     async def run() -> None:
-        bench = Bench(collection(partitions=(DEFAULT, OTHER)))
+        bench = Bench(collection(schema(auto_id=auto_id), partitions=(DEFAULT, OTHER)))
         await bench.proxy.start()
         await asyncio.to_thread(work, bench)
         await bench.proxy.stop()
@@ -79,3 +80,15 @@ def test_a_collection_or_partition_that_is_not_there() -> None:
             bench.front.start_import("default", "c", "nothing", ["a.parquet"])
 
     in_a_thread(work)
+
+
+def test_rows_are_chosen_by_keys_only_where_the_files_have_them() -> None:
+    def work(bench: Bench) -> None:
+        with pytest.raises(InvalidParameter, match="duplicates is first, but the server makes the keys"):
+            bench.front.start_import("default", "c", "", ["a.parquet"], duplicates=Duplicates.FIRST)
+        with pytest.raises(InvalidParameter, match="use append"):
+            bench.front.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.UPSERT)
+        bench.front.start_import("default", "c", "", ["a.parquet"])
+        assert len(bench.data.calls.of("start_import")) == 1
+
+    in_a_thread(work, auto_id=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elanus.server.pipeline_role import build_threads
+from elanus.server.pipeline_role import build_cpus, build_threads, builds_at_once
 from elanus.server.settings_pipeline import PipelineSettings
 from elanus.server.spark_conf import parsed
 
@@ -29,3 +29,24 @@ def test_builds_use_the_cores_of_the_cluster_and_not_of_the_data_node() -> None:
     assert threads(spark_master="spark://host:7077") == 1
     assert threads(spark_master="spark://host:7077", executor_cores=4) == 4
     assert threads(spark_master="spark://host:7077", executor_cores=4, build_threads=2) == 2
+
+
+def test_builds_follow_the_cores_of_a_cluster() -> None:
+    def room(slots: int, threads: int, **given: object) -> int:
+        return builds_at_once(PipelineSettings.model_validate(given), slots, threads)
+
+    assert room(16, 16) == 1, "on one machine a build uses all processors"
+    cluster = {"spark_master": "spark://host:7077", "executor_cores": 4}
+    assert [room(slots, 4, **cluster) for slots in (2, 8, 9, 800)] == [1, 1, 2, 199], "a slot is for flushes"
+    assert room(800, 4, **cluster, builds_at_once=50) == 50
+
+
+def test_spark_counts_the_cores_of_a_build_where_an_executor_has_them() -> None:
+    def cpus(threads: int, **given: object) -> int:
+        return build_cpus(PipelineSettings.model_validate(given), threads)
+
+    assert cpus(16) == 1, "one JVM counts one"
+    cluster = {"spark_master": "spark://host:7077"}
+    assert cpus(4, **cluster, executor_cores=4) == 4
+    assert cpus(8, **cluster, executor_cores=4) == 1, "no executor could take it"
+    assert cpus(4, **cluster) == 1, "the cores of an executor are not known"

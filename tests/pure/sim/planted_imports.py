@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from elanus.core.imports import ImportState
+from elanus.core.imports import Duplicates, ImportState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, plus_ms
 from elanus.datacoord import import_queue
 from elanus.datacoord.import_queue import Imports
@@ -17,7 +17,7 @@ from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.visible_from import decide_moments
 from elanus.querynode.write_deletes import WriteDeletes
 from elanus.server.import_served import ServedImports
-from elanus.sim import plan
+from elanus.sim import import_jobs, plan
 
 
 def _with_imports(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -108,6 +108,13 @@ def write_deletes_at_the_commit(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+@_with_imports
+def first_row_of_a_key_stays(patch: pytest.MonkeyPatch) -> None:
+    """Of two rows of an upsert with one key the wrong one is left out."""
+    bucket = import_jobs.Bucket
+    patch.setattr(import_jobs, "Bucket", lambda *given: bucket(*given[:-1], Duplicates.FIRST))
+
+
 _OTHER_ROWS = frozenset({"SEG1", "VIS3", "VIS4"})
 BUGS = (
     (
@@ -122,4 +129,5 @@ BUGS = (
     ("deletes of an upsert left out", write_deletes_left_out, frozenset({"VIS2", "DEL1"}), 8, 13),
     ("deletes of an upsert at its commit", write_deletes_at_the_commit, frozenset({"IMP1"}), 4, 6),
     ("cancelled import committed", cancelled_import_committed, frozenset({"IMP1"}), 12, 4),
+    ("first row of a key stays in an upsert", first_row_of_a_key_stays, frozenset({"VIS3", "VIS4"})),
 )

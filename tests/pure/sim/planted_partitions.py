@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from elanus.pipeline.range_files import _RangeFiles
+from elanus.pipeline.range_files import RangeFiles
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.sim import plan
 
@@ -26,13 +26,13 @@ def _with_partitions(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[p
 @_with_partitions
 def spilled_rows_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A flush forgets the segments of a range for which it had no open file."""
-    finish = _RangeFiles.finish
+    finish = RangeFiles.finish
 
-    def finish_open(self: _RangeFiles) -> Any:
+    def finish_open(self: RangeFiles) -> Any:
         self._spilled.clear()
         return finish(self)
 
-    patch.setattr(_RangeFiles, "finish", finish_open)
+    patch.setattr(RangeFiles, "finish", finish_open)
 
 
 @_with_partitions

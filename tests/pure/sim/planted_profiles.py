@@ -39,6 +39,7 @@ PROFILES = {
     "import completed before it is served": _SLOW_IMPORTS,
     "deletes of an upsert left out": _IMPORTING,
     "deletes of an upsert at its commit": _IMPORTING,
+    "first row of a key stays in an upsert": _IMPORTING,
     "cancelled import committed": _SLOW_IMPORTS,
     "spilled rows forgotten": _PARTITIONED,
     "drop takes all partitions": _PARTITIONED,

@@ -35,7 +35,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.imports import Duplicates, ImportTask, WriteMode
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
@@ -419,6 +419,7 @@ class FakeFront(
         rejects_max: int = 0,
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
+        duplicates: Duplicates = Duplicates.KEEP,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
@@ -433,6 +434,7 @@ class FakeFront(
             rejects_max=rejects_max,
             batch=batch,
             mode=mode,
+            duplicates=duplicates,
         )
         self.imports[task_id] = task
         return task

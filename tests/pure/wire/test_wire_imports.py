@@ -9,7 +9,7 @@ from fake_front import FakeFront
 from wire_messages import Call, key_message, pairs, schema_bytes, vector_message
 
 from elanus.core.ids import SegmentID
-from elanus.core.imports import ImportState
+from elanus.core.imports import Duplicates, ImportState, WriteMode
 from elanus.proxy.wire.stubs import common_pb2
 
 
@@ -85,8 +85,33 @@ def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
 
 
 @pytest.mark.parametrize(
+    ("options", "mode", "rule"),
+    [
+        ({}, WriteMode.APPEND, Duplicates.KEEP),
+        ({"mode": "insert", "duplicates": "first"}, WriteMode.APPEND, Duplicates.FIRST),
+        ({"duplicates": "reject"}, WriteMode.APPEND, Duplicates.REJECT),
+        ({"duplicates": "last", "on_error": "reject"}, WriteMode.UPSERT, Duplicates.LAST),
+        ({"mode": "upsert"}, WriteMode.UPSERT, Duplicates.REJECT),
+        ({"mode": "upsert", "duplicates": "first"}, WriteMode.UPSERT, Duplicates.FIRST),
+    ],
+)
+def test_what_becomes_of_rows_with_one_key(
+    call: Call, front: FakeFront, options: dict[str, str], mode: WriteMode, rule: Duplicates
+) -> None:
+    answer = call("Import", collection_name="books", files=["a.parquet"], options=pairs(options))
+    task = front.imports[answer.tasks[0]]
+    assert (task.mode, task.duplicates) == (mode, rule)
+    front.imports[task.task_id] = replace(task, state=ImportState.COMPLETED, left_out=3)
+    infos = {pair.key: pair.value for pair in call("GetImportState", task=task.task_id).infos}
+    assert infos["duplicate_rows_left_out"] == "3"
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"mode": "append"}, "mode is 'append': give insert or upsert"),
+        ({"duplicates": "newest"}, "duplicates is 'newest': give keep, first, last, reject"),
+        ({"mode": "upsert", "duplicates": "keep"}, "an upsert leaves one row of a key: give first, last or"),
         ({"idempotency_key": ""}, "idempotency_key has 0 characters: give 1 to 256"),
         ({"on_error": "skip"}, "on_error is 'skip': give fail or reject"),
         ({"max_rejects": "5"}, "max_rejects needs on_error=reject"),

@@ -95,6 +95,8 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
         shown["reason"] = reason
     if rejected := infos.get("rejected_rows"):
         shown["rejectedRows"], shown["rejectedIn"] = int(rejected), infos["rejected_in"]
+    if left_out := infos.get("duplicate_rows_left_out"):
+        shown["duplicateRowsLeftOut"] = int(left_out)
     if details:
         files = [file for file in infos.get("files", "").split(",") if file]
         shown["details"] = [{"fileName": file, "state": shown["state"]} for file in files]

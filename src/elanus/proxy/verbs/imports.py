@@ -8,7 +8,7 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import SUFFIXES, is_pattern
-from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.imports import Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
@@ -28,12 +28,14 @@ class BulkImports(Verbs):
         rejects_max: int = 0,
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
+        duplicates: Duplicates = Duplicates.KEEP,
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
         self._proxy.admission.allow(Action.WRITING, cached)
         partition_id = write_partition(cached, partition)
         check_mode(mode, cached.view.schema, partition)
+        check_duplicates(duplicates, cached.view.schema)
         if mode is WriteMode.DELETE and not partition:
             partition_id = ALL_PARTITIONS
         if partition_id != ALL_PARTITIONS:
@@ -48,6 +50,7 @@ class BulkImports(Verbs):
             rejects_max,
             batch,
             mode,
+            duplicates,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
@@ -83,6 +86,16 @@ def check_mode(mode: WriteMode, schema: CollectionSchema, partition: str) -> Non
         raise InvalidParameter(
             "an overwrite replaces the rows of one partition: name it in the option partition (_default for "
             "the default one)"
+        )
+
+
+def check_duplicates(duplicates: Duplicates, schema: CollectionSchema) -> None:
+    """Check that rows may be chosen by their keys. Raises `InvalidParameter`."""
+    key = schema.primary_field
+    if key.auto_id and duplicates is not Duplicates.KEEP:
+        raise InvalidParameter(
+            f"duplicates is {duplicates.value}, but the server makes the keys of collection {schema.name} "
+            f"(field {key.name}): no row has a key that is there already; leave the option out"
         )
 
 

@@ -104,8 +104,16 @@ class Connector:
         options: dict[str, str],
     ) -> ImportTask:
         wanted = import_options(options)
-        key, rejects_max = wanted.idempotency_key, wanted.rejects_max
-        return self._front.start_import(database, collection, partition, files, key, rejects_max)
+        return self._front.start_import(
+            database,
+            collection,
+            partition,
+            files,
+            wanted.idempotency_key,
+            wanted.rejects_max,
+            wanted.mode,
+            duplicates=wanted.duplicates,
+        )
 
     @requires("PrivilegeImport", on="collection")
     def write_files(

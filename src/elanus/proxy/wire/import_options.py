@@ -6,27 +6,32 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.imports import Duplicates, WriteMode
 from elanus.core.limits import IMPORT_REJECTS_MAX, WRITE_ID_LENGTH_MAX
 from elanus.proxy.wire.unsupported import unsupported
 
 KEY, ON_ERROR, REJECTS = "idempotency_key", "on_error", "max_rejects"
+MODE, DUPLICATES = "mode", "duplicates"
 FAIL, REJECT = "fail", "reject"
+INSERT, UPSERT = "insert", "upsert"
 REJECTS_DEFAULT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
     """``idempotency_key``: one import is made for it, however often it is asked for. ``rejects_max``: how
-    many rows are left out before the import fails."""
+    many rows are left out before the import fails. ``duplicates``: which rows of a key are added."""
 
     idempotency_key: str = ""
     rejects_max: int = 0
+    mode: WriteMode = WriteMode.APPEND
+    duplicates: Duplicates = Duplicates.KEEP
 
 
 def import_options(given: Mapping[str, str]) -> ImportOptions:
     """Raises `InvalidParameter`, and `NotSupported` for an option that is not known."""
     for name in given:
-        if name not in (KEY, ON_ERROR, REJECTS):
+        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES):
             raise unsupported(f"the option {name} of Import", "leave it out")
     key = given.get(KEY, "")
     if KEY in given:
@@ -37,8 +42,26 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
     if on_error == FAIL:
         if REJECTS in given:
             raise InvalidParameter(f"{REJECTS} needs {ON_ERROR}={REJECT}: else the first row fails all")
-        return ImportOptions(key)
-    return ImportOptions(key, _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT))))
+        return ImportOptions(key, 0, *_mode(given))
+    return ImportOptions(key, _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT))), *_mode(given))
+
+
+def _mode(given: Mapping[str, str]) -> tuple[WriteMode, Duplicates]:
+    name = given.get(MODE, INSERT)
+    if name not in (INSERT, UPSERT):
+        raise InvalidParameter(f"{MODE} is {name!r}: give {INSERT} or {UPSERT}")
+    default = Duplicates.KEEP if name == INSERT else Duplicates.REJECT
+    rule = given.get(DUPLICATES, default.value)
+    if rule not in list(Duplicates):
+        raise InvalidParameter(f"{DUPLICATES} is {rule!r}: give {', '.join(Duplicates)}")
+    duplicates = Duplicates(rule)
+    if name == UPSERT and duplicates is Duplicates.KEEP:
+        raise InvalidParameter(
+            f"{DUPLICATES} is {rule!r}, but an upsert leaves one row of a key: give first, last or reject"
+        )
+    # The last row of a key stays: a row that the collection has goes, as in an upsert.
+    is_upsert = name == UPSERT or duplicates is Duplicates.LAST
+    return WriteMode.UPSERT if is_upsert else WriteMode.APPEND, duplicates
 
 
 def check_key(name: str, key: str) -> None:

@@ -19,6 +19,7 @@ from elanus.proxy.wire.unsupported import unsupported
 
 _FAILED_REASON = "failed_reason"
 _REJECTED_ROWS, _REJECTED_IN = "rejected_rows", "rejected_in"
+_LEFT_OUT_ROWS = "duplicate_rows_left_out"
 _WRITTEN_PERCENT = 90
 """The progress of a task whose rows are committed but not yet indexed and served."""
 _MS_PER_S = 1000
@@ -54,6 +55,8 @@ class BulkImports:
             tuple(request.files),
             options.idempotency_key,
             options.rejects_max,
+            options.mode,
+            duplicates=options.duplicates,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
@@ -93,6 +96,8 @@ def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
     }
     if task.rejected:
         infos |= {_REJECTED_ROWS: str(task.rejected), _REJECTED_IN: f"{REJECTS}/{task.task_id}"}
+    if task.left_out:
+        infos[_LEFT_OUT_ROWS] = str(task.left_out)
     add_pairs(response.infos, infos)
     return response
 
