@@ -6,6 +6,7 @@ left anti join with the delta logs. `elanus.spark.scan` says which files need it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import reduce
 
@@ -35,10 +36,9 @@ from elanus.core.schema import DataType as ElanusType
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.spark.scan import FileFacts, FileGroup, ScanPlan, facts_table, location
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN
-from elanus.storage.paths import DELTA_LOG, INSERT_LOG
 
-_PARTS = {INSERT_LOG: 5, DELTA_LOG: 4}
-"""How many parts a path of that kind has (`elanus.storage.paths`)."""
+_PLAIN = re.compile(r"[\w./-]+", re.ASCII)
+"""Paths that are the same in a URL."""
 _SIMPLE: tuple[tuple[pa.DataType, DataType], ...] = (
     (pa.bool_(), BooleanType()),
     (pa.int8(), ByteType()),
@@ -90,7 +90,7 @@ def _group(
         fields.append(StructField(TIMESTAMP_FIELD, LongType()))
     frame = _files(spark, StructType(fields), group.files, url)
     if not group.whole:
-        frame = _with_facts(spark, frame, group.files, INSERT_LOG)
+        frame = _with_facts(spark, frame, group.files)
         frame = frame.where(sf.col("__ts") <= sf.col("__shown_until"))
         frame = frame.where(sf.col("__ts") > plan.expired_until)
     if group.deletable and deletes is not None:
@@ -111,7 +111,7 @@ def _deletes(spark: SparkSession, plan: ScanPlan, url: str) -> DataFrame:
         StructField(TIMESTAMP_FIELD, LongType()),
         StructField(PARTITION_COLUMN, LongType()),
     ]
-    frame = _with_facts(spark, _files(spark, StructType(fields), plan.deletes, url), plan.deletes, DELTA_LOG)
+    frame = _with_facts(spark, _files(spark, StructType(fields), plan.deletes, url), plan.deletes)
     return frame.where(sf.col("__ts") <= sf.col("__shown_until")).select(
         sf.col(PRIMARY_KEY_COLUMN).alias("__deleted"),
         sf.col("__ts").alias("__deleted_ts"),
@@ -125,9 +125,12 @@ def _files(spark: SparkSession, schema: StructType, files: Iterable[FileFacts], 
     return spark.read.schema(schema).parquet(*paths)
 
 
-def _with_facts(spark: SparkSession, frame: DataFrame, files: tuple[FileFacts, ...], kind: str) -> DataFrame:
+def _with_facts(spark: SparkSession, frame: DataFrame, files: tuple[FileFacts, ...]) -> DataFrame:
     """Add the columns of `facts_table` and ``__ts``, the timestamp of the row."""
-    name = sf.substring_index(sf.col("_metadata.file_path"), "/", -_PARTS[kind])
+    (parts,) = {file.path.count("/") + 1 for file in files}
+    if odd := [file.path for file in files if not _PLAIN.fullmatch(file.path)]:
+        raise NotSupported(f"Spark would not recognize {odd[0]}, which is quoted in a URL")
+    name = sf.substring_index(sf.col("_metadata.file_path"), "/", -parts)
     facts = sf.broadcast(spark.createDataFrame(facts_table(files)))
     fixed = sf.col("__fixed")
     stamp = sf.when(fixed != NO_TIMESTAMP, fixed).otherwise(sf.col(TIMESTAMP_FIELD))

@@ -72,9 +72,16 @@ _ANSWER_S = 20.0
 
 def register_functions(spark: SparkSession, opened: Mapping[str, OpenCollection], status_url: str) -> None:
     """Register the functions for these collections, by the names of their views."""
+    held = dict(opened)
+
+    def analyze(
+        name: AnalyzeArgument, vector: AnalyzeArgument, k: AnalyzeArgument, **more: AnalyzeArgument
+    ) -> AnalyzeResult:
+        return _search_columns(held, name, more)
+
     functions: dict[str, Any] = {
-        "elanus_search": udtf(_bound(Search, opened=dict(opened))),
-        "elanus_segments": udtf(_bound(Segments, opened=dict(opened)), returnType=_SEGMENTS),
+        "elanus_search": udtf(_bound(Search, opened=held, analyze=staticmethod(analyze))),
+        "elanus_segments": udtf(_bound(Segments, opened=held), returnType=_SEGMENTS),
     }
     if status_url:
         jobs = _bound(Jobs, url=f"{status_url.rstrip('/')}/jobs")
@@ -96,26 +103,6 @@ class Search:
 
     def __init__(self) -> None:
         self._sets: dict[tuple[object, ...], tuple[SearchPlan, SegmentSet]] = {}
-
-    @classmethod
-    def analyze(
-        cls, name: AnalyzeArgument, vector: AnalyzeArgument, k: AnalyzeArgument, **more: AnalyzeArgument
-    ) -> AnalyzeResult:
-        """The columns of the result: the key's type is that of the collection."""
-        if not name.isConstantExpression:
-            raise InvalidParameter("elanus_search: the collection is a constant text")
-        if unknown := sorted(more.keys() - {"field", "filter", "params"}):
-            raise InvalidParameter(f"elanus_search: there is no argument {unknown[0]}")
-        key = attached(cls.opened, str(name.value)).schema.primary_field
-        return AnalyzeResult(
-            StructType(
-                [
-                    StructField("rank", IntegerType()),
-                    StructField("key", stored_type(key.arrow_type)),
-                    StructField("score", FloatType()),
-                ]
-            )
-        )
 
     def eval(
         self,
@@ -151,6 +138,19 @@ class Search:
             params=msgspec.json.decode(params, type=dict[str, Any]) if params else {},
         )
         return plan, SegmentSet(plan, snapshot.segments, open_store(opened.store_url))
+
+
+def _search_columns(
+    opened: Mapping[str, OpenCollection], name: AnalyzeArgument, more: Mapping[str, AnalyzeArgument]
+) -> AnalyzeResult:
+    """The columns of a search: the key's type is that of the collection."""
+    if not name.isConstantExpression:
+        raise InvalidParameter("elanus_search: the name of the collection has to be a constant")
+    if unknown := sorted(more.keys() - {"field", "filter", "params"}):
+        raise InvalidParameter(f"elanus_search: there is no argument {unknown[0]}")
+    key = stored_type(attached(opened, str(name.value)).schema.primary_field.arrow_type)
+    columns = {"rank": IntegerType(), "key": key, "score": FloatType()}
+    return AnalyzeResult(StructType([StructField(n, kind) for n, kind in columns.items()]))
 
 
 class Segments:

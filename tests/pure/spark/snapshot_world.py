@@ -163,3 +163,19 @@ class World:
     ) -> list[Any]:
         known = [(float(((row - query) ** 2).sum()), key) for key, row in self.vectors.items() if where(key)]
         return [key for _, key in sorted(known)[:k]]
+
+
+def spoil_vectors(world: World) -> None:
+    """Overwrite the pages of the vectors: who reads them fails."""
+    for manifest in world.manifests:
+        file = world.store.local_path(manifest.insert_logs[0].path, world.scratch)
+        with pq.ParquetFile(file) as parquet:
+            group = parquet.metadata.row_group(0)
+            (chunk,) = [
+                c for n in range(group.num_columns) if (c := group.column(n)).path_in_schema[0] == "v"
+            ]
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            size = chunk.total_compressed_size
+        content = bytearray(file.read_bytes())
+        content[start : start + size] = bytes([255]) * size
+        file.write_bytes(content)
