@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "spark.md"
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
 
 
@@ -60,6 +61,31 @@ def test_the_page_and_a_version_that_stays(
     assert now.count() == 10_098
     with pytest.raises(Exception, match="collection not found"):
         frame(spark, shared, "nothing")
+
+
+def test_the_page_about_sql(
+    shared: Server, client: MilvusClient, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"spark": spark}
+    page = (DOCS / "spark-sql.md").read_text()
+    for example, expected in re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", page, re.DOTALL):
+        exec(example.replace("http://127.0.0.1:19530", shared.uri), names)
+        assert capsys.readouterr().out == expected
+    spark.sql("drop table paint_table")
+
+    columns = {"uri": shared.uri, "collection": "paints", "columns": "id"}
+    text = ", ".join(f"{name} '{value}'" for name, value in columns.items())
+    spark.sql(f"create table ids using elanus options ({text})")
+    assert spark.table("ids").columns == ["id"]
+    with pytest.raises(Exception, match="the table has the option columns, so it can only be read"):
+        spark.sql("insert into ids values (1)")
+    client.drop_collection("paints")
+    client.create_collection("paints", dimension=2, id_type="string", max_length=9)
+    with pytest.raises(Exception, match="has changed: it has no field id of the type bigint any more"):
+        spark.table("ids").collect()
+    spark.sql("drop table ids")
+    with pytest.raises(Exception, match="a table does not keep the option token"):
+        spark.sql(f"create table ids using elanus options ({text}, token 'a:b')")
 
 
 def test_a_batch_that_is_replayed_adds_nothing(
