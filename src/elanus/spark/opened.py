@@ -15,15 +15,15 @@ knows, or under that of the option ``store``.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import structlog
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
-from elanus.core.errors import InvalidParameter, NotSupported, PermissionDenied
+from elanus.core.errors import ElanusError, InvalidParameter, NotSupported
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
@@ -38,6 +38,8 @@ from elanus.storage.port import ObjectMissing
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame, SparkSession
+
+_log = structlog.get_logger("spark")
 
 
 def open_collection(collection: str, *, as_of: int | str | None = None, **options: str) -> OpenCollection:
@@ -142,13 +144,16 @@ class OpenCollection:
     def close(self) -> None:
         """Let the files go. Frames, views and streams of this version may fail afterwards.
 
-        A user without the privilege UnpinSnapshotData cannot: the files then stay until the lease ends.
+        Where the server refuses that, or does not answer, they stay until the lease ends, and a log line says
+        so: a user needs the privilege UnpinSnapshotData.
         """
         if self._closed:
             return
         self._closed = True
-        with contextlib.suppress(PermissionDenied):
+        try:
             ask(self.options, lambda server: server.release(self.lease.snapshot_id))
+        except ElanusError as error:
+            _log.warning("lease not released", collection=self.name, error=str(error))
 
     def __enter__(self) -> OpenCollection:
         return self
