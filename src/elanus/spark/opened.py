@@ -16,6 +16,7 @@ knows, or under that of the option ``store``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -164,8 +165,8 @@ class OpenCollection:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickles small: the snapshot is read again from the store."""
-        return self.__dict__ | {"_snapshot": None}
+        """What travels to tasks: no token, and no snapshot, which is read again from the store."""
+        return self.__dict__ | {"_snapshot": None, "options": replace(self.options, token="")}
 
     def _plan(self, instead: str) -> ScanPlan:
         if self.options.filter:

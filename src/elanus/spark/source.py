@@ -117,7 +117,8 @@ class ElanusSource(DataSource):
             found = spark_schema(collection, columns)
             if not tables.creates_table(self.options):
                 return found
-            return tables.with_table_options(found, tables.options_given(self.options))
+            generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
+            return tables.with_table_options(found, tables.options_given(self.options), generated)
         key = collection.primary_field
         columns = columns or tuple(f.name for f in collection.fields if collection.returns(f))
         fields = spark_schema(collection, columns if key.name in columns else (key.name, *columns)).fields
@@ -131,6 +132,8 @@ class ElanusSource(DataSource):
             options = parse_options(self._given())
         elif kept is not None:
             options = parse_options(tables.for_reads(self._given(kept)))
+            if options.changes_from is not None:
+                raise InvalidParameter("changes have columns of their own: read them by spark.read")
             lease = _take_snapshot(options)
             _check_columns(snapshot_of(options, lease).schema, options, schema)
         else:

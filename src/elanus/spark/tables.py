@@ -8,13 +8,14 @@ token is given to `elanus.spark.source.register`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pyspark.sql.types import StructField, StructType
 
 from elanus.core.errors import InvalidParameter, NotSupported
 
 _KEY = "elanus"
+_GENERATED = "elanus.generated"
 _CATALOG = "provider"
 """Only a catalog passes this option; it passes those of the statement twice, once with this prefix."""
 _PREFIX = "option."
@@ -36,10 +37,13 @@ def options_given(options: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(_PREFIX): text for name, text in given.items() if name.startswith(_PREFIX)}
 
 
-def with_table_options(columns: StructType, options: Mapping[str, str]) -> StructType:
+def with_table_options(
+    columns: StructType, options: Mapping[str, str], generated: Collection[str] = ()
+) -> StructType:
     """Return the columns of a new table, which remember its options.
 
-    Raises `NotSupported` for options that a table cannot have.
+    ``generated``: those whose values the server makes. They may be left out of an insert, which to Spark is a
+    null. Raises `NotSupported` for options that a table cannot have.
     """
     if "token" in options:
         raise NotSupported(
@@ -48,10 +52,22 @@ def with_table_options(columns: StructType, options: Mapping[str, str]) -> Struc
         )
     for name in ("write_id", "stream_id", "changes_from", "keep_as"):
         if name in options:
-            raise NotSupported(f"a table cannot have the option {name}: give it to a query, or by WITH (...)")
-    first, *rest = columns.fields
-    kept = StructField(first.name, first.dataType, first.nullable, {_KEY: dict(options)})
-    return StructType([kept, *rest])
+            raise NotSupported(f"a table cannot have the option {name}: give it to a frame, or by WITH (...)")
+    if options.get("operation", "").lower() == "delete":
+        raise NotSupported("a table cannot have the operation delete: write a frame of keys with it")
+    found = []
+    for n, column in enumerate(columns.fields):
+        remembered: dict[str, object] = {_KEY: dict(options)} if n == 0 else {}
+        if column.name in generated:
+            remembered |= {_GENERATED: True}
+        nullable = column.nullable or column.name in generated
+        found.append(StructField(column.name, column.dataType, nullable, remembered))
+    return StructType(found)
+
+
+def generated_columns(columns: StructType) -> tuple[str, ...]:
+    """Return the columns of a table whose values the server makes."""
+    return tuple(column.name for column in columns.fields if _GENERATED in column.metadata)
 
 
 def table_options(columns: StructType) -> dict[str, str] | None:

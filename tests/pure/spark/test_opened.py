@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from snapshot_world import World, vectors
@@ -20,6 +21,7 @@ from elanus.core.timestamps import Timestamp, compose
 from elanus.spark import opened, tables
 from elanus.spark.options import parse_options
 from elanus.spark.rows import rows
+from elanus.spark.sink import without_generated
 from elanus.spark.source import ElanusSource
 from elanus.storage.snapshots import write_snapshot
 
@@ -113,11 +115,13 @@ def test_what_is_refused_keeps_no_lease(server: Server) -> None:
         elanus.open("docs", changes_from="1")
 
 
-def test_a_version_is_pickled_without_its_files(server: Server) -> None:
-    docs = elanus.open("docs")
-    copy = pickle.loads(pickle.dumps(docs))
-    assert copy.snapshot == docs.snapshot
-    assert len(pickle.dumps(docs)) < 2_000
+def test_a_version_travels_to_tasks_without_files_and_secrets(server: Server) -> None:
+    docs = elanus.open("docs", token="root:secret")
+    assert docs.to_arrow().read_all().num_rows == 2
+    pickled = pickle.dumps(docs)
+    assert len(pickled) < 2_000
+    assert b"secret" not in pickled
+    assert pickle.loads(pickled).snapshot == docs.snapshot
 
 
 CREATED = {"provider": "elanus", "owner": "me", "collection": "docs", "option.collection": "docs"}
@@ -137,9 +141,23 @@ def test_a_table_remembers_its_options(server: Server) -> None:
         ElanusSource({}).writer(columns, overwrite=False)
     with pytest.raises(InvalidParameter, match="the columns of a table are fixed"):
         ElanusSource({"columns": "id"}).reader(columns)
+    with pytest.raises(InvalidParameter, match="changes have columns of their own"):
+        ElanusSource({"changes_from": "1"}).reader(columns)
     changed = StructType([columns.fields[0], StructField("price", StringType())])
     with pytest.raises(InvalidParameter, match="has no field price of the type string any more"):
         ElanusSource({}).reader(changed)
+
+
+def test_an_insert_leaves_out_what_the_server_makes() -> None:
+    columns = StructType([StructField("id", LongType(), nullable=False), StructField("color", StringType())])
+    table = tables.with_table_options(columns, {"collection": "docs"}, {"id"})
+    assert [column.nullable for column in table.fields] == [True, True]
+    assert tables.generated_columns(StructType.fromJson(table.jsonValue())) == ("id",)
+    batch = pa.record_batch({"id": pa.nulls(2, pa.int64()), "color": ["red", None]})
+    assert without_generated(batch, ("id",)).to_pylist() == [{"color": "red"}, {"color": None}]
+    assert without_generated(batch, ()) is batch
+    with pytest.raises(InvalidParameter, match="the server makes the values of color"):
+        without_generated(batch, ("color",))
 
 
 def test_a_frame_is_not_a_table(server: Server) -> None:
@@ -149,7 +167,7 @@ def test_a_frame_is_not_a_table(server: Server) -> None:
 
 
 def test_options_that_a_table_cannot_have(server: Server) -> None:
-    for name, value in (("token", "a:b"), ("write_id", "x"), ("changes_from", "1")):
+    for name, value in (("token", "a:b"), ("write_id", "x"), ("operation", "delete")):
         with pytest.raises(NotSupported, match=name):
             tables.with_table_options(StructType([StructField("id", LongType())]), {name: value})
 
