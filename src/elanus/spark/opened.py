@@ -165,7 +165,7 @@ class OpenCollection:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to tasks: no token, and no snapshot, which is read again from the store."""
+        """Tasks get no token, and no snapshot, which they read again from the store."""
         return self.__dict__ | {"_snapshot": None, "options": replace(self.options, token="")}
 
     def _plan(self, instead: str) -> ScanPlan:

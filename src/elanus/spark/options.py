@@ -39,7 +39,7 @@ class ReadOptions:
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
     found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
     ``changes_from``: the timestamp to read changes from, None to read rows; ``keep_as``: the name under which
-    these changes are kept, "" for none. ``as_of``: the moment to read as of, None for now.
+    these changes are kept, "" for none. ``as_of``: the moment to read as of, None: the present.
     """
 
     address: str

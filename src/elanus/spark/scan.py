@@ -2,12 +2,12 @@
 
 Most files of a collection are *whole*: each of their rows is visible, which the manifest alone shows. Their
 rows are read without a look at keys or timestamps, so that a count reads nothing but the files' footers. The
-other files are checked row by row: the timestamp against the snapshot's, the key against the deletes. What
-differs between these files is a `FileFacts` each, which the engine joins by the name of the file: the number
-of groups does not grow with the number of files or of imports.
+other files are checked row by row: the timestamp against the snapshot's, the key against the deletes. These
+files differ in their `FileFacts`, which the engine joins by the name of the file: the number of groups does
+not grow with the number of files or of imports.
 
-Spark (`elanus.spark.native`) and DuckDB (`elanus.spark.duck`) build their queries from this plan. What it
-says about rows is what `elanus.spark.segment` does row group by row group.
+Spark (`elanus.spark.native`) and DuckDB (`elanus.spark.duck`) build their queries from this plan. Its rows
+are those that `elanus.spark.segment` returns row group by row group.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class ScanPlan:
 def scan_plan(snapshot: CollectionSnapshot, store: ObjectStore, columns: tuple[str, ...] = ()) -> ScanPlan:
     """Plan a scan of these columns, of all that clients can have if none are named.
 
-    Reads no rows. Of a collection to which fields were added the footers of the files are read, since
-    nothing else says which files have them. Raises `FieldNotFound`, and `NotSupported` for a column that has
+    Reads no rows. If fields were added to the collection, the footers of the files are read, since nothing
+    else says which files have them. Raises `FieldNotFound`, and `NotSupported` for a column that has
     to be computed from others.
     """
     schema = snapshot.schema
