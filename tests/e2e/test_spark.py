@@ -73,20 +73,6 @@ def test_the_page_about_sql(
         assert capsys.readouterr().out == expected
     spark.sql("drop table paint_table")
 
-    columns = {"uri": shared.uri, "collection": "paints", "columns": "id"}
-    text = ", ".join(f"{name} '{value}'" for name, value in columns.items())
-    spark.sql(f"create table ids using elanus options ({text})")
-    assert spark.table("ids").columns == ["id"]
-    with pytest.raises(Exception, match="the table has the option columns, so it can only be read"):
-        spark.sql("insert into ids values (1)")
-    client.drop_collection("paints")
-    client.create_collection("paints", dimension=2, id_type="string", max_length=9)
-    with pytest.raises(Exception, match="has changed: it has no field id of the type bigint any more"):
-        spark.table("ids").collect()
-    spark.sql("drop table ids")
-    with pytest.raises(Exception, match="a table does not keep the option token"):
-        spark.sql(f"create table ids using elanus options ({text}, token 'a:b')")
-
 
 def test_a_batch_that_is_replayed_adds_nothing(
     shared: Server, client: MilvusClient, spark: SparkSession, tmp_path: Path
