@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 
-PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "spark.md"
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
 
 
@@ -60,6 +61,17 @@ def test_the_page_and_a_version_that_stays(
     assert now.count() == 10_098
     with pytest.raises(Exception, match="collection not found"):
         frame(spark, shared, "nothing")
+
+
+def test_the_page_about_sql(
+    shared: Server, client: MilvusClient, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names: dict[str, Any] = {"spark": spark}
+    page = (DOCS / "spark-sql.md").read_text()
+    for example, expected in re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", page, re.DOTALL):
+        exec(example.replace("http://127.0.0.1:19530", shared.uri), names)
+        assert capsys.readouterr().out == expected
+    spark.sql("drop table paint_table")
 
 
 def test_a_batch_that_is_replayed_adds_nothing(

@@ -8,8 +8,9 @@
     docs = spark.read.format("elanus").option("collection", "docs").load()
 
 Spark's driver asks the server for a snapshot; its tasks read the segments' files themselves, and nothing goes
-through the server. `knn_join`, `near_duplicates` and `recall_report` search the built indexes in the same
-way. `docs/spark.md` describes options and what is promised.
+through the server. `table` and `attach` have Spark's own reader do that, without Python, for frames and SQL.
+`knn_join`, `near_duplicates` and `recall_report` search the built indexes in the same way. `docs/spark.md`
+and `docs/spark-sql.md` describe options and what is promised.
 """
 
 from __future__ import annotations
@@ -18,20 +19,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from elanus.spark.attached import attach, table
     from elanus.spark.duplicates import delete_filters, near_duplicates
     from elanus.spark.knn import knn_join
     from elanus.spark.recall import recall_report
     from elanus.spark.source import ElanusSource, register
 
-__all__ = ["ElanusSource", "delete_filters", "knn_join", "near_duplicates", "recall_report", "register"]
+__all__ = [
+    "ElanusSource",
+    "attach",
+    "delete_filters",
+    "knn_join",
+    "near_duplicates",
+    "recall_report",
+    "register",
+    "table",
+]
 
 _HOMES = {
     "ElanusSource": "source",
+    "attach": "attached",
     "delete_filters": "duplicates",
     "knn_join": "knn",
     "near_duplicates": "duplicates",
     "recall_report": "recall",
     "register": "source",
+    "table": "attached",
 }
 
 

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.imports import WriteMode
+from elanus.core.moments import parse_moment
 from elanus.core.pins import PIN_MS_MAX
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import Timestamp, compose
 from elanus.rpc.security import ClientSecurity
 from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 _SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
-_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store", "changes_from", "keep_as"}
+_READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store", "changes_from", "keep_as", "as_of"}
 _WRITE = _SERVER | {
     "partition",
     "write_id",
@@ -38,7 +39,7 @@ class ReadOptions:
     ``filter``: rows to read, in Elanus's filter language. ``store``: where the server's object store is
     found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
     ``changes_from``: the timestamp to read changes from, None to read rows; ``keep_as``: the name under which
-    these changes are kept, "" for none.
+    these changes are kept, "" for none. ``as_of``: the moment to read as of, None: the present.
     """
 
     address: str
@@ -52,6 +53,7 @@ class ReadOptions:
     store: str
     changes_from: Timestamp | None = None
     keep_as: str = ""
+    as_of: Timestamp | None = None
     token: str = field(default="", repr=False)
 
 
@@ -130,6 +132,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         store=options.get("store", ""),
         changes_from=_changes_from(options),
         keep_as=options.get("keep_as", ""),
+        as_of=_as_of(options.get("as_of", "")),
         token=options.get("token", ""),
     )
 
@@ -161,10 +164,24 @@ def _changes_from(options: Mapping[str, str]) -> Timestamp | None:
         return None
     if not text.isdecimal():
         raise InvalidParameter(f"changes_from is {text!r}: give a hybrid timestamp, a number")
-    for name in ("partitions", "filter"):
+    for name in ("partitions", "filter", "as_of"):
         if options.get(name):
             raise InvalidParameter(f"{name} does not apply to changes: they are of the whole collection")
     return Timestamp(int(text))
+
+
+def _as_of(text: str) -> Timestamp | None:
+    """A hybrid timestamp, or a time (in UTC without an offset)."""
+    if not text:
+        return None
+    if text.isdecimal():
+        return Timestamp(int(text))
+    try:
+        return compose(parse_moment(text) // 1000)
+    except InvalidParameter:
+        raise InvalidParameter(
+            f"as_of is {text!r}: give a hybrid timestamp, or a time such as 2026-11-23T12:00:00Z"
+        ) from None
 
 
 def _lease_ms(text: str) -> int:

@@ -21,10 +21,7 @@ import pyarrow as pa
 from elanus.api.connector import CollectionSnapshot
 from elanus.core.errors import InvalidParameter
 from elanus.expr import compile_filter
-from elanus.spark.asking import ask
-from elanus.spark.options import parse_options
 from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
 
@@ -33,14 +30,20 @@ def rows(collection: str, **options: str) -> pa.RecordBatchReader:
     """Return the rows of a collection as of now, deletes applied. They can be read once.
 
     ``options``: those of the format ``elanus`` for reading (`elanus.spark.options`). The columns have the
-    Arrow types of the files: vectors are lists of fixed size. The files stay for ``lease_s``. Raises the
-    server's errors, `FieldNotFound`, and `InvalidParameter`; a read whose lease has ended raises the latter.
+    Arrow types of the files: vectors are lists of fixed size. The files stay until all rows were read, and
+    for ``lease_s`` at most. Raises the server's errors, `FieldNotFound`, and `InvalidParameter`; a read whose
+    lease has ended raises the latter.
     """
-    parsed = parse_options({**options, "collection": collection})
-    place = parsed.database, parsed.collection, parsed.partitions, parsed.lease_ms
-    lease = ask(parsed, lambda server: server.snapshot(*place))
-    snapshot = snapshot_of(parsed, lease)
-    return rows_of(snapshot, store_url(parsed, lease), parsed.columns, parsed.filter)
+    from elanus.spark.opened import open_collection
+
+    opened = open_collection(collection, **options)
+    batches = opened.to_arrow()
+
+    def until_the_end() -> Iterator[pa.RecordBatch]:
+        yield from batches
+        opened.close()
+
+    return pa.RecordBatchReader.from_batches(batches.schema, until_the_end())
 
 
 def rows_of(

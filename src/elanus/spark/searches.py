@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
 
 from elanus.api.connector import CollectionSnapshot
-from elanus.core.clones import folded_until
-from elanus.core.errors import InvalidParameter, NotSupported, TimestampTooOld
-from elanus.core.moments import format_moment
+from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.segments import SegmentManifest
-from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.core.vectors import Space
 from elanus.expr import compile_filter
 from elanus.index import resolve_search
@@ -23,7 +20,7 @@ from elanus.spark.asking import ask
 from elanus.spark.hits import as_batch, reduced
 from elanus.spark.options import parse_options
 from elanus.spark.segment_search import SearchPlan, SegmentSet, query_matrix
-from elanus.spark.snapshot import snapshot_of, store_url
+from elanus.spark.snapshot import shown_at, snapshot_of, store_url
 from elanus.storage.objects import open_store
 
 SET_MB = 1024
@@ -70,30 +67,6 @@ def pinned_job(
         snapshot, store_url(parsed, lease), field=field, k=k, filter=filter, params=params, exact=exact
     )
     return SearchJob(plan, segment_sets(snapshot, plan, parallelism))
-
-
-def shown_at(snapshot: CollectionSnapshot, as_of: int | datetime | None) -> CollectionSnapshot:
-    """Return the snapshot as of an earlier moment: a hybrid timestamp, or a time; None: as it is.
-
-    Raises `InvalidParameter` for a moment after the snapshot, `TimestampTooOld` where compaction has folded
-    later deletes into the files.
-    """
-    if as_of is None:
-        return snapshot
-    moment = compose(int(as_of.timestamp() * 1000)) if isinstance(as_of, datetime) else Timestamp(as_of)
-    if moment > snapshot.read_ts:
-        raise InvalidParameter(
-            f"as_of is {moment}, which is later than the snapshot, {snapshot.read_ts}: give a hybrid "
-            "timestamp or a time that has passed"
-        )
-    folded = folded_until(snapshot.segments)
-    if folded > moment:
-        until = format_moment(physical_ms(folded) * 1000)
-        raise TimestampTooOld(
-            f"as_of is {moment}, but deletes up to {folded} ({until}) are folded into the files: name a "
-            "later moment, or raise datacoord.retention_s"
-        )
-    return replace(snapshot, read_ts=moment)
 
 
 def search_plan(

@@ -39,6 +39,7 @@ from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.spark.asking import ask
 from elanus.spark.options import WriteOptions
+from elanus.spark.tables import generated_columns
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 
@@ -149,10 +150,11 @@ class ElanusWriter(DataSourceArrowWriter):
         self._sink = Sink(options)
         self._replaces = options.operation is WriteMode.OVERWRITE
         self._schema = schema
+        self._generated = generated_columns(schema)
         self._write_id = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._sink.staging.write(iterator)
+        return self._sink.staging.write(without_generated(batch, self._generated) for batch in iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._replaces and not _files(messages):  # the rows that are there go all the same
@@ -183,6 +185,16 @@ class ElanusStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         self._sink.abort(messages)
+
+
+def without_generated(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Leave out the columns that the server makes. Raises `InvalidParameter` where a row has a value."""
+    for name in names:
+        if batch.column(name).null_count < batch.num_rows:
+            raise InvalidParameter(
+                f"the server makes the values of {name}: leave the column out of the insert"
+            )
+    return batch.drop_columns(list(names)) if names else batch
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[str]:

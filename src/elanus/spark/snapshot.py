@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
+
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
-from elanus.core.errors import InvalidParameter
+from elanus.core.clones import folded_until
+from elanus.core.errors import InvalidParameter, TimestampTooOld
+from elanus.core.moments import format_moment
+from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.spark.options import ReadOptions
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
@@ -11,10 +17,14 @@ from elanus.storage.snapshots import read_snapshot
 
 
 def snapshot_of(options: ReadOptions, lease: SnapshotLease) -> CollectionSnapshot:
-    """Raises `InvalidParameter` if there is none: the lease has ended, or the store is elsewhere."""
+    """Return it as of the moment that the options name.
+
+    Raises `InvalidParameter` if there is none: the lease has ended, or the store is elsewhere; and as
+    `shown_at` does.
+    """
     store = open_store(store_url(options, lease))
     try:
-        return read_snapshot(store, lease.path, SNAPSHOTS)
+        return shown_at(read_snapshot(store, lease.path, SNAPSHOTS), options.as_of)
     except ObjectMissing as error:
         raise InvalidParameter(
             f"no snapshot {lease.path} in {store.url}: its lease has ended, or the server's object store is "
@@ -24,3 +34,27 @@ def snapshot_of(options: ReadOptions, lease: SnapshotLease) -> CollectionSnapsho
 
 def store_url(options: ReadOptions, lease: SnapshotLease) -> str:
     return options.store or lease.store_url
+
+
+def shown_at(snapshot: CollectionSnapshot, as_of: int | datetime | None) -> CollectionSnapshot:
+    """Return the snapshot as of an earlier moment: a hybrid timestamp, or a time; None: as it is.
+
+    Raises `InvalidParameter` for a moment after the snapshot, `TimestampTooOld` where compaction has folded
+    later deletes into the files.
+    """
+    if as_of is None:
+        return snapshot
+    moment = compose(int(as_of.timestamp() * 1000)) if isinstance(as_of, datetime) else Timestamp(as_of)
+    if moment > snapshot.read_ts:
+        raise InvalidParameter(
+            f"as_of is {moment}, which is later than the snapshot, {snapshot.read_ts}: give a hybrid "
+            "timestamp or a time that has passed"
+        )
+    folded = folded_until(snapshot.segments)
+    if folded > moment:
+        until = format_moment(physical_ms(folded) * 1000)
+        raise TimestampTooOld(
+            f"as_of is {moment}, but deletes up to {folded} ({until}) are folded into the files: name a "
+            "later moment, or raise datacoord.retention_s"
+        )
+    return replace(snapshot, read_ts=moment)

@@ -47,6 +47,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.core.vector_lists import VectorLists
 from elanus.expr import compile_filter
+from elanus.spark import tables
 from elanus.spark.asking import ask
 from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader
 from elanus.spark.changes import take_changes
@@ -89,13 +90,16 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
 """The Spark type of each data type, or of a field: the same keys as `elanus.core.types.KINDS`."""
 
 
-def register(spark: SparkSession) -> None:
-    """Make the format known to a session."""
-    spark.dataSource.register(ElanusSource)
+def register(spark: SparkSession, **defaults: str) -> None:
+    """Make the format known to a session. ``defaults``: options of all its reads and writes."""
+    source = type("ElanusSource", (ElanusSource,), {"defaults": defaults}) if defaults else ElanusSource
+    spark.dataSource.register(source)
 
 
 class ElanusSource(DataSource):
     """The format ``elanus``. Made by Spark."""
+
+    defaults: Mapping[str, str] = {}
 
     @classmethod
     def name(cls) -> str:
@@ -103,13 +107,18 @@ class ElanusSource(DataSource):
 
     def schema(self) -> StructType:
         """Take the snapshot, and return its columns. Raises the server's errors."""
-        options = parse_options(self.options)
+        given = self._given()
+        options = parse_options(tables.for_reads(given) if tables.creates_table(self.options) else given)
         self.lease = _take_snapshot(options)
         collection = snapshot_of(options, self.lease).schema
         compile_filter(options.filter, collection)  # a wrong filter fails here, not in a task
         columns = options.columns
         if options.changes_from is None:
-            return spark_schema(collection, columns)
+            found = spark_schema(collection, columns)
+            if not tables.creates_table(self.options):
+                return found
+            generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
+            return tables.with_table_options(found, tables.options_given(self.options), generated)
         key = collection.primary_field
         columns = columns or tuple(f.name for f in collection.fields if collection.returns(f))
         fields = spark_schema(collection, columns if key.name in columns else (key.name, *columns)).fields
@@ -117,21 +126,32 @@ class ElanusSource(DataSource):
         return StructType([*nullable, *OWN])
 
     def reader(self, schema: StructType) -> ElanusReader | ElanusChangeReader:
-        options = parse_options(self.options)
+        kept = tables.table_options(schema)
         lease = getattr(self, "lease", None)
-        if lease is None:
+        if lease is not None:
+            options = parse_options(self._given())
+        elif kept is not None:
+            options = parse_options(tables.for_reads(self._given(kept)))
+            if options.changes_from is not None:
+                raise InvalidParameter("changes have columns of their own: read them by spark.read")
+            lease = _take_snapshot(options)
+            _check_columns(snapshot_of(options, lease).schema, options, schema)
+        else:
             raise InvalidParameter(
-                "a collection defines its columns itself: give .option('columns'), not .schema()"
+                "a collection defines its columns itself: give .option('columns'), not .schema(); "
+                "CREATE TABLE takes no list of columns"
             )
         if options.changes_from is not None:
             return ElanusChangeReader(options, lease, schema)
         return ElanusReader(options, lease, schema)
 
     def streamReader(self, schema: StructType) -> ElanusStreamReader:  # noqa: N802
-        return ElanusStreamReader(parse_options(self.options), schema)
+        return ElanusStreamReader(parse_options(self._given()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
-        options = parse_write_options(self.options)
+        kept = tables.table_options(schema)
+        given = self._given() if kept is None else tables.for_writes(self._given(kept))
+        options = parse_write_options(given)
         if not overwrite:
             return ElanusWriter(options, schema)
         if options.operation is not WriteMode.APPEND or not options.partition:
@@ -146,7 +166,11 @@ class ElanusSource(DataSource):
             raise NotSupported(
                 "the output mode complete is not supported: use update, with the option operation=upsert"
             )
-        return ElanusStreamWriter(parse_write_options(self.options))
+        return ElanusStreamWriter(parse_write_options(self._given()))
+
+    def _given(self, of_table: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The options: those of the statement come first, then the table's, then the session's."""
+        return {**self.defaults, **(of_table or {}), **tables.options_given(self.options)}
 
 
 class SegmentPartition(InputPartition):
@@ -255,6 +279,20 @@ def _sparse(rows: SparseRows, target: pa.DataType) -> pa.Array:
         for n, values in enumerate(numbers)
     ]
     return pa.StructArray.from_arrays(lists, fields=list(target))
+
+
+def _check_columns(collection: CollectionSchema, options: ReadOptions, columns: StructType) -> None:
+    """Raise `InvalidParameter` if a table's columns are not those of the collection, or if the options name
+    others. Nullability counts in one direction: what was null may no longer be."""
+    if options.columns and list(options.columns) != columns.fieldNames():
+        raise InvalidParameter("the columns of a table are fixed: select some, or create another table")
+    for column in columns.fields:
+        field = collection.by_name.get(column.name)
+        if field is None or _spark_type(field) != column.dataType:
+            raise InvalidParameter(
+                f"collection {collection.name} has changed: it has no field {column.name} of the type "
+                f"{column.dataType.simpleString()} any more; create the table again"
+            )
 
 
 def _take_snapshot(options: ReadOptions) -> SnapshotLease:

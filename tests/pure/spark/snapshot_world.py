@@ -61,9 +61,8 @@ class World:
         self.files: list[IndexFile] = []
         self.deltas: list[DeltaLog] = []
 
-    def add(
-        self, keys: list[Any], rows: np.ndarray[Any, np.dtype[np.float32]], ts: int = 10
-    ) -> SegmentManifest:
+    def add(self, keys: list[Any], rows: np.ndarray[Any, np.dtype[np.float32]], *ts: int) -> SegmentManifest:
+        """``ts``: of the rows in turn, ascending; 10 if there is none."""
         number = SegmentID(1000 + len(self.manifests))
         place = SegmentKey(CID, PART, number, VCHANNEL)
         columns = [
@@ -73,9 +72,14 @@ class World:
         ]
         batch = pa.record_batch(columns, schema=self.schema.arrow_schema)
         files_schema = insert_log_schema(self.schema, place)
-        stamped = with_system_columns(batch, 0, Timestamp(ts), files_schema)
+        moments = ts or (10,)
+        starts = np.linspace(0, len(keys), len(moments) + 1).astype(int).tolist()
+        stamped = [
+            with_system_columns(batch.slice(a, b - a), a, Timestamp(moment), files_schema)
+            for moment, a, b in zip(moments, starts, starts[1:], strict=False)
+        ]
         path = f"insert_log/7/8/{number}/1.parquet"
-        file = write_insert_log(self.store, path, self.schema, place, [stamped], self.scratch)
+        file = write_insert_log(self.store, path, self.schema, place, stamped, self.scratch)
         manifest = SegmentManifest(number, CID, PART, VCHANNEL, (file,), (), NO_TIMESTAMP)
         self.manifests.append(manifest)
         self.vectors |= dict(zip(keys, rows, strict=True))
@@ -110,12 +114,12 @@ class World:
             "id"
         ].to_pylist()  # type: ignore[no-any-return]
 
-    def delete(self, ts: int, *keys: object) -> None:
+    def delete(self, ts: int, *keys: object, partition: int = PART) -> None:
         log_schema = delta_log_schema(self.schema.primary_field, CID, VCHANNEL)
         path = f"delta_log/{len(self.deltas)}.parquet"
         with delta_log_writer(self.store, path, log_schema, self.scratch) as writer:
             column = pa.array(keys, self.schema.primary_field.arrow_type)
-            writer.write(delete_rows(column, Timestamp(ts), PART, log_schema))
+            writer.write(delete_rows(column, Timestamp(ts), PartitionID(partition), log_schema))
             self.deltas.append(DeltaLog(VCHANNEL, writer.finish()))
 
     @property
@@ -159,3 +163,19 @@ class World:
     ) -> list[Any]:
         known = [(float(((row - query) ** 2).sum()), key) for key, row in self.vectors.items() if where(key)]
         return [key for _, key in sorted(known)[:k]]
+
+
+def spoil_vectors(world: World) -> None:
+    """Overwrite the pages of the vectors: who reads them fails."""
+    for manifest in world.manifests:
+        file = world.store.local_path(manifest.insert_logs[0].path, world.scratch)
+        with pq.ParquetFile(file) as parquet:
+            group = parquet.metadata.row_group(0)
+            (chunk,) = [
+                c for n in range(group.num_columns) if (c := group.column(n)).path_in_schema[0] == "v"
+            ]
+            start = chunk.dictionary_page_offset or chunk.data_page_offset
+            size = chunk.total_compressed_size
+        content = bytearray(file.read_bytes())
+        content[start : start + size] = bytes([255]) * size
+        file.write_bytes(content)

@@ -23,8 +23,9 @@ from elanus.core.errors import (
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.spark.hits import reduced
-from elanus.spark.searches import search_plan, segment_sets, shown_at
+from elanus.spark.searches import search_plan, segment_sets
 from elanus.spark.segment_search import query_matrix
+from elanus.spark.snapshot import shown_at
 
 
 @pytest.fixture

@@ -1,0 +1,93 @@
+"""Tables of Spark's session catalog: ``CREATE TABLE docs USING elanus OPTIONS (collection 'docs', …)``.
+
+Spark passes the options of a table to a Python data source once, when the table is created. Queries and
+inserts get the table's columns only, and what the statement gives by ``WITH (…)``. So the options are kept in
+the metadata of the first column, which the catalog stores and returns. A catalog is no place for secrets: the
+token is given to `elanus.spark.source.register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from pyspark.sql.types import StructField, StructType
+
+from elanus.core.errors import InvalidParameter, NotSupported
+
+_KEY = "elanus"
+_GENERATED = "elanus.generated"
+_CATALOG = "provider"
+"""Only a catalog passes this option; it passes those of the statement twice, once with this prefix."""
+_PREFIX = "option."
+_ONLY_READ = frozenset({"partitions", "columns", "filter", "as_of"})
+_NOT_FOR_WRITES = frozenset({"lease_s", "store"})
+_NOT_FOR_READS = frozenset({"operation", "import_directory"})
+
+
+def creates_table(options: Mapping[str, str]) -> bool:
+    """Whether the options come from CREATE TABLE."""
+    return _CATALOG in options
+
+
+def options_given(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options without those that the catalog adds."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not creates_table(given):
+        return given
+    return {name.removeprefix(_PREFIX): text for name, text in given.items() if name.startswith(_PREFIX)}
+
+
+def with_table_options(
+    columns: StructType, options: Mapping[str, str], generated: Collection[str] = ()
+) -> StructType:
+    """Return the columns of a new table, which remember its options.
+
+    ``generated``: those whose values the server makes. They may be left out of an insert, which to Spark is a
+    null. Raises `NotSupported` for options that a table cannot have.
+    """
+    if "token" in options:
+        raise NotSupported(
+            "a table does not keep the option token, since anyone can read a catalog: give it to the "
+            "session, elanus.spark.register(spark, token=...)"
+        )
+    for name in ("write_id", "stream_id", "changes_from", "keep_as"):
+        if name in options:
+            raise NotSupported(f"a table cannot have the option {name}: give it to a frame, or by WITH (...)")
+    if options.get("operation", "").lower() == "delete":
+        raise NotSupported("a table cannot have the operation delete: write a frame of keys with it")
+    found = []
+    for n, column in enumerate(columns.fields):
+        remembered: dict[str, object] = {_KEY: dict(options)} if n == 0 else {}
+        if column.name in generated:
+            remembered |= {_GENERATED: True}
+        nullable = column.nullable or column.name in generated
+        found.append(StructField(column.name, column.dataType, nullable, remembered))
+    return StructType(found)
+
+
+def generated_columns(columns: StructType) -> tuple[str, ...]:
+    """Return the columns of a table whose values the server makes."""
+    return tuple(column.name for column in columns.fields if _GENERATED in column.metadata)
+
+
+def table_options(columns: StructType) -> dict[str, str] | None:
+    """Return the options that columns remember; None: they are not those of a table."""
+    for column in columns.fields:
+        if _KEY in column.metadata:
+            return dict(column.metadata[_KEY])
+    return None
+
+
+def for_reads(options: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the options that only writes have, where a table has both."""
+    return {name: value for name, value in options.items() if name not in _NOT_FOR_READS}
+
+
+def for_writes(options: Mapping[str, str]) -> dict[str, str]:
+    """Leave out the options that only reads have. Raises `InvalidParameter` for a table of some rows."""
+    for name in sorted(_ONLY_READ & options.keys()):
+        raise InvalidParameter(
+            f"the table has the option {name}, so it can only be read: insert into a table of the whole "
+            "collection"
+        )
+    return {name: value for name, value in options.items() if name not in _NOT_FOR_WRITES}

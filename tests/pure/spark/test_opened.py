@@ -1,0 +1,185 @@
+"""A version that is opened for other engines, and the options of tables in Spark's catalog."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from snapshot_world import World, vectors
+
+import elanus
+from elanus.api.connector import SnapshotLease
+from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported, PermissionDenied
+from elanus.core.timestamps import Timestamp, compose
+from elanus.spark import opened, tables
+from elanus.spark.options import parse_options
+from elanus.spark.rows import rows
+from elanus.spark.sink import without_generated
+from elanus.spark.source import ElanusSource
+from elanus.storage.snapshots import write_snapshot
+
+
+class Server:
+    """The calls of a server that has one collection."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.released: list[int] = []
+        self.refuses = False
+
+    async def snapshot(self, *place: object, with_indexes: bool = False) -> SnapshotLease:
+        path = f"snapshots/7/{len(list(self._world.store.list('snapshots')))}.json"
+        write_snapshot(self._world.store, path, self._world.snapshot)
+        return SnapshotLease(5, self._world.store.url, path, Timestamp(30), 0)
+
+    async def release(self, number: int) -> None:
+        if self.refuses:
+            raise PermissionDenied("not allowed")
+        self.released.append(number)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
+    world = World(tmp_path)
+    world.add([1, 2, 3], vectors(3), 10, 12, 14)
+    world.delete(20, 2)
+    found = Server(world)
+
+    def ask(_: object, call: Callable[[Any], Any]) -> Any:
+        return asyncio.run(call(found))
+
+    monkeypatch.setattr(opened, "ask", ask)
+    monkeypatch.setattr("elanus.spark.source.ask", ask)
+    return found
+
+
+def test_the_lease_ends_with_the_block(server: Server) -> None:
+    with elanus.open("docs") as docs:
+        assert (docs.name, docs.read_ts, docs.schema.name) == ("docs", 30, "docs")
+        assert docs.to_arrow().read_all()["id"].to_pylist() == [1, 3]
+        duck = docs.to_duckdb()
+        assert duck.sql("select id from docs order by id").fetchall() == [(1,), (3,)]
+        assert docs.to_duckdb(duck, "again") is duck
+        assert duck.sql("select count(*) from docs join again using (id)").fetchall() == [(2,)]
+        assert server.released == []
+    docs.close()
+    assert server.released == [5]
+    with pytest.raises(InvalidParameter, match="has been closed"):
+        docs.to_arrow()
+
+
+def test_a_lease_that_cannot_be_released_ends_by_itself(server: Server) -> None:
+    server.refuses = True
+    elanus.open("docs").close()
+
+
+def test_a_stream_of_rows_lets_go_at_its_end(server: Server) -> None:
+    stream = rows("docs", columns="id")
+    assert stream.read_next_batch()["id"].to_pylist() == [1, 3]
+    assert server.released == []
+    assert list(stream) == []
+    assert server.released == [5]
+
+
+def test_a_moment_of_the_past(server: Server) -> None:
+    assert elanus.open("docs", as_of=13).to_arrow().read_all()["id"].to_pylist() == [1, 2]
+    assert rows("docs", as_of="15").read_all()["id"].to_pylist() == [1, 2, 3]
+    with pytest.raises(InvalidParameter, match="later than the snapshot"):
+        elanus.open("docs", as_of="2026-11-23T12:00:00Z")
+    assert server.released == [5, 5], "the stream that was read to its end, and the one that was refused"
+    given = parse_options({"collection": "docs", "as_of": "1970-01-01T01:00:02+01:00"})
+    assert given.as_of == compose(2000)
+    for text in ("yesterday", "-1"):
+        with pytest.raises(InvalidParameter, match="give a hybrid timestamp, or a time such as"):
+            parse_options({"collection": "docs", "as_of": text})
+    with pytest.raises(InvalidParameter, match="as_of does not apply to changes"):
+        parse_options({"collection": "docs", "as_of": "5", "changes_from": "1"})
+
+
+def test_what_is_refused_keeps_no_lease(server: Server) -> None:
+    with pytest.raises(FieldNotFound):
+        elanus.open("docs", columns="nothing")
+    with pytest.raises(InvalidParameter):
+        elanus.open("docs", filter="nothing ==")
+    assert server.released == [5, 5]
+    with pytest.raises(NotSupported, match="use a where in the query, not filter"):
+        elanus.open("docs", filter="id > 1").to_duckdb()
+    with pytest.raises(InvalidParameter, match="does not apply here"):
+        elanus.open("docs", changes_from="1")
+
+
+def test_a_version_travels_to_tasks_without_files_and_secrets(server: Server) -> None:
+    docs = elanus.open("docs", token="root:secret")
+    assert docs.to_arrow().read_all().num_rows == 2
+    pickled = pickle.dumps(docs)
+    assert len(pickled) < 2_000
+    assert b"secret" not in pickled
+    assert pickle.loads(pickled).snapshot == docs.snapshot
+
+
+CREATED = {"provider": "elanus", "owner": "me", "collection": "docs", "option.collection": "docs"}
+
+
+def test_a_table_remembers_its_options(server: Server) -> None:
+    """Spark passes them when the table is created, and the columns alone afterwards."""
+    columns = ElanusSource(CREATED | {"option.columns": "id,price", "columns": "id,price"}).schema()
+    assert columns.fieldNames() == ["id", "price"]
+    columns = StructType.fromJson(columns.jsonValue())
+    assert tables.table_options(columns) == {"collection": "docs", "columns": "id,price"}
+    (partition,) = ElanusSource({}).reader(columns).partitions()
+    assert (partition.value.columns, partition.value.read_ts) == (("id", "price"), 30)
+    (then,) = ElanusSource({"as_of": "20"}).reader(columns).partitions()
+    assert then.value.read_ts == 20
+    with pytest.raises(InvalidParameter, match="the table has the option columns, so it can only be read"):
+        ElanusSource({}).writer(columns, overwrite=False)
+    with pytest.raises(InvalidParameter, match="the columns of a table are fixed"):
+        ElanusSource({"columns": "id"}).reader(columns)
+    with pytest.raises(InvalidParameter, match="changes have columns of their own"):
+        ElanusSource({"changes_from": "1"}).reader(columns)
+    changed = StructType([columns.fields[0], StructField("price", StringType())])
+    with pytest.raises(InvalidParameter, match="has no field price of the type string any more"):
+        ElanusSource({}).reader(changed)
+
+
+def test_an_insert_leaves_out_what_the_server_makes() -> None:
+    columns = StructType([StructField("id", LongType(), nullable=False), StructField("color", StringType())])
+    table = tables.with_table_options(columns, {"collection": "docs"}, {"id"})
+    assert [column.nullable for column in table.fields] == [True, True]
+    assert tables.generated_columns(StructType.fromJson(table.jsonValue())) == ("id",)
+    batch = pa.record_batch({"id": pa.nulls(2, pa.int64()), "color": ["red", None]})
+    assert without_generated(batch, ("id",)).to_pylist() == [{"color": "red"}, {"color": None}]
+    assert without_generated(batch, ()) is batch
+    with pytest.raises(InvalidParameter, match="the server makes the values of color"):
+        without_generated(batch, ("color",))
+
+
+def test_a_frame_is_not_a_table(server: Server) -> None:
+    assert tables.table_options(ElanusSource({"collection": "docs"}).schema()) is None
+    with pytest.raises(InvalidParameter, match="CREATE TABLE takes no list of columns"):
+        ElanusSource({"collection": "docs"}).reader(StructType([StructField("id", LongType())]))
+
+
+def test_options_that_a_table_cannot_have(server: Server) -> None:
+    for name, value in (("token", "a:b"), ("write_id", "x"), ("operation", "delete")):
+        with pytest.raises(NotSupported, match=name):
+            tables.with_table_options(StructType([StructField("id", LongType())]), {name: value})
+
+
+def test_reads_and_writes_of_a_table_leave_out_what_the_other_has() -> None:
+    both = {"collection": "docs", "operation": "upsert", "lease_s": "60", "store": "s3://b"}
+    assert tables.for_reads(both) == {"collection": "docs", "lease_s": "60", "store": "s3://b"}
+    assert tables.for_writes(both) == {"collection": "docs", "operation": "upsert"}
+
+
+def test_defaults_of_a_session_come_last() -> None:
+    source = type("ElanusSource", (ElanusSource,), {"defaults": {"token": "a:b", "collection": "docs"}})
+    given = source({"collection": "people"})._given({"collection": "table", "uri": "http://db"})
+    assert given == {"token": "a:b", "collection": "people", "uri": "http://db"}
+    assert replace(parse_options(given), token="").collection == "people"
