@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
+
+from msgspec.structs import replace
 
 from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.explanation import SEGMENTS_SHOWN_MAX, NodeReport, SegmentPart
