@@ -143,11 +143,11 @@ def test_where_effort_means_nothing_nothing_is_measured(params: dict[str, str], 
 
 
 def test_the_measuring_ends_when_its_time_is_up(rows: np.ndarray) -> None:
-    """A clock by which each look takes a second: one batch is measured, and no second one."""
+    """A clock by which each look takes a second: two batches are measured, and no third one."""
     seconds = iter(range(1000))
     index = build(spec_of(index_type="IVF_FLAT", nlist="64"), rows, 1)
     measure(index, rows, 10.0, 1, now_s=lambda: float(next(seconds)))
-    assert next(seconds) == 3
+    assert next(seconds) == 5
 
 
 @pytest.mark.parametrize("share", [1.0, 0.2])
