@@ -1,7 +1,7 @@
 """Whether a collection was searched lately: what only searches need is not made for others.
 
-A search notes itself, which is one look at a flag. The question is asked on the loop thread; if the answer was
-no, the next search wakes the loop.
+A search notes itself, which is one look at a flag. The question is asked on the loop thread; if the answer
+was no, the next search wakes the loop.
 """
 
 from __future__ import annotations
