@@ -25,15 +25,15 @@ from elanus.index import RowMask, SearchParams, VectorIndex, build, measure, ove
 from elanus.index.curve import effort_name
 from elanus.index.parallel import openmp_threads
 
-ROWS, LIST_ROWS, QUERIES = 20_000, 50_000, 300
+ROWS, LIST_ROWS, QUERIES = 20_000, 40_000, 200
 """Graphs over fewer rows than lists, because they take longer to build."""
 KS = (10, 50)
 SHARES = (1.0, 0.1)
 TARGETS = (0.8, 0.9, 0.95, 0.99)
 KINDS: tuple[dict[str, str], ...] = (
     {"index_type": "HNSW", "params": '{"M": 16, "efConstruction": 100}'},
-    {"index_type": "IVF_FLAT", "params": '{"nlist": 1024}'},
-    {"index_type": "IVF_SQ8", "params": '{"nlist": 1024}'},
+    {"index_type": "IVF_FLAT", "params": '{"nlist": 768}'},
+    {"index_type": "IVF_SQ8", "params": '{"nlist": 768}'},
     {"index_type": "HNSW_SQ", "params": '{"M": 16, "efConstruction": 100, "sq_type": "SQ8"}'},
 )
 STEP = 1.15
