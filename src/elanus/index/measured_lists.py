@@ -30,8 +30,8 @@ COLUMNS_PER_CANDIDATE = 4
 """So many rows by their codes are looked through for each candidate of a search of a few lists."""
 BATCH_QUERIES = 16
 GROWTH = 2**0.5
-LIST_SPREAD = 3
-"""A list may have so many times fewer rows than others."""
+ROWS_MET_PER_HIT = 1.5
+"""A search of lists with fewer rows than this, for each hit, may find too few under a filter."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,9 +68,7 @@ class ListMeasuring:
         self.depths = np.array([depth for depth in DEPTHS if depth * 20 <= index.rows], dtype=np.int64)
         self.efforts = _efforts(lists)
         self._lists_of_rows = index.lists_of_rows()
-        meets = self.efforts * (index.rows / lists / LIST_SPREAD)
-        self._is_enough = meets[None, :] >= self.depths[:, None]
-        """A search that meets fewer rows than it needs scans all lists, so it says nothing."""
+        self._list_rows = np.bincount(self._lists_of_rows, minlength=lists)
 
     def batches(self) -> int:
         return -(-len(self._rows) // BATCH_QUERIES)
@@ -84,7 +82,8 @@ class ListMeasuring:
         most = depths[-1] + 1  # the query itself is a row
         truth = self._exact.search(queries, most, SearchParams(), threads=self._threads).rows
         truth = without(truth, rows)
-        places = np.argsort(index.nearest_lists(queries), axis=1)
+        nearest = index.nearest_lists(queries)
+        places = np.argsort(nearest, axis=1)
         coded = index.by_codes(queries, min(index.rows, taken[-1] + 1), self._threads)
         found = np.full((len(rows), len(self.depths), len(self.efforts)), np.nan)
         if coded is None:
@@ -101,7 +100,9 @@ class ListMeasuring:
                     first = slice(COLUMNS_PER_CANDIDATE * taken[place])
                     is_hit = (order[:, first] <= taken[place]) & (rank[:, first] < depth) & probed[:, first]
                     found[:, place, number] = np.count_nonzero(is_hit, axis=1) / depth
-        found *= self._is_enough
+        # a search that meets too few rows scans all lists, so it says nothing
+        met = np.cumsum(self._list_rows[nearest], axis=1)[:, self.efforts - 1]
+        found *= met[:, None, :] >= ROWS_MET_PER_HIT * self.depths[None, :, None]
         return found
 
     def _within(self, at: RowIds) -> Floats:

@@ -35,6 +35,8 @@ BUDGET_SHARE = 0.04
 BATCHES_MIN = 2
 """... and so many batches in any case: fewer queries say nothing about small misses."""
 QUERIES_MAX = 256
+GAIN_MIN = 0.0005
+"""A larger share of the hits than this is a gain."""
 CAUTION = 1.0
 """So many standard errors are subtracted from what was measured."""
 
@@ -102,7 +104,7 @@ def _curve(measuring: Measuring, found: Floats) -> RecallCurve:
     """``found``: (queries, depths, efforts)."""
     count = np.sqrt(np.count_nonzero(~np.isnan(found), axis=0))
     mean, spread = np.nanmean(found, axis=0), np.nanstd(found, axis=0) / count
-    is_best = mean >= mean[:, -1:]  # larger efforts find no more, so caution has nothing to choose
+    is_best = mean >= mean[:, -1:] - GAIN_MIN  # larger efforts find no more, so caution has nothing to choose
     cautious = np.where(is_best, mean, np.clip(mean - CAUTION * spread, 0, 1))
     recalls = np.maximum.accumulate(cautious, axis=1)
     used = 1 + int(np.argmax(is_best, axis=1).max())
