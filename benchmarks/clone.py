@@ -2,9 +2,9 @@
 
     .venv/bin/python -m benchmarks.clone [ROWS]
 
-A server is started, filled and flushed; that takes minutes. A clone's indexes are built afterwards, as those of
-any collection are: their files are counted apart. A copy of all files shows what the machine does in the same
-time.
+A server is started, filled and flushed; that takes minutes. A clone's indexes are built afterwards, as those
+of any collection are: their files are counted apart. A copy of all files shows what the machine does in the
+same time.
 """
 
 from __future__ import annotations

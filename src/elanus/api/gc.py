@@ -51,7 +51,7 @@ class IndexReferences:
 
 
 A_READER = "a reader"
-"""Who holds the files of a pin that has no name."""
+"""The holder of a pin that has no name."""
 
 
 class GcState(StrEnum):
