@@ -272,3 +272,25 @@ def test_the_curve_of_lists_is_what_searches_of_so_many_lists_find(
         found = lists.search(queries, K, SearchParams().with_effort("nprobe", effort)).rows
         recall = np.mean([len(np.intersect1d(a, b)) / K for a, b in zip(found, best, strict=True)])
         assert measured == pytest.approx(recall, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("params", "data_type"),
+    [
+        ({"index_type": "IVF_FLAT", "metric_type": "COSINE"}, DataType.FLOAT_VECTOR),
+        ({"index_type": "SCANN"}, DataType.FLOAT_VECTOR),
+        ({"index_type": "IVF_RABITQ", "refine": "true"}, DataType.FLOAT_VECTOR),
+        ({"index_type": "BIN_IVF_FLAT", "metric_type": "HAMMING"}, DataType.BINARY_VECTOR),
+    ],
+)
+def test_lists_of_every_kind_have_a_curve(params: dict[str, str], data_type: DataType) -> None:
+    random = np.random.default_rng(3)
+    vectors = random.standard_normal((2500, 16), dtype=np.float32)
+    if data_type is DataType.BINARY_VECTOR:
+        vectors = random.integers(0, 256, (2500, 2), dtype=np.uint8)
+    index = build(resolve_index({"metric_type": "L2", "nlist": "32", **params}, data_type, 16), vectors, 1)
+    measure(index, vectors, 0.0, 1)
+    assert isinstance(index, VectorIndex)
+    assert index.curve is not None
+    assert index.curve.recalls.shape == (len(index.curve.depths), len(index.curve.efforts))
+    assert index.curve.best(K, 1.0) > 0.9 or data_type is DataType.BINARY_VECTOR, "ties are hits of either"
