@@ -74,7 +74,7 @@ async def _serve(settings: Settings) -> int:
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
-        http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
+        http = http_front(settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry))
         addresses = [
             start_front(
                 stack,

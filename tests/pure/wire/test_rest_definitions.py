@@ -13,6 +13,7 @@ from elanus.core.access import User, first_policy, with_user
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import PermissionDenied
 from elanus.core.types import DataType
+from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate, planned_index
 from elanus.proxy.calls import Caller
 from elanus.proxy.sign_in import SignIn
 
@@ -259,3 +260,16 @@ def test_resource_groups_are_declared(client: RestClient) -> None:
     assert client.data("resource_groups/describe", name="rg")["config"]["requests"] == {"nodeNum": 2}
     refused = client.post("resource_groups/create", name="other", config={"wishes": 1})
     assert (refused["code"], "wishes" in refused["message"]) == (1100, True)
+
+
+def test_an_estimate_is_that_of_the_command(client: RestClient) -> None:
+    found = client.data("collections/estimate", rows=10_000_000, dim=768, indexType="HNSW", params={"M": 16})
+    spec = planned_index("HNSW", "FLOAT_VECTOR", 768, "", {"M": "16"})
+    expected = estimate(spec, Plan(10_000_000, SEGMENT_BYTES, index_rows_min=INDEX_ROWS_MIN))
+    assert found["loadBytes"] == expected.load_bytes
+    assert (found["segments"], found["indexType"]) == (expected.segments, "HNSW")
+    doubled = client.data("collections/estimate", rows=10_000_000, dim=768, replicaNumber=2, segmentMb=100)
+    assert doubled["segments"] > found["segments"]
+    for sent in ({"rows": 0, "dim": 8}, {"rows": 5}, {"rows": 5, "dim": 8, "type": "Int64"}):
+        answer = client.post("collections/estimate", **sent)
+        assert answer["code"] == 1100, answer

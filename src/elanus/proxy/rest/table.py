@@ -8,6 +8,7 @@ from elanus.proxy.rest import (
     access,
     collections,
     entities,
+    estimates,
     indexes,
     jobs,
     operating,
@@ -17,7 +18,7 @@ from elanus.proxy.rest import (
 from elanus.proxy.rest.endpoint import Endpoint
 
 PREFIX = "/v2/vectordb/"
-_FAMILIES = (collections, entities, partitions, indexes, access, jobs, operating, snapshots)
+_FAMILIES = (collections, entities, partitions, indexes, access, jobs, operating, snapshots, estimates)
 
 
 def _table() -> dict[str, Endpoint]:

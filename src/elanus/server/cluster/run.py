@@ -103,7 +103,9 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         http = None
         if "proxy" in roles:
             security = front_security(settings.proxy)
-            http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
+            http = http_front(
+                settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry)
+            )
             client_address = start_front(
                 stack,
                 settings.proxy,
