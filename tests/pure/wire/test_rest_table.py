@@ -46,14 +46,7 @@ DOCUMENTED = {
     "quotacenter": "describe",
     "common": "run_analyzer",
 }
-BY_RPC = {
-    operations.INSERT: "Insert",
-    operations.UPSERT: "Upsert",
-    operations.QUERY: "Query",
-    operations.GET: "Query",
-    operations.SEARCH: "Search",
-    operations.HYBRID_SEARCH: "HybridSearch",
-}
+BY_RPC = operations.RPC_OF
 MORE: dict[str, dict[str, object]] = {
     "collections/create": {"dimension": 4},
     "collections/flush": {"collectionName": "x"},

@@ -6,7 +6,7 @@ request is the body's struct; an answer is what JSON shows, or a `RestError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,15 @@ if TYPE_CHECKING:
 INSERT, UPSERT = "Rest.Insert", "Rest.Upsert"
 QUERY, GET = "Rest.Query", "Rest.Get"
 SEARCH, HYBRID_SEARCH = "Rest.Search", "Rest.HybridSearch"
+RPC_OF: Mapping[str, str] = {
+    INSERT: "Insert",
+    UPSERT: "Upsert",
+    QUERY: "Query",
+    GET: "Query",
+    SEARCH: "Search",
+    HYBRID_SEARCH: "HybridSearch",
+}
+"""The RPC that each operation has the meaning and the permission of."""
 
 
 class BadRows(ElanusError):
