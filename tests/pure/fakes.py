@@ -166,10 +166,15 @@ class FakeData:
         self.next_segment = 7000
         self.rows_granted_max = 2**31
         self.dropped: set[CollectionID] = set()
+        self.sizes_bytes: dict[CollectionID, int] = {}
         self.sources: dict[CollectionID, HeldSource] = {}
         """The sources of clones."""
         self.before_answer: Callable[[], None] = lambda: None
         self.when_flushed: Callable[[], object] = lambda: None
+
+    async def stored_bytes(self, collection_ids: tuple[CollectionID, ...]) -> int:
+        self.calls.note("stored_bytes", collection_ids)
+        return sum(self.sizes_bytes.get(one, 0) for one in collection_ids or self.sizes_bytes)
 
     async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
         self.calls.note("change_schema", (collection_id, schema))

@@ -472,6 +472,18 @@ class MemoryCalls(Protocol):
         ...
 
 
+class StorageCalls(Protocol):
+    """The space that files take, for disk limits."""
+
+    @repeatable
+    async def stored_bytes(self, collection_ids: tuple[CollectionID, ...]) -> int:
+        """The size of the insert logs of these collections together; of all if none is named.
+
+        Files that wait for garbage collection, delete logs and indexes do not count.
+        """
+        ...
+
+
 class DataCoordApi(
     ChannelCalls,
     AllocationCalls,
@@ -484,6 +496,7 @@ class DataCoordApi(
     ImportCalls,
     GcCalls,
     MemoryCalls,
+    StorageCalls,
     CheckpointCalls,
     SnapshotCalls,
     BackupCalls,

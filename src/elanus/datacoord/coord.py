@@ -32,6 +32,7 @@ from elanus.api.datacoord import (
     MemoryCalls,
     RegistrationCalls,
     SegmentCalls,
+    StorageCalls,
 )
 from elanus.api.datanode import DataNodePorts
 from elanus.api.ledger import JobLedgerApi
@@ -68,6 +69,7 @@ from elanus.datacoord.replaced_segments import replaced_segments
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState
+from elanus.datacoord.storage_use import StorageUse
 from elanus.datacoord.trimming import trim_log
 from elanus.datacoord.vchannels import Vchannels
 from elanus.log.port import Log
@@ -189,6 +191,7 @@ class DataCoord:
         self.parts.add(ImportCalls, self._imports)
         self.parts.add(GcCalls, self._collector)
         self.parts.add(MemoryCalls, self._memory)
+        self.parts.add(StorageCalls, StorageUse(state))
         self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
         self.parts.add(SnapshotApi, self._snapshots)
         self.parts.add(SnapshotCalls, named)

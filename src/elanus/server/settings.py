@@ -316,6 +316,9 @@ class RateLimitSettings(Section):
     """The query vectors of searches; those of a hybrid search count once for each of its searches."""
     query_max_per_s: float = Field(default=0, ge=0)
     """The queries."""
+    disk_max_mb: int = Field(default=0, ge=0)
+    """The most that the files of all collections may take, in MB and not a second. Further rows are refused.
+    The limits of a collection and of a database are their properties."""
 
 
 class BackpressureSettings(Section):

@@ -13,6 +13,7 @@ from elanus.core.errors import RateLimited
 from elanus.core.ids import CollectionID
 from elanus.core.rate_limits import EVERYTHING, Action, Allowed, Rate, TokenBucket, refuse_denied
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.disk_limits import DiskLimits
 
 _BUCKETS_MAX = 10_000
 _ALL = CollectionID(0)
@@ -22,7 +23,8 @@ _UNITS = {Rate.SEARCH: "query vectors", Rate.QUERY: "queries"}
 
 class Admission:
     """``of_database``: what a database's properties allow. ``server``: rates a second of all collections and
-    proxies together. ``proxies``: how many proxies are live. Safe to call from any thread.
+    proxies together. ``proxies``: how many proxies are live. ``disk``: None if files have no limits. Safe to
+    call from any thread.
     """
 
     def __init__(
@@ -31,7 +33,9 @@ class Admission:
         server: Mapping[Rate, float],
         proxies: Callable[[], int],
         now_s: Callable[[], float],
+        disk: DiskLimits | None = None,
     ) -> None:
+        self._disk = disk
         self._of_database = of_database
         self._server = server
         self._proxies = proxies
@@ -49,9 +53,16 @@ class Admission:
         refuse_denied(action, database, self._of_database(database), "", EVERYTHING)
 
     def write(self, cached: CachedCollection, rate: Rate, size_bytes: int) -> None:
-        """Admit a write. Raises `ForceDenied`, `RateLimited`."""
+        """Admit a write. Raises `ForceDenied`, `DiskLimitExceeded`, `RateLimited`."""
         self.allow(Action.WRITING, cached)
+        if rate is not Rate.DELETE:  # deletes are what makes room again
+            self.check_disk(cached, size_bytes)
         self._take(cached, rate, size_bytes)
+
+    def check_disk(self, cached: CachedCollection, size_bytes: int) -> None:
+        """Raises `DiskLimitExceeded` when that much more would exceed a limit."""
+        if self._disk is not None:
+            self._disk.check(cached, self._of_database(cached.view.database), size_bytes)
 
     def read(self, cached: CachedCollection, rate: Rate, amount: int) -> None:
         """Admit a read of that many query vectors, or queries. Raises `ForceDenied`, `RateLimited`."""
