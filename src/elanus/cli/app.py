@@ -23,17 +23,14 @@ from elanus.cli.options import (
     EXIT_MISUSED,
     Config,
     DataDir,
+    ServerOptions,
     Set,
-    TlsCa,
-    TlsServerName,
-    Token,
-    Uri,
     Url,
     Wide,
     effective_settings,
     fail,
     observe_url,
-    server_named,
+    on_server,
 )
 from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
@@ -267,6 +264,7 @@ def cancel_job(
 
 
 @app.command("import")
+@on_server
 def import_(
     files: Annotated[list[Path], typer.Argument(help="Files on this machine, or directories of them.")],
     collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
@@ -278,11 +276,8 @@ def import_(
     max_rejects: Annotated[
         int, typer.Option(min=0, help="Rows that may be left out, and listed, because they do not fit.")
     ] = 0,
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Import files into a collection: all rows at once, or none. Ctrl-C cancels.
 
@@ -292,10 +287,10 @@ def import_(
 
     from elanus.cli.import_command import ImportFailed, Wanted, import_files
 
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+    found = server.find()
     wanted = Wanted(files, database, collection, partition, idempotency_key, max_rejects)
     try:
-        done = import_files(server, wanted, Console(stderr=True))
+        done = import_files(found, wanted, Console(stderr=True))
     except ImportFailed as error:
         fail(f"nothing was imported: {error}", EXIT_FAILED)
     left_out = f"; {done.rejected} rows did not fit: rejects/{done.task_id} in the import directory"
