@@ -65,12 +65,14 @@ def _page() -> Iterator[str]:
         yield f"| `/ui/api/view/{path}` | {', '.join(f'`{name}`' for name in view.operations)} |\n"
     status = StatusOperation.permission.privilege
     yield f"| `/ui/api/status` | `{STATUS}`: `{_short(status)}` on all collections of all databases |\n"
-    yield "\n## Calls of Spark and of `elanus`\n\n| call | privilege | on |\n|---|---|---|\n"
+    yield "\n## Calls of Spark and of `elanus`\n\n"
+    yield "| call | privilege | on | REST endpoint |\n|---|---|---|---|\n"
     for api, target in _OWN:
         for name in methods_of(api):
             permission = permission_of(getattr(target, name)) or _undeclared(name)
             fields = (permission.object_field,) if permission.object_field else ()
-            yield _row(f"{api.__name__}.{name}", permission, fields)
+            call = f"{api.__name__}.{name}"
+            yield _row(call, permission, fields, ", ".join(f"`{path}`" for path in endpoints[call]))
 
 
 def _endpoints() -> Mapping[str, list[str]]:

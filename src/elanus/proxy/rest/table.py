@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from elanus.proxy.rest import (
     access,
+    clones,
     collections,
     entities,
     indexes,
@@ -17,7 +18,7 @@ from elanus.proxy.rest import (
 from elanus.proxy.rest.endpoint import Endpoint
 
 PREFIX = "/v2/vectordb/"
-_FAMILIES = (collections, entities, partitions, indexes, access, jobs, operating, snapshots)
+_FAMILIES = (collections, clones, entities, partitions, indexes, access, jobs, operating, snapshots)
 
 
 def _table() -> dict[str, Endpoint]:
