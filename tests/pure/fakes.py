@@ -62,6 +62,7 @@ class FakeRoot:
         self._logical = 0
         self._next_id = 1000
         self.indexes_dropped: list[CollectionID] = []
+        self.shares: dict[str, float] = {}
 
     def stamp(self) -> Timestamp:
         self._logical += 1
@@ -97,8 +98,9 @@ class FakeRoot:
         self.calls.note("list_collections", database)
         return tuple(self.collections.values())
 
-    async def update_channel_time_tick(self, report: TickReport) -> None:
+    async def update_channel_time_tick(self, report: TickReport) -> Mapping[str, float]:
         self.calls.note("update_channel_time_tick", report)
+        return self.shares
 
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         self.calls.note("tick_now", (pchannels, at_least))

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -248,7 +248,8 @@ class Proxy:
 
     async def _report(self) -> None:
         report = await self.report_tick(await self._stamps.fresh())
-        await self.coordinators.root.update_channel_time_tick(report)
+        report = replace(report, demand=self.admission.demand())
+        self.admission.use_shares(await self.coordinators.root.update_channel_time_tick(report))
 
     async def _tick(self) -> None:
         while True:
