@@ -32,6 +32,7 @@ from elanus.cli.options import (
     observe_url,
     on_server,
 )
+from elanus.cli.share_port import share_port
 from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
 app = typer.Typer(
@@ -183,6 +184,7 @@ app.command()(doctor)
 app.command()(estimate)
 app.command()(explain)
 app.command()(slow)
+app.command()(share_port)
 
 
 @app.command("restart-role")

@@ -304,7 +304,8 @@ class StorageSettings(Section):
 class RateLimitSettings(Section):
     """The most that clients may ask of all proxies and collections together in a second; 0: any amount. Each
     proxy's share follows the demand of its clients. A collection's own limits are its properties
-    (docs/rate-limits.md). Requests over a limit get a rate limit error, which Milvus clients answer by trying again later."""
+    (docs/rate-limits.md). Requests over a limit get a rate limit error, which Milvus clients answer by trying
+    again later."""
 
     insert_max_mb_per_s: float = Field(default=0, ge=0)
     """The rows that are inserted, as they are in memory."""
