@@ -48,6 +48,8 @@ _RATES: Mapping[str, tuple[Rate, int]] = {
 """The properties that limit rates, and how much one of their unit is."""
 COLLECTION_DISK, DATABASE_DISK = "collection.diskProtection.diskQuota.mb", "database.diskQuota.mb"
 """The properties that limit the disk space of files."""
+LOAD_MEMORY = "collection.loadMemory.max.mb"
+"""The property that limits the memory that a load of the collection may need, for each replica."""
 _DATABASE, _COLLECTION = "database", "collection"
 _TRUE, _FALSE = ("true", "1"), ("false", "0", "")
 
@@ -80,9 +82,14 @@ def of_collection(properties: Mapping[str, str]) -> Allowed:
     return Allowed(_denied(_COLLECTION, properties), rates, _limit(properties, COLLECTION_DISK, _MB))
 
 
+def load_limit_bytes(properties: Mapping[str, str]) -> float | None:
+    """Return the most memory that a replica of the collection may need when it is loaded; None: any."""
+    return _limit(properties, LOAD_MEMORY, _MB)
+
+
 def check_properties(properties: Mapping[str, str]) -> None:
     """Check the properties of a database or a collection that are about limits. Raises `InvalidParameter`."""
-    for name in sorted((_RATES.keys() | {COLLECTION_DISK, DATABASE_DISK}) & properties.keys()):
+    for name in sorted((_RATES.keys() | {COLLECTION_DISK, DATABASE_DISK, LOAD_MEMORY}) & properties.keys()):
         if _number(properties[name]) is None:
             raise InvalidParameter(
                 f"invalid parameter[{name}={properties[name]}]: give a number; a negative one sets no limit"

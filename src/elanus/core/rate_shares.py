@@ -48,7 +48,7 @@ class RateShares:
 
 
 class DemandMeter:
-    """What is asked for of one limit: an average over less than a second."""
+    """The demand for one limit: an average over less than a second."""
 
     __slots__ = ("_asked", "_at_s", "_average")
 
