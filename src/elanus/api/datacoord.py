@@ -11,6 +11,7 @@ from elanus.api.gc import GcStatus
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
 from elanus.api.snapshots import DroppedCollection, SnapshotCalls
+from elanus.api.storage_use import StorageCalls
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.compaction import CompactionPlan
@@ -469,18 +470,6 @@ class MemoryCalls(Protocol):
     async def flushing_bytes(self) -> int:
         """How much growing data of a query node is sealed and on its way out of memory: the largest figure of
         all nodes, a few seconds old. 0 while no node is above the soft limit of back-pressure."""
-        ...
-
-
-class StorageCalls(Protocol):
-    """The space that files take, for disk limits."""
-
-    @repeatable
-    async def stored_bytes(self, collection_ids: tuple[CollectionID, ...]) -> int:
-        """The size of the insert logs of these collections together; of all if none is named.
-
-        Files that wait for garbage collection, delete logs and indexes do not count.
-        """
         ...
 
 

@@ -32,13 +32,13 @@ from elanus.api.datacoord import (
     MemoryCalls,
     RegistrationCalls,
     SegmentCalls,
-    StorageCalls,
 )
 from elanus.api.datanode import DataNodePorts
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.snapshots import SnapshotCalls
+from elanus.api.storage_use import StorageCalls
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.imports import ImportTask

@@ -7,7 +7,7 @@ from elanus.datacoord.state import DataState
 
 
 class StorageUse:
-    """Implements `elanus.api.datacoord.StorageCalls`."""
+    """Implements `elanus.api.storage_use.StorageCalls`."""
 
     def __init__(self, state: DataState) -> None:
         self._state = state
