@@ -11,6 +11,7 @@ from elanus.api.gc import GcStatus
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
 from elanus.api.snapshots import DroppedCollection, SnapshotCalls
+from elanus.api.storage_use import StorageCalls
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.clustering import Cluster
@@ -503,6 +504,7 @@ class DataCoordApi(
     ImportCalls,
     GcCalls,
     MemoryCalls,
+    StorageCalls,
     CheckpointCalls,
     SnapshotCalls,
     BackupCalls,

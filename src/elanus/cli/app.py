@@ -23,18 +23,16 @@ from elanus.cli.options import (
     EXIT_MISUSED,
     Config,
     DataDir,
+    ServerOptions,
     Set,
-    TlsCa,
-    TlsServerName,
-    Token,
-    Uri,
     Url,
     Wide,
     effective_settings,
     fail,
     observe_url,
-    server_named,
+    on_server,
 )
+from elanus.cli.share_port import share_port
 from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
 app = typer.Typer(
@@ -186,6 +184,7 @@ app.command()(doctor)
 app.command()(estimate)
 app.command()(explain)
 app.command()(slow)
+app.command()(share_port)
 
 
 @app.command("restart-role")
@@ -267,6 +266,7 @@ def cancel_job(
 
 
 @app.command("import")
+@on_server
 def import_(
     files: Annotated[list[Path], typer.Argument(help="Files on this machine, or directories of them.")],
     collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
@@ -284,11 +284,8 @@ def import_(
     duplicates: Annotated[
         str, typer.Option(help="Which rows of one key are added: keep (all), first, last or reject.")
     ] = "",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Import files into a collection: all rows at once, or none. Ctrl-C cancels.
 
@@ -298,10 +295,10 @@ def import_(
 
     from elanus.cli.import_command import ImportFailed, Wanted, import_files
 
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+    found = server.find()
     wanted = Wanted(files, database, collection, partition, idempotency_key, max_rejects, mode, duplicates)
     try:
-        done = import_files(server, wanted, Console(stderr=True))
+        done = import_files(found, wanted, Console(stderr=True))
     except ImportFailed as error:
         fail(f"nothing was imported: {error}", EXIT_FAILED)
     left_out = f"; {done.rejected} rows did not fit: rejects/{done.task_id} in the import directory"

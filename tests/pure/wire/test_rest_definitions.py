@@ -12,6 +12,7 @@ from rest_client import RestClient, rest_front
 from elanus.core.access import User, first_policy, with_user
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import PermissionDenied
+from elanus.core.timestamps import compose
 from elanus.core.types import DataType
 from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate, planned_index
 from elanus.proxy.calls import Caller
@@ -260,6 +261,20 @@ def test_resource_groups_are_declared(client: RestClient) -> None:
     assert client.data("resource_groups/describe", name="rg")["config"]["requests"] == {"nodeNum": 2}
     refused = client.post("resource_groups/create", name="other", config={"wishes": 1})
     assert (refused["code"], "wishes" in refused["message"]) == (1100, True)
+
+
+def test_a_collection_is_cloned_as_of_a_moment_and_a_dropped_one_comes_back(
+    client: RestClient, front: FakeFront
+) -> None:
+    client.data("collections/create", collectionName="books", dimension=2)
+    names = {"collectionName": "books", "targetCollectionName": "copy"}
+    cloned = client.data("collections/clone", **names, asOf="2026-01-31T12:00:00+01:00")
+    assert cloned == {"jobId": "1", "dbName": "default", "collectionName": "copy"}
+    assert front.jobs[1].moment == compose(1_769_857_200_000)
+    refused = client.post("collections/clone", **names, asOf="yesterday")
+    assert (refused["code"], "yesterday is no moment" in refused["message"]) == (1100, True)
+    assert client.data("collections/undrop", collectionName="lost")["collectionName"] == "lost"
+    assert front.undropped == [("default", "lost", "")]
 
 
 def test_an_estimate_is_that_of_the_command(client: RestClient) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from elanus.proxy.rest import (
     access,
+    clones,
     collections,
     entities,
     estimates,
@@ -18,7 +19,18 @@ from elanus.proxy.rest import (
 from elanus.proxy.rest.endpoint import Endpoint
 
 PREFIX = "/v2/vectordb/"
-_FAMILIES = (collections, entities, partitions, indexes, access, jobs, operating, snapshots, estimates)
+_FAMILIES = (
+    collections,
+    clones,
+    entities,
+    partitions,
+    indexes,
+    access,
+    jobs,
+    operating,
+    snapshots,
+    estimates,
+)
 
 
 def _table() -> dict[str, Endpoint]:
