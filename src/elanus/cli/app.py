@@ -418,18 +418,12 @@ def version() -> None:
 
 @app.command(hidden=True)
 def pipeline(
-    settings_json: Annotated[str, typer.Option(help="All settings, as the online process has them.")],
-    online: Annotated[str, typer.Option(help="The online process's address.")],
-    address: Annotated[str, typer.Option(help="Where this process is to answer.")],
-    node_id: Annotated[int, typer.Option(help="The id of its session.")],
+    number: Annotated[str, typer.Argument(help="The number of the socket to the process that starts it.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
-    from elanus.storage.without_pandas import keep_pandas_out
-
-    keep_pandas_out()
     from elanus.server.pipeline_process import run
 
-    run(settings_json, online, address, node_id)
+    run(number)
 
 
 @app.command(hidden=True)

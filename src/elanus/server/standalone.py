@@ -1,7 +1,8 @@
 """`elanus serve`: the standalone server, from its start to its clean stop.
 
-The online process answers clients as soon as its roles are running. The pipeline process is started in the
-background; it may start, die and restart, and only work that needs Spark waits for it.
+The online process answers clients as soon as its roles are running. The data node is started in the
+background, with Spark in a process of its own. That may start, die and restart, and only work that needs
+Spark waits for it.
 """
 
 from __future__ import annotations
@@ -12,24 +13,21 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 from elanus import __version__
-from elanus.api.datacoord import DataCoordApi
-from elanus.api.indexcoord import IndexCoordApi
-from elanus.api.ledger import JobLedgerApi
 from elanus.api.pipeline import PipelineApi
-from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault
+from elanus.meta.session import Session
 from elanus.metrics import Metrics
-from elanus.rpc.carrier import RpcServer
 from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
 from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
-from elanus.server.data_dir import DataDir
+from elanus.server.data_dir import DataDir, Paths
 from elanus.server.fronts import start_front
 from elanus.server.http_front import http_front, url_of
 from elanus.server.logs import configure_logging
@@ -41,6 +39,9 @@ from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.server.supervise import PipelineSupervisor
+
+if TYPE_CHECKING:
+    from elanus.server.standalone_pipeline import StandalonePipeline
 
 _SWITCH_INTERVAL_S = 0.0005
 """How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
@@ -125,15 +126,6 @@ async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Onli
         raise CannotStart(str(error)) from error
 
 
-def settings_of_pipeline(settings: Settings, data_dir: DataDir) -> str:
-    """Return the settings for the other process as JSON, without secrets that it does not need.
-
-    Every user of the machine can read the arguments of a process.
-    """
-    here = settings.model_copy(update={"data_dir": data_dir.root})
-    return here.model_dump_json(exclude={"proxy": {"root_password"}})
-
-
 async def _start_pipeline(
     stack: AsyncExitStack,
     settings: Settings,
@@ -142,26 +134,11 @@ async def _start_pipeline(
     address: str,
     metrics: Metrics,
 ) -> PipelineSupervisor | None:
-    """Open the coordinators' socket, and start the process that uses it."""
+    """Start the data node, whose Spark is a process of its own."""
     if not settings.pipeline.enabled:
         return None
-    online_address = data_dir.socket("online")
-    services = [
-        (RootCoordApi, online.root),
-        (DataCoordApi, online.data),
-        (JobLedgerApi, online.ledger),
-        (IndexCoordApi, online.index),
-    ]
-    server = RpcServer(online_address, services)
-    await server.start()
-    stack.push_async_callback(server.stop)
-    arguments = [
-        f"--settings-json={settings_of_pipeline(settings, data_dir)}",
-        f"--online={online_address}",
-        f"--address={address}",
-    ]
     supervisor = PipelineSupervisor(
-        arguments,
+        LatePipeline(settings, data_dir.paths, online, address),
         functools.partial(online.register_data_node, address),
         settings.pipeline.restart_backoff_ms,
         settings.pipeline.restart_backoff_max_ms,
@@ -170,3 +147,30 @@ async def _start_pipeline(
     supervisor.start()
     stack.push_async_callback(supervisor.stop)
     return supervisor
+
+
+class LatePipeline:
+    """Implements `elanus.server.supervise.Supervised` by a module that is imported meanwhile."""
+
+    def __init__(self, settings: Settings, paths: Paths, online: Online, address: str) -> None:
+        self._settings = settings
+        self._paths = paths
+        self._online = online
+        self._address = address
+        self._pipeline: StandalonePipeline | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._pipeline is None else self._pipeline.pid
+
+    async def run(self, session: Session) -> None:
+        if self._pipeline is None:
+            self._pipeline = await asyncio.to_thread(self._made)
+        await self._pipeline.run(session)
+
+    def _made(self) -> StandalonePipeline:
+        from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
+
+        here = self._online
+        neighbours = Neighbours(here.log, here.root, here.data, here.ledger, here.index)
+        return StandalonePipeline(self._settings, self._paths, neighbours, self._address)

@@ -1,54 +1,65 @@
-"""Keep the pipeline process running: start it in the background, restart it when it dies.
+"""Keep a standalone's data node running: start it in the background, start it again when its Spark dies.
 
-The child ends with its parent: its standard input is a pipe that only the parent holds open. The child cannot
-reach the metadata, so the parent holds its session there, from the child's start to its end; datacoord
-therefore learns of its end at once.
+Each start has a session of its own in the metadata, so datacoord learns of an end at once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 import structlog
 
 from elanus.core.errors import ElanusError
 from elanus.meta.session import Session
 
-_STOP_GRACE_S = 10.0
 _STEADY_S = 60.0
-"""A process that ran this long resets the back-off."""
+"""A data node that ran this long resets the back-off."""
 _log = structlog.get_logger("supervisor")
 
 
-class PipelineSupervisor:
-    """Starts the pipeline process and restarts it when it ends.
+class Supervised(Protocol):
+    """What is kept running."""
 
-    ``join`` registers the process that is about to start; ``restarted`` is called at each restart, for
-    the metrics.
+    @property
+    def pid(self) -> int | None:
+        """Of its pipeline process, if there is one."""
+        ...
+
+    async def run(self, session: Session) -> None:
+        """Run until cancelled, or until it ends by itself; raises the error that it ended with."""
+        ...
+
+
+class PipelineSupervisor:
+    """Runs a data node, and runs it again when it ends.
+
+    ``join`` registers the one that is about to start; ``restarted`` is called at each restart, for the
+    metrics.
     """
 
     def __init__(
         self,
-        arguments: Sequence[str],
+        supervised: Supervised,
         join: Callable[[], Awaitable[Session]],
         backoff_ms: int,
         backoff_max_ms: int,
         restarted: Callable[[], None],
     ) -> None:
-        self._arguments = arguments
+        self._supervised = supervised
         self._join = join
         self._backoff_s = backoff_ms / 1000
         self._backoff_max_s = backoff_max_ms / 1000
         self._restarted = restarted
-        self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
+        self._running = False
         self.restarts = 0
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid if self._process is not None else None
+        """Of the pipeline process; ``None`` while there is none, because Spark sleeps or has died."""
+        return self._supervised.pid if self._running else None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._keep_running(), name="pipeline supervisor")
@@ -58,21 +69,6 @@ class PipelineSupervisor:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        if self._process is not None:
-            await self._end(self._process)
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        if process.returncode is not None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            _log.warning("pipeline process killed: it did not end in time", pid=process.pid)
-            process.kill()
-            await process.wait()
 
     async def _keep_running(self) -> None:
         loop = asyncio.get_running_loop()
@@ -82,34 +78,34 @@ class PipelineSupervisor:
             try:
                 session = await self._join()
             except ElanusError as error:
-                _log.warning("pipeline process waits for its session", error=error.message)
+                _log.warning("data node waits for its session", error=error.message)
                 await asyncio.sleep(wait_s)
                 continue
             try:
-                code = await self._run(session)
+                cause = await self._run(session)
             finally:
                 await session.close()
             if loop.time() - started >= _STEADY_S:
                 wait_s = self._backoff_s
-            self.restarts += 1
             self._restarted()
-            _log.warning("pipeline process ended; restarting it", code=code, wait_s=wait_s)
+            _log.warning("data node ended; restarting it", cause=cause, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, self._backoff_max_s)
 
-    async def _run(self, session: Session) -> int | None:
-        """Run one process until it or its session ends: without a session it may not do anything."""
-        arguments = (*self._arguments, f"--node-id={session.node_id}")
-        self._process = process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "elanus", "pipeline", *arguments, stdin=asyncio.subprocess.PIPE
-        )
-        ended = asyncio.ensure_future(process.wait())
+    async def _run(self, session: Session) -> str:
+        """Run until it or its session ends: without a session it may not do anything. Returns the cause."""
+        running = asyncio.ensure_future(self._supervised.run(session))
         lost = asyncio.ensure_future(session.lost.wait())
+        self._running = True
         try:
-            await asyncio.wait((ended, lost), return_when=asyncio.FIRST_COMPLETED)
-            await self._end(process)
+            await asyncio.wait((running, lost), return_when=asyncio.FIRST_COMPLETED)
+            cause = "its session was lost" if not running.done() else "Spark ended"
         finally:
-            for waiting in (ended, lost):
+            for waiting in (running, lost):
                 waiting.cancel()
-        self._process = None
-        return process.returncode
+            (ended, _) = await asyncio.gather(running, lost, return_exceptions=True)
+            self._running = False
+            self.restarts += 1
+        if isinstance(ended, Exception):
+            cause = f"{type(ended).__name__}: {ended}"
+        return cause
