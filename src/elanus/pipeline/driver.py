@@ -134,14 +134,12 @@ class DriverSession:
         try:
             self._end("stop_for_good", _QUICK_EXIT_TIMEOUT_S)
         except (TimeoutError, subprocess.TimeoutExpired):
-            self._process.kill()  # its JVM and workers end with their pipes
-            self._process.wait()
+            _kill(self._process)
 
     def _end(self, method: str, timeout_s: float) -> None:
         with contextlib.suppress(JobLost):  # it has ended already
             self._call(method).result(timeout_s)
-        if self._process.stdin is not None:
-            self._process.stdin.close()  # what the process takes as its parent's end
+        _close_input(self._process)
         self._process.wait(timeout_s)
 
     def _call(self, method: str, *arguments: Any) -> Future[Any]:
@@ -213,9 +211,11 @@ class Drivers:
             first: Started | NotStarted = connection.recv()
         except (EOFError, OSError):
             connection.close()
+            _close_input(process)
             raise DriverFailed(f"{_GONE} with code {process.wait()} before Spark ran") from None
         if isinstance(first, NotStarted):
             connection.close()
+            _kill(process)
             raise DriverFailed(first.reason)
         return DriverSession(process, connection, first)
 
@@ -225,8 +225,20 @@ class Drivers:
             self._ended = True
             process = self._process
         if process is not None:
-            process.kill()
-            process.wait()
+            _kill(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process; what it started ends with the pipes that it held."""
+    process.kill()
+    process.wait()
+    _close_input(process)
+
+
+def _close_input(process: subprocess.Popen[bytes]) -> None:
+    """A process takes the end of its input as the end of its parent."""
+    if process.stdin is not None:
+        process.stdin.close()
 
 
 def inherited(number: str) -> Connection:

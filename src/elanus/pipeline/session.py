@@ -38,6 +38,7 @@ from elanus.pipeline.port import JobCancelled, JobLook, JobLost
 from elanus.pipeline.spark_conf import AUTO, JVM_FILES, SPARK_FILES, SparkSettings, spark_conf, tries_of
 from elanus.pipeline.task_failures import FailureReports
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
+from elanus.storage.without_pandas import pandas_hidden
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -281,7 +282,9 @@ def _started(settings: SparkSettings, scratch: Path, java_options: str) -> Spark
     log_settings = scratch / "log4j2.properties"
     log_settings.write_text(_LOG_SETTINGS)
     conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings, java_options).items()))
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    # At its first call into the JVM PySpark looks for NumPy by a module of tests, which imports pandas.
+    with pandas_hidden():
+        return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 def _first_line(error: Exception) -> str:

@@ -90,6 +90,12 @@ def _spark_settings(settings: Settings) -> SparkSettings:
     )
 
 
+def pipeline_order(settings: Settings, scratch: Path) -> PipelineOrder:
+    """Return what the pipeline process gets to know: no more than it needs."""
+    logging = LogForm(settings.logging.level, settings.logging.format)
+    return PipelineOrder(_spark_settings(settings), scratch, settings.pipeline.nice, logging)
+
+
 def _datanode_policy(settings: Settings) -> DataNodePolicy:
     return DataNodePolicy(
         report_ms=50,
@@ -115,9 +121,8 @@ class SparkOnDemand:
     def __init__(self, settings: Settings, scratch: Path) -> None:
         self._settings = settings
         self._scratch = scratch
-        self._spark = _spark_settings(settings)
-        logging = LogForm(settings.logging.level, settings.logging.format)
-        order = PipelineOrder(self._spark, scratch, settings.pipeline.nice, logging)
+        order = pipeline_order(settings, scratch)
+        self._spark = order.spark
         self._drivers = Drivers([sys.executable, "-m", "elanus", "pipeline"], order)
         self._session: OnDemandSession | None = None
 
