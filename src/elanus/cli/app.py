@@ -88,12 +88,15 @@ def serve(
 ) -> None:
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = effective_settings(config, named, assignments)
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.standalone import serve as serve_standalone
-    from elanus.server.startup import CannotStart
+    with quick_imports():
+        settings = effective_settings(config, named, assignments)
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.standalone import serve as serve_standalone
+        from elanus.server.startup import CannotStart
 
     try:
         code = serve_standalone(settings)
@@ -126,12 +129,15 @@ def run(
 ) -> None:
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = effective_settings(config, named, assignments)
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.cluster.run import run as run_roles
-    from elanus.server.startup import CannotStart
+    with quick_imports():
+        settings = effective_settings(config, named, assignments)
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.cluster.run import run as run_roles
+        from elanus.server.startup import CannotStart
 
     try:
         code = run_roles(settings, tuple(roles))
