@@ -1,15 +1,15 @@
 """A Spark session that ends when no job needs it, and comes back with the next job.
 
 Spark's JVM and its Python workers hold several hundred megabytes whether they work or not, and most servers
-flush and index a few minutes an hour. So a session that ran no job for a while is stopped. The process around
-it stays: it keeps its registration, follows the log and takes orders. Only a job needs Spark, and a job that
-finds none waits while a session starts. No job is refused for it, neither while Spark sleeps nor while it
-stops.
+flush and index a few minutes an hour. So a session that ran no job for a while is stopped, with its process
+(`elanus.pipeline.driver`). The data node stays: it keeps its registration, follows the log and takes
+orders. Only a job needs Spark, and a job that finds none waits while a session starts. No job is refused
+for it, neither while Spark sleeps nor while it stops.
 
 All methods block, and may be called from any number of threads.
 
 Left out: what to do when Spark cannot be started or stopped. The session is then `SparkState.FAILED`, which
-`is_alive` reports: the process ends and starts again, and the jobs are lost as with a JVM that died, so
+`is_alive` reports: the data node starts again, and the jobs are lost as with a JVM that died, so
 the roles that ordered them order them again.
 """
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger("pipeline")
 
 
 class SparkSession(JobSession, Protocol):
-    """A running session (`elanus.pipeline.session.PipelineSession`)."""
+    """A running session (`elanus.pipeline.driver.DriverSession`)."""
 
     @property
     def task_scratch(self) -> Path: ...

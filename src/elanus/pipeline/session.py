@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline process, and the one way in which jobs run on it.
+"""Spark in the pipeline process, and the one way in which jobs run on it.
 
 Elanus keeps Spark *thin*: a job's tasks receive a small plan each, do their own reading and writing
 with pyarrow, and return a small outcome. No vector passes through the JVM. The session is set up for
