@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """Import within. What exists at the end is never garbage for Python's cyclic collector."""
+    """Import within. Python's cyclic collector never looks at objects that exist at the end."""
     gc.disable()
     try:
         yield

@@ -21,7 +21,7 @@ from elanus.rpc.tracing import add_trace
 
 
 class LogSettings(Protocol):
-    """What `elanus.server.settings.LoggingSettings` says."""
+    """The part of `elanus.server.settings.LoggingSettings` that a process needs."""
 
     @property
     def level(self) -> Literal["debug", "info", "warning", "error"]: ...

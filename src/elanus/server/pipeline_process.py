@@ -1,8 +1,8 @@
 """The pipeline process: one Spark session, for the data node that started this process.
 
 It exists while Spark runs, and has no state that must survive: the roles are in the process that started it,
-and order their jobs again when this one dies. It ends with its parent, and when its JVM ends. What it needs
-arrives over the connection, so its imports are few and no setting is among its arguments.
+and order their jobs again when this one dies. It ends with its parent, and when its JVM ends. Its settings
+arrive over the connection: so its imports are few, and its arguments show none of them.
 
 Started by `elanus.pipeline.driver.Drivers` as ``elanus pipeline NUMBER``, with the number of an inherited
 socket.

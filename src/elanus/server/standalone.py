@@ -13,13 +13,11 @@ import os
 import signal
 import sys
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
 
 from elanus import __version__
 from elanus.api.pipeline import PipelineApi
 from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault
-from elanus.meta.session import Session
 from elanus.metrics import Metrics
 from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
@@ -27,7 +25,7 @@ from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
 from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
-from elanus.server.data_dir import DataDir, Paths
+from elanus.server.data_dir import DataDir
 from elanus.server.fronts import start_front
 from elanus.server.http_front import http_front, url_of
 from elanus.server.logs import configure_logging
@@ -38,10 +36,7 @@ from elanus.server.open_files import raise_open_files_limit
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
-from elanus.server.supervise import PipelineSupervisor
-
-if TYPE_CHECKING:
-    from elanus.server.standalone_pipeline import StandalonePipeline
+from elanus.server.supervise import LatePipeline, PipelineSupervisor, Supervised
 
 _SWITCH_INTERVAL_S = 0.0005
 """How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
@@ -137,8 +132,15 @@ async def _start_pipeline(
     """Start the data node, whose Spark is a process of its own."""
     if not settings.pipeline.enabled:
         return None
+
+    def make() -> Supervised:
+        from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
+
+        neighbours = Neighbours(online.log, online.root, online.data, online.ledger, online.index)
+        return StandalonePipeline(settings, data_dir.paths, neighbours, address)
+
     supervisor = PipelineSupervisor(
-        LatePipeline(settings, data_dir.paths, online, address),
+        LatePipeline(online.query.loads, make),
         functools.partial(online.register_data_node, address),
         settings.pipeline.restart_backoff_ms,
         settings.pipeline.restart_backoff_max_ms,
@@ -147,30 +149,3 @@ async def _start_pipeline(
     supervisor.start()
     stack.push_async_callback(supervisor.stop)
     return supervisor
-
-
-class LatePipeline:
-    """Implements `elanus.server.supervise.Supervised` by a module that is imported meanwhile."""
-
-    def __init__(self, settings: Settings, paths: Paths, online: Online, address: str) -> None:
-        self._settings = settings
-        self._paths = paths
-        self._online = online
-        self._address = address
-        self._pipeline: StandalonePipeline | None = None
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._pipeline is None else self._pipeline.pid
-
-    async def run(self, session: Session) -> None:
-        if self._pipeline is None:
-            self._pipeline = await asyncio.to_thread(self._made)
-        await self._pipeline.run(session)
-
-    def _made(self) -> StandalonePipeline:
-        from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
-
-        here = self._online
-        neighbours = Neighbours(here.log, here.root, here.data, here.ledger, here.index)
-        return StandalonePipeline(self._settings, self._paths, neighbours, self._address)

@@ -6,25 +6,28 @@ Each start has a session of its own in the metadata, so datacoord learns of an e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 import structlog
 
+from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import ElanusError
 from elanus.meta.session import Session
 
 _STEADY_S = 60.0
 """A data node that ran this long resets the back-off."""
+_LOADED_LIMIT_S = 2.0
+_LOADED_LOOK_S = 0.05
 _log = structlog.get_logger("supervisor")
 
 
 class Supervised(Protocol):
-    """What is kept running."""
+    """The thing that is kept running."""
 
     @property
     def pid(self) -> int | None:
-        """Of its pipeline process, if there is one."""
+        """The id of its pipeline process, if there is one."""
         ...
 
     async def run(self, session: Session) -> None:
@@ -58,7 +61,7 @@ class PipelineSupervisor:
 
     @property
     def pid(self) -> int | None:
-        """Of the pipeline process; ``None`` while there is none, because Spark sleeps or has died."""
+        """The id of the pipeline process; ``None`` while there is none, because Spark sleeps or has died."""
         return self._supervised.pid if self._running else None
 
     def start(self) -> None:
@@ -109,3 +112,46 @@ class PipelineSupervisor:
         if isinstance(ended, Exception):
             cause = f"{type(ended).__name__}: {ended}"
         return cause
+
+
+class LatePipeline:
+    """Implements `Supervised` by a data node that is made, and its modules imported, when clients are served.
+
+    ``loads``: the collections that should be loaded. Those of before a restart come first: clients that query
+    them wait, and jobs can wait. ``make`` runs in a thread.
+    """
+
+    def __init__(
+        self,
+        loads: Callable[[], Awaitable[Sequence[LoadStatus]]],
+        make: Callable[[], Supervised],
+        in_thread: Callable[[Callable[[], Supervised]], Awaitable[Supervised]] = asyncio.to_thread,
+    ) -> None:
+        self._loads = loads
+        self._make = make
+        self._in_thread = in_thread
+        self._made: Supervised | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._made is None else self._made.pid
+
+    async def run(self, session: Session) -> None:
+        if self._made is None:
+            await self._until_loaded()
+            self._made = await self._in_thread(self._make)
+        await self._made.run(session)
+
+    async def _until_loaded(self) -> None:
+        """Return when everything is loaded that should be, or after `_LOADED_LIMIT_S`."""
+        loop = asyncio.get_running_loop()
+        limit_s = loop.time() + _LOADED_LIMIT_S
+        while loop.time() < limit_s:
+            try:
+                loads = await self._loads()
+            except ElanusError as error:
+                _log.info("loads not known", error=error.message)
+            else:
+                if all(percent == 100 for load in loads for percent in load.percentages.values()):
+                    return
+            await asyncio.sleep(_LOADED_LOOK_S)

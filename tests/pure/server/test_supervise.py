@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from elanus.core.errors import Unavailable
-from elanus.server.supervise import PipelineSupervisor
+from elanus.server.supervise import LatePipeline, PipelineSupervisor
 
 BACKOFF_MS, BACKOFF_MAX_MS = 1_000, 4_000
 
 
 class Node:
-    """Runs until told to end; notes its sessions."""
+    """Runs until `end` is called; notes its sessions."""
 
     pid = 77
 
@@ -113,3 +114,46 @@ async def test_it_waits_while_there_is_no_session() -> None:
     assert len(place.node.runs) == 1
     assert place.supervisor.restarts == 0
     await place.supervisor.stop()
+
+
+async def inline(make: Callable[[], Any]) -> Any:
+    return make()
+
+
+async def test_its_modules_are_imported_when_what_was_loaded_is_served_again() -> None:
+    node = Node()
+    made: list[Node] = []
+    percents: list[Any] = [{1: 0}, Unavailable("not elected yet"), {1: 40, 2: 100}, {1: 100, 2: 100}]
+
+    def make() -> Node:
+        made.append(node)
+        return node
+
+    async def in_order() -> Any:
+        percent = percents.pop(0)
+        if isinstance(percent, Exception):
+            raise percent
+        return [SimpleNamespace(percentages=percent)]
+
+    late = LatePipeline(in_order, make, inline)
+    assert late.pid is None
+    run = asyncio.ensure_future(late.run(SimpleNamespace()))
+    await asyncio.sleep(1)
+    assert (percents, len(made), late.pid) == ([], 1, 77)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+
+
+async def test_a_load_that_does_not_end_delays_the_data_node_for_seconds_only() -> None:
+    node = Node()
+
+    async def loads() -> Any:
+        return [SimpleNamespace(percentages={1: 0})]
+
+    run = asyncio.ensure_future(LatePipeline(loads, lambda: node, inline).run(SimpleNamespace()))
+    await asyncio.sleep(1)
+    assert node.runs == []
+    await asyncio.sleep(2)
+    assert len(node.runs) == 1
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
