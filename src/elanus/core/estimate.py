@@ -17,22 +17,18 @@ def segment_memory_bytes(
     rows: int,
     vector_row_bytes: int,
     insert_log_bytes: int,
-    scalar_row_bytes: int = SYSTEM_ROW_BYTES,
     vector_index_bytes: int = 0,
     scalar_index_bytes: int = 0,
     index_disk_bytes: int = 0,
 ) -> int:
     """Return the memory that a load counts for a segment.
 
-    Its vectors once, in the index or next to it, its other indexes, and its other fields. Those are as large
-    as the insert logs without the vectors. Files shrink what they hold, so that can come out too small, and
-    ``scalar_row_bytes``, by the schema, is counted at least. ``vector_index_bytes``: of the index files of
-    vectors, with the ``index_disk_bytes`` that stay on disk.
+    Its vectors once, in the index or next to it, its other indexes, and its insert logs.
+    ``vector_index_bytes``: of the index files of vectors, with the ``index_disk_bytes`` that stay on disk.
     """
     in_memory = vector_index_bytes - index_disk_bytes
     vectors = max(in_memory, rows * vector_row_bytes - index_disk_bytes)
-    scalars = max(insert_log_bytes - rows * vector_row_bytes, rows * scalar_row_bytes)
-    return vectors + scalar_index_bytes + scalars
+    return vectors + scalar_index_bytes + max(0, insert_log_bytes - index_disk_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,6 @@ class SegmentPlan:
             rows=self.rows,
             vector_row_bytes=self.vector_row_bytes,
             insert_log_bytes=self.insert_log_bytes,
-            scalar_row_bytes=self.other_row_bytes + SYSTEM_ROW_BYTES,
             vector_index_bytes=self.index_file_bytes,
             index_disk_bytes=self.index_disk_bytes,
         )

@@ -10,7 +10,7 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querynode import SegmentServing
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Index
-from elanus.core.estimate import SYSTEM_ROW_BYTES, segment_memory_bytes
+from elanus.core.estimate import segment_memory_bytes
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.schema import CollectionSchema
@@ -60,13 +60,12 @@ class Target:
         return built <= set(serving.index_ids)
 
     def piece(self, segment_id: SegmentID) -> Piece:
-        """The segment with the memory it will take: its vectors once, and its other fields.
+        """The segment with the memory it will take: its vectors once, and its files.
 
         Vectors that an index leaves on disk, and those of fields that are not loaded, take none.
         """
         manifest = self.segments[segment_id]
-        schema = self.collection.schema
-        vectors = schema.vector_fields
+        vectors = self.collection.schema.vector_fields
         width = sum(field.row_bytes_estimate for field in vectors if field.field_id not in self.left_out)
         filed = sum(
             field.row_bytes_estimate for field in vectors if field.dim and field.field_id in self.left_out
@@ -75,8 +74,7 @@ class Target:
         size_bytes = segment_memory_bytes(
             rows=manifest.rows,
             vector_row_bytes=width,
-            insert_log_bytes=manifest.size_bytes - manifest.rows * filed,
-            scalar_row_bytes=SYSTEM_ROW_BYTES + sum(f.row_bytes_estimate for f in schema.scalar_fields),
+            insert_log_bytes=max(0, manifest.size_bytes - manifest.rows * filed),
             vector_index_bytes=sum(file.size_bytes for file in files if file.metric_type),
             scalar_index_bytes=sum(file.size_bytes for file in files if not file.metric_type),
             index_disk_bytes=sum(file.disk_bytes for file in files),
