@@ -86,12 +86,15 @@ def serve(
 ) -> None:
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = effective_settings(config, named, assignments)
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.standalone import serve as serve_standalone
-    from elanus.server.startup import CannotStart
+    with quick_imports():
+        settings = effective_settings(config, named, assignments)
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.standalone import serve as serve_standalone
+        from elanus.server.startup import CannotStart
 
     try:
         code = serve_standalone(settings)
@@ -124,12 +127,15 @@ def run(
 ) -> None:
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = effective_settings(config, named, assignments)
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.cluster.run import run as run_roles
-    from elanus.server.startup import CannotStart
+    with quick_imports():
+        settings = effective_settings(config, named, assignments)
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.cluster.run import run as run_roles
+        from elanus.server.startup import CannotStart
 
     try:
         code = run_roles(settings, tuple(roles))
@@ -423,18 +429,12 @@ def version() -> None:
 
 @app.command(hidden=True)
 def pipeline(
-    settings_json: Annotated[str, typer.Option(help="All settings, as the online process has them.")],
-    online: Annotated[str, typer.Option(help="The online process's address.")],
-    address: Annotated[str, typer.Option(help="Where this process is to answer.")],
-    node_id: Annotated[int, typer.Option(help="The id of its session.")],
+    number: Annotated[str, typer.Argument(help="The number of the socket to the process that starts it.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
-    from elanus.storage.without_pandas import keep_pandas_out
-
-    keep_pandas_out()
     from elanus.server.pipeline_process import run
 
-    run(settings_json, online, address, node_id)
+    run(number)
 
 
 @app.command(hidden=True)

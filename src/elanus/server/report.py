@@ -208,7 +208,7 @@ class Report:
         return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
 
     async def spark_state(self) -> SparkState | None:
-        """The state of Spark in a standalone server; ``None`` if its pipeline process does not answer."""
+        """The state of Spark in a standalone server; ``None`` if its data node does not answer."""
         if self._pipeline is None:
             return None
         try:

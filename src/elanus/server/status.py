@@ -100,8 +100,8 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """The pipeline process. ``pid`` is ``None`` when it is not running. ``spark``: what its Spark does, an
-    `elanus.api.pipeline.SparkState`; "" when that is not known."""
+    """Data node and index node. ``pid``: of the process with their Spark; ``None`` while there is none.
+    ``spark``: what that does, an `elanus.api.pipeline.SparkState`; "" when that is not known."""
 
     state: str
     pid: int | None
