@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from elanus.api.backups import BackupCalls
-from elanus.api.gc import GcStatus
+from elanus.api.gc import GcCalls
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
 from elanus.api.snapshots import DroppedCollection, SnapshotCalls
@@ -454,19 +454,6 @@ class ImportCalls(Protocol):
     async def cancel_import(self, task_id: TaskID) -> None:
         """End a task that has not committed. Raises `InvalidParameter` for one that has."""
         ...
-
-
-class GcCalls(Protocol):
-    """Garbage collection."""
-
-    @repeatable
-    async def collect_garbage(self, delete: bool) -> None:
-        """Begin a round of garbage collection after the one that is running. Without ``delete``, it only
-        reports what would be deleted. Returns immediately; `gc_status` shows the progress."""
-        ...
-
-    @repeatable
-    async def gc_status(self) -> GcStatus: ...
 
 
 class CheckpointCalls(Protocol):

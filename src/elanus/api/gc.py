@@ -135,3 +135,16 @@ class SweeperApi(Protocol):
         Raises `Cancelled` for a cancelled job, `Internal` for a failed one.
         """
         ...
+
+
+class GcCalls(Protocol):
+    """The calls of datacoord about garbage collection."""
+
+    @repeatable
+    async def collect_garbage(self, delete: bool) -> None:
+        """Begin a round of garbage collection after the one that is running. Without ``delete``, it only
+        reports what would be deleted. Returns immediately; `gc_status` shows the progress."""
+        ...
+
+    @repeatable
+    async def gc_status(self) -> GcStatus: ...

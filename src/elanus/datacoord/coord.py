@@ -27,13 +27,13 @@ from elanus.api.datacoord import (
     CompactionCalls,
     DataNodeCalls,
     FlushCalls,
-    GcCalls,
     ImportCalls,
     MemoryCalls,
     RegistrationCalls,
     SegmentCalls,
 )
 from elanus.api.datanode import DataNodePorts
+from elanus.api.gc import GcCalls
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import RootCoordApi

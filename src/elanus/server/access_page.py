@@ -59,7 +59,7 @@ def _page() -> Iterator[str]:
         fields = about_fields(method.input_type, permission)
         yield _row(method.name, permission, fields, ", ".join(f"`{path}`" for path in endpoints[method.name]))
     without = [f"`{path}`" for path, one in TABLE.items() if not one.operations]
-    yield f"\nThese endpoints call nothing, and only refuse: {', '.join(without)}.\n"
+    yield f"\nThese endpoints call no role: they refuse, or compute from the request: {', '.join(without)}.\n"
     yield "\n## Views of the console\n\n| path | RPCs |\n|---|---|\n"
     for path, view in VIEWS.items():
         yield f"| `/ui/api/view/{path}` | {', '.join(f'`{name}`' for name in view.operations)} |\n"
