@@ -51,7 +51,7 @@ class MirrorNode:
 
 @dataclass(frozen=True, slots=True)
 class ServingFacts:
-    """What a serving process reports about itself.
+    """The report of a serving process about itself.
 
     ``collections``: how many it holds grants for. ``reads``: answered here; ``passed_on``: calls of all
     kinds that the main process answered. ``loop_lag_s``: the longest delay of its event loop in the last 30

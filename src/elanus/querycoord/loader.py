@@ -376,7 +376,7 @@ class CollectionLoader:
         return Replica(record, self._peers.fleet, self._state, self._stamp, self._rebuild)
 
     def records(self) -> list[ReplicaRecord]:
-        """What was announced to each replica."""
+        """Return the records of the replicas."""
         return [replica.record for replica in self._replicas]
 
     def _settled(self, found: Collection[SegmentID]) -> Settled:

@@ -108,7 +108,7 @@ class MirrorLoader(CollectionLoader):
         return self._is_late
 
     def _settled(self, found: Collection[SegmentID]) -> Settled:
-        """What the lead has decided counts. Where it has not, the moment is open, whichever partitions can be
+        """The lead's decisions count. Where it has made none the moment is open, whichever partitions can be
         read, and the mirror has to wait (`_stamp`)."""
         leads = self._lead.records()
         named = {s for record in leads for s in record.info.sealed}

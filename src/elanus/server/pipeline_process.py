@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
-import threading
 import time
 from typing import NoReturn
 
@@ -28,6 +26,7 @@ from elanus.server.data_dir import paths_of
 from elanus.server.ending import end_process
 from elanus.server.logs import configure_logging
 from elanus.server.loop_lag import LoopLag
+from elanus.server.parent import when_parent_ends
 from elanus.server.pipeline_role import (
     INTERFACES,
     PipelineDependencies,
@@ -57,7 +56,7 @@ def run(settings_json: str, online: str, address: str, node_id: int) -> NoReturn
 
 async def _run(settings: Settings, online: str, address: str, node_id: NodeID) -> int:
     ended = asyncio.Event()
-    _when_parent_ends(asyncio.get_running_loop(), ended)
+    when_parent_ends(asyncio.get_running_loop(), ended)
     paths = paths_of(settings.data_dir)
     starting = asyncio.ensure_future(asyncio.to_thread(start_spark, settings, paths.scratch))
     if await first_of(ended, starting):
@@ -130,14 +129,3 @@ def _settle(over: asyncio.Future[None], error: BaseException | None) -> None:
         over.set_result(None)
     else:
         over.set_exception(error)
-
-
-def _when_parent_ends(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Set the event when standard input, which only the parent holds open, is closed."""
-
-    def watch() -> None:
-        while sys.stdin.buffer.read(4096):
-            pass
-        loop.call_soon_threadsafe(ended.set)
-
-    threading.Thread(target=watch, name="parent watch", daemon=True).start()

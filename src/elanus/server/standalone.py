@@ -18,6 +18,7 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.pipeline import PipelineApi
+from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault
@@ -38,18 +39,17 @@ from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
 from elanus.server.open_files import raise_open_files_limit
 from elanus.server.report import Report
+from elanus.server.serving.pool import ServingPool
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.server.supervise import PipelineSupervisor
-
-_SWITCH_INTERVAL_S = 0.0005
-"""How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
+from elanus.server.threads import SWITCH_INTERVAL_S
 
 
 def serve(settings: Settings) -> int:
     """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
     fix_allocator()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     configure_logging(settings.logging, "online")
     raise_open_files_limit()
     return asyncio.run(_serve(settings))
@@ -69,12 +69,16 @@ async def _serve(settings: Settings) -> int:
         stack.push_async_callback(online.stop)
         await online.start()
         pipeline_address = data_dir.socket("pipeline")
-        supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
+        online_address = await _open_coordinators(stack, settings, data_dir, online)
+        supervisor = await _start_pipeline(
+            stack, settings, data_dir, online, online_address, pipeline_address, metrics
+        )
         pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
         http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
+        local = data_dir.socket("front") if settings.proxy.processes_wanted > 1 else ""
         addresses = [
             start_front(
                 stack,
@@ -88,9 +92,17 @@ async def _serve(settings: Settings) -> int:
                 audit,
                 http if name == online.proxies[0] else None,
                 report.watch,
+                local if name == online.proxies[0] else "",
             )
             for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
         ]
+        if local:
+            pool = ServingPool(
+                settings, data_dir, online.members, online_address, local, metrics.serving_reads.inc
+            )
+            pool.start(int(addresses[0].rpartition(":")[2]))
+            stack.push_async_callback(pool.stop)
+            report.serving = pool
         report.addresses = dict(zip(online.proxies, addresses, strict=True))
         announce(
             data_dir.root,
@@ -134,27 +146,38 @@ def settings_of_pipeline(settings: Settings, data_dir: DataDir) -> str:
     return here.model_dump_json(exclude={"proxy": {"root_password"}})
 
 
-async def _start_pipeline(
-    stack: AsyncExitStack,
-    settings: Settings,
-    data_dir: DataDir,
-    online: Online,
-    address: str,
-    metrics: Metrics,
-) -> PipelineSupervisor | None:
-    """Open the coordinators' socket, and start the process that uses it."""
-    if not settings.pipeline.enabled:
-        return None
-    online_address = data_dir.socket("online")
+async def _open_coordinators(
+    stack: AsyncExitStack, settings: Settings, data_dir: DataDir, online: Online
+) -> str:
+    """Open the coordinators' socket for the other processes of this server; return its address."""
+    address = data_dir.socket("online")
+    if not settings.pipeline.enabled and settings.proxy.processes_wanted == 1:
+        return address
     services = [
         (RootCoordApi, online.root),
         (DataCoordApi, online.data),
         (JobLedgerApi, online.ledger),
         (IndexCoordApi, online.index),
+        (QueryCoordApi, online.query),
     ]
-    server = RpcServer(online_address, services)
+    server = RpcServer(address, services)
     await server.start()
     stack.push_async_callback(server.stop)
+    return address
+
+
+async def _start_pipeline(
+    stack: AsyncExitStack,
+    settings: Settings,
+    data_dir: DataDir,
+    online: Online,
+    online_address: str,
+    address: str,
+    metrics: Metrics,
+) -> PipelineSupervisor | None:
+    """Start the pipeline process. ``online_address``: of the coordinators; ``address``: its own."""
+    if not settings.pipeline.enabled:
+        return None
     arguments = [
         f"--settings-json={settings_of_pipeline(settings, data_dir)}",
         f"--online={online_address}",

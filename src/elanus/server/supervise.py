@@ -22,6 +22,21 @@ _STEADY_S = 60.0
 _log = structlog.get_logger("supervisor")
 
 
+async def end_child(process: asyncio.subprocess.Process, what: str) -> None:
+    """Have a child end by closing its standard input, and kill it if it does not. ``what``: for the log."""
+    if process.returncode is not None:
+        return
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(_STOP_GRACE_S):
+            await process.wait()
+    except TimeoutError:
+        _log.warning(f"{what} killed: it did not end in time", pid=process.pid)
+        process.kill()
+        await process.wait()
+
+
 class PipelineSupervisor:
     """Starts the pipeline process and restarts it when it ends.
 
@@ -59,20 +74,7 @@ class PipelineSupervisor:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
         if self._process is not None:
-            await self._end(self._process)
-
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        if process.returncode is not None:
-            return
-        if process.stdin is not None:
-            process.stdin.close()
-        try:
-            async with asyncio.timeout(_STOP_GRACE_S):
-                await process.wait()
-        except TimeoutError:
-            _log.warning("pipeline process killed: it did not end in time", pid=process.pid)
-            process.kill()
-            await process.wait()
+            await end_child(self._process, "pipeline process")
 
     async def _keep_running(self) -> None:
         loop = asyncio.get_running_loop()
@@ -107,7 +109,7 @@ class PipelineSupervisor:
         lost = asyncio.ensure_future(session.lost.wait())
         try:
             await asyncio.wait((ended, lost), return_when=asyncio.FIRST_COMPLETED)
-            await self._end(process)
+            await end_child(process, "pipeline process")
         finally:
             for waiting in (ended, lost):
                 waiting.cancel()

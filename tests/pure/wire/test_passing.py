@@ -103,7 +103,7 @@ def raising(error: Exception) -> Callable[..., Any]:
 def test_a_read_that_fails_here_is_answered_there_and_counted_once(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the reason: a collection that is not loaded here, a defect."""
+    """The reason does not matter: a collection that is not loaded here, a defect."""
     for error in (NotReady("not loaded here"), ZeroDivisionError()):
         monkeypatch.setattr(pair.reading, "collection", raising(error))
         answer = milvus_pb2.SearchResults.FromString(pair.call("Search", search()))

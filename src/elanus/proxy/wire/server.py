@@ -28,7 +28,7 @@ from elanus.rpc.serving.choice import Serving, grpc_server
 REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """The reference's default."""
 _INTERFACES = (ConnectorApi, BackupApi, KeysApi)
-"""What Elanus' own clients call."""
+"""The interfaces that Elanus' own clients call."""
 _OPTIONS = (
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
     # Clients ping every 10 to 55 s even when idle; pings must not end a connection.
