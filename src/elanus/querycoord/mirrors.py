@@ -260,8 +260,10 @@ class Mirrors:
     async def stop(self) -> None:
         for unfollow in self._unfollow:
             unfollow()
-        mirrors, self._mirrors = self._mirrors, {}
-        await asyncio.gather(*(mirror.stop() for mirror in mirrors.values()), *self._ending)
+        mirrors = tuple(self._mirrors.values())
+        self._mirrors.clear()
+        if mirrors or self._ending:
+            await asyncio.gather(*(mirror.stop() for mirror in mirrors), *self._ending)
 
     def follow(self, collection_id: CollectionID) -> None:
         """The collection's lead has done a round."""
@@ -270,11 +272,13 @@ class Mirrors:
 
     async def withhold(self, collection_id: CollectionID) -> None:
         """Return when reads of the collection are answered by the lead alone."""
-        await asyncio.gather(*(mirror.withhold(collection_id) for mirror in self._mirrors.values()))
+        if self._mirrors:
+            await asyncio.gather(*(mirror.withhold(collection_id) for mirror in self._mirrors.values()))
 
     async def release(self, collection_id: CollectionID) -> None:
         """The same, and have the mirrors release it."""
-        await asyncio.gather(*(mirror.release(collection_id) for mirror in self._mirrors.values()))
+        if self._mirrors:
+            await asyncio.gather(*(mirror.release(collection_id) for mirror in self._mirrors.values()))
 
     def alive(self) -> tuple[NodeID, ...]:
         return tuple(self._mirrors)
@@ -289,6 +293,8 @@ class Mirrors:
 
     async def statuses(self) -> list[QueryNodeStatus]:
         """Raises `ElanusError` if a mirror does not answer."""
+        if not self._mirrors:
+            return []
         return await asyncio.gather(*(mirror.status() for mirror in self._mirrors.values()))
 
     def _look(self) -> None:
