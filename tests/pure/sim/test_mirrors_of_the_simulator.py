@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elanus.core.ids import CollectionID
+from elanus.querycoord.mirrors import Mirrors
 from elanus.sim.mirrors import draw_mirrored, has_mirror
 from elanus.sim.plan import MIRRORED, draw_reading
 from elanus.sim.run import Outcome, run
@@ -11,8 +13,7 @@ from elanus.sim.scenario import FaultKind
 
 pytestmark = pytest.mark.sim
 
-SEEDS = (1, 4)
-FINDING = 4
+SEED, OF_IMPORTS = 12, 13
 
 
 def mirrored(seed: int) -> Outcome:
@@ -20,13 +21,23 @@ def mirrored(seed: int) -> Outcome:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_serving_process_reads_what_the_others_read(seed: int) -> None:
-    outcome = mirrored(seed)
+def test_a_serving_process_reads_what_the_others_read() -> None:
+    outcome = mirrored(SEED)
     assert outcome.broken == "", outcome.message
     assert outcome.counts["reads of a mirror"] > 50
     assert outcome.counts["reads passed on"] > 0
     assert outcome.faults[FaultKind.CRASH] >= 3
+
+
+@pytest.mark.timeout(300)
+def test_reads_that_go_on_there_while_an_import_becomes_visible_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(self: Mirrors, collection_id: CollectionID) -> None:
+        """The coordinator forgets to take the grants back."""
+
+    monkeypatch.setattr(Mirrors, "withhold", nothing)
+    assert mirrored(OF_IMPORTS).broken == "VIS1"
 
 
 def test_seeds_of_several_query_nodes_have_no_such_run() -> None:

@@ -148,7 +148,7 @@ def test_the_client_is_the_same_to_the_main_process(pair: Pair) -> None:
     assert (caller.client, caller.database) == ("7", "shop")
     assert caller.origin.startswith("ipv4:127.0.0.1:")
     assert caller.time_left_s is not None
-    assert 50 < caller.time_left_s <= 100
+    assert 50 < caller.time_left_s < 110, "gRPC rounds it up"
     pair.call("GetVersion", milvus_pb2.GetVersionRequest())
     assert pair.guard.callers[1].time_left_s is None
     assert pair.guard.callers[1].client == caller.origin
