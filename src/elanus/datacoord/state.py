@@ -76,7 +76,7 @@ class DataState:
         self._vchannels_of: dict[CollectionID, dict[str, None]] = {}
         self._owned: dict[str, Counter[NodeID]] = {}
         self.positions = LowestPositions()
-        """Of the checkpoints of the vchannels that are not dropped."""
+        """Where the checkpoints of the vchannels that are not dropped are."""
         self._imports: dict[TaskID, ImportTask] = {}
         self._importing: dict[TaskID, CollectionID] = {}
         self.writes = WriteTable()

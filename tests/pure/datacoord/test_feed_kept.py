@@ -172,7 +172,7 @@ class Feed:
         self.done["changes"] += 1
 
     def alive(self) -> list[Row]:
-        """What the copy should be."""
+        """Return the rows that the copy should have."""
         until = self.read_until
         return survivors([r for r in self.rows if r[1] <= until], [d for d in self.deletes if d[1] <= until])
 
