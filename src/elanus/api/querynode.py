@@ -97,6 +97,7 @@ class WatchVchannel:
     ``damaged``: segments as ``growing`` that cannot be loaded, because their manifests cannot be read.
     ``again``: those of the segments without rows (see `UnrecoveredSegment`) to be tried once more.
     ``unserved``: delta logs of writes that no version has brought online yet; one will (`deletes` there).
+    ``moments``: from which moment reads see the deletes of writes that are online, by the write's commit.
 
     A vchannel that is followed already is followed again only when rows are wanted that were not taken in:
     of partitions that were added to the load since, or of a vchannel that was followed only for its
@@ -114,6 +115,7 @@ class WatchVchannel:
     damaged: tuple[UnrecoveredSegment, ...] = ()
     again: tuple[SegmentID, ...] = ()
     unserved: tuple[DeltaLog, ...] = ()
+    moments: Mapping[Timestamp, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ class LoadSegment:
 
     ``delta_logs`` are the vchannel's delete files up to ``checkpoint``; deletes after it come from the
     vchannel that the node follows. ``indexes``: built indexes by vector field; a field without one is
-    searched exactly over its raw vectors.
+    searched exactly over its raw vectors. ``moments``: as in `WatchVchannel`.
     """
 
     collection_id: CollectionID
@@ -130,6 +132,7 @@ class LoadSegment:
     indexes: tuple[IndexFile, ...]
     delta_logs: tuple[DeltaLog, ...]
     checkpoint: Checkpoint
+    moments: Mapping[Timestamp, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

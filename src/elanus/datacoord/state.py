@@ -25,6 +25,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.writes import WriteRecord
+from elanus.datacoord.lowest_positions import LowestPositions
 from elanus.datacoord.records import Records, in_batches
 from elanus.datacoord.segment_table import NoUses, PathUses, SegmentTable
 from elanus.datacoord.write_table import PREFIX as _WRITES
@@ -74,6 +75,8 @@ class DataState:
         self._vchannels: dict[str, Vchannel] = {}
         self._vchannels_of: dict[CollectionID, dict[str, None]] = {}
         self._owned: dict[str, Counter[NodeID]] = {}
+        self.positions = LowestPositions()
+        """Where the checkpoints of the vchannels that are not dropped are."""
         self._imports: dict[TaskID, ImportTask] = {}
         self._importing: dict[TaskID, CollectionID] = {}
         self.writes = WriteTable()
@@ -355,6 +358,10 @@ class DataState:
                 self._uses.use(after)
         self._count_owner(known, -1)
         self._count_owner(vchannel, 1)
+        if vchannel.dropped:
+            self.positions.remove(vchannel.vchannel)
+        else:
+            self.positions.place(vchannel.vchannel, vchannel.checkpoint.position)
         self._vchannels[vchannel.vchannel] = vchannel
         self._vchannels_of.setdefault(vchannel.collection_id, {})[vchannel.vchannel] = None
 
@@ -374,6 +381,7 @@ class DataState:
         if known is None:
             return
         self._count_owner(known, -1)
+        self.positions.remove(name)
         if known.deltas and not known.dropped:
             self._uses.forget(known.deltas)
         names = self._vchannels_of[known.collection_id]

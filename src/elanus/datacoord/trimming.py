@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 
 from elanus.api.rootcoord import RootCoordApi
+from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.datacoord.state import DataState
 from elanus.log.port import Log, Position
+
+_COLLECTIONS_A_STEP = 256
+"""How many collections are looked at before others may run: well below a millisecond."""
 
 
 async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Mapping[str, int]) -> None:
@@ -19,20 +24,31 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Ma
     a collection created after that starts behind it. So does a collection whose creation has not ended: the
     ticks, and with them all checkpoints, wait for it. A collection whose creation has ended, but whose
     `watch_channels` call has not arrived here, is known to rootcoord, and its start is kept in the log.
+
+    Others run while this waits. So checkpoints are read twice: before rootcoord is asked, because they may
+    pass the start of a collection whose creation ends after its answer; and in the same step that trims,
+    because vchannels that have arrived since may be lower.
     """
-    keep: dict[str, int] = {}
-    for vchannel in state.vchannels():
-        pchannel, position = pchannel_of(vchannel.vchannel), vchannel.checkpoint.position
-        keep[pchannel] = min(keep.get(pchannel, position), position)
-    for collection in await rootcoord.list_collections(""):
-        for name, start in collection.starts.items():
-            pchannel = pchannel_of(name)
-            if state.vchannel(name) is None and pchannel in keep:
-                keep[pchannel] = min(keep[pchannel], start.position)
-    ends = {pchannel: log.end(pchannel) for pchannel in log.pchannels() if pchannel not in keep}
+    before = state.positions.all()
+    starts = await _starts(state, await rootcoord.list_collections(""))
+    ends = {pchannel: log.end(pchannel) for pchannel in log.pchannels() if pchannel not in before}
     in_use = await rootcoord.ticks() if ends else {}
     for pchannel, end in ends.items():
-        if pchannel not in in_use:
+        if pchannel not in in_use and state.positions.of(pchannel) is None:
             await log.trim(pchannel, end)
-    for pchannel, position in keep.items():
-        await log.trim(pchannel, Position(min(position, held.get(pchannel, position))))
+    for pchannel, position in before.items():
+        needed = (state.positions.of(pchannel), starts.get(pchannel), held.get(pchannel))
+        await log.trim(pchannel, Position(min(position, *(p for p in needed if p is not None))))
+
+
+async def _starts(state: DataState, collections: Iterable[Collection]) -> dict[str, int]:
+    """Return where the first collection of each pchannel starts whose vchannels have not arrived here."""
+    found: dict[str, int] = {}
+    for looked_at, collection in enumerate(collections, start=1):
+        for name, start in collection.starts.items():
+            if state.vchannel(name) is None:
+                pchannel = pchannel_of(name)
+                found[pchannel] = min(found.get(pchannel, start.position), start.position)
+        if looked_at % _COLLECTIONS_A_STEP == 0:
+            await asyncio.sleep(0)
+    return found

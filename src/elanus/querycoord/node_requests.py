@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from elanus.api.datacoord import DamagedManifest
 from elanus.api.querynode import (
     FieldIndexSpec,
@@ -11,6 +13,8 @@ from elanus.api.querynode import (
     WatchVchannel,
 )
 from elanus.core.ids import SegmentID
+from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.core.unreadable import unreadable_text
 from elanus.core.warmup import warmed_indexes
 from elanus.querycoord.target import Target
@@ -51,6 +55,7 @@ def watch_request(
         damaged=tuple(map(_unrecovered, recovery.damaged)),
         again=again,
         unserved=recovery.unserved,
+        moments=_of_logs(target.writes, recovery.delta_logs),
     )
 
 
@@ -64,7 +69,25 @@ def segment_request(target: Target, segment_id: SegmentID) -> LoadSegment:
         target.files.get(segment_id, ()),
         recovery.delta_logs,
         recovery.checkpoint,
+        _of_segment(target.writes, manifest, recovery.delta_logs),
     )
+
+
+def _of_logs(writes: Mapping[Timestamp, Timestamp], logs: Iterable[DeltaLog]) -> dict[Timestamp, Timestamp]:
+    """Return the moments of the writes whose deletes may be in the delta logs."""
+    if not writes:
+        return {}
+    first = min((log.file.ts_min for log in logs), default=MAX_TIMESTAMP)
+    return {commit: moment for commit, moment in writes.items() if commit >= first}
+
+
+def _of_segment(
+    writes: Mapping[Timestamp, Timestamp], manifest: SegmentManifest, logs: Iterable[DeltaLog]
+) -> dict[Timestamp, Timestamp]:
+    """Return the moments of the writes that delete rows of a segment: by delta logs, or folded into it."""
+    folded = {c: m for c, m in writes.items() if c <= manifest.folded_until < m}
+    later = {c: m for c, m in writes.items() if c > manifest.deletes_from}
+    return {**folded, **_of_logs(later, logs)}
 
 
 def _unrecovered(damaged: DamagedManifest) -> UnrecoveredSegment:

@@ -167,6 +167,7 @@ class Replica:
         soon. Raises `InsufficientMemory`, `NotReady`, and what the nodes raise.
         """
         version = self._version
+        target = replace(target, writes=moments.writes)
         info = await repaired_channel(self.info, self._fleet, statuses)
         await version.persist(replace(self.record, info=info))
         places = {**self.info.sealed, **self.record.plan, **moves}

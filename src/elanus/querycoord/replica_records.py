@@ -43,7 +43,8 @@ class ReplicaRecord:
 
     ``plan``: segments that are being loaded on a node where no version names them yet. ``stamps``: moments
     assigned for a version that may not have been announced (`elanus.querycoord.visible_from`).
-    ``partitions``: those that can be read under the version in force; None: all.
+    ``partitions``: those that can be read under the version in force; None: all. ``writes``: the commits of
+    the latest writes that delete rows, each with the moment from which reads see it.
     """
 
     info: QueryChannelInfo
@@ -51,6 +52,7 @@ class ReplicaRecord:
     plan: Mapping[SegmentID, NodeID] = field(default_factory=dict)
     stamps: Mapping[SegmentID, Timestamp] = field(default_factory=dict)
     partitions: tuple[PartitionID, ...] | None = None
+    writes: Mapping[Timestamp, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +260,7 @@ def _encoded_header(record: ReplicaRecord, division: _Division) -> bytes:
         replace(record.info, sealed={}, visible_from={}),
         record.nodes,
         partitions=record.partitions,
+        writes=record.writes,
         parts=tuple(zip(division.bounds, division.numbers, strict=True)),
     )
     return msgspec.json.encode(header)
@@ -273,7 +276,7 @@ def _whole(header: _Header, parts: Sequence[_Part]) -> ReplicaRecord:
             {s: ts for part in parts for s, ts in part.stamps.items()},
         )
     info = replace(header.info, sealed=facts.sealed, visible_from=facts.visible_from)
-    return ReplicaRecord(info, header.nodes, facts.plan, facts.stamps, header.partitions)
+    return ReplicaRecord(info, header.nodes, facts.plan, facts.stamps, header.partitions, header.writes)
 
 
 def _batches(puts: Sequence[Put]) -> Iterator[list[Put]]:

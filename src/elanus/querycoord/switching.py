@@ -23,7 +23,7 @@ from elanus.querycoord.planned_layout import Layout
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import LoadState
 from elanus.querycoord.target import Target
-from elanus.querycoord.visible_from import Settled, decide_moments, delete_moments, lead_ms
+from elanus.querycoord.visible_from import Settled, decide_moments, delete_moments, lead_ms, with_writes
 
 _SWITCH_WAIT_S = 30.0
 _SWITCH_LOOK_S = 0.02
@@ -119,20 +119,22 @@ class VersionSwitch:
     ) -> tuple[Mapping[SegmentID, Timestamp], Mapping[str, Timestamp]]:
         """Return the timestamp from which reads see each of the segments that a version brings online, and
         the deletes in each delta log of a write."""
+        pending = {log.file.ts_max for log in target.unserved}
         moments = decide_moments(
-            online, target.segments, target.recovery.successors, before, target.recovery.split
+            online, target.segments, target.recovery.successors, before, target.recovery.split, pending
         )
         deletes = delete_moments(target.unserved, {**before.named, **moments.known}, target.segments, before)
         known = {path: moment for path, moment in deletes.items() if moment is not None}
-        if not moments.open and len(known) == len(deletes):
-            return moments.known, known
-        new = [log for log in target.unserved if deletes[log.file.path] is None]
-        moment = plus_ms(await self._stamp(), lead_ms(new))
+        visible_from, record = dict(moments.known), self.record
+        if moments.open or len(known) < len(deletes):
+            new = [log for log in target.unserved if deletes[log.file.path] is None]
+            moment = plus_ms(await self._stamp(), lead_ms(new))
+            visible_from |= dict.fromkeys(moments.open, moment)
+            known = {path: known.get(path, moment) for path in deletes}
         if moments.open:
-            stamps = {**moments.known, **dict.fromkeys(moments.open, moment)}
-            await self.persist(replace(self.record, stamps=stamps))
-        visible_from = {**moments.known, **dict.fromkeys(moments.open, moment)}
-        return visible_from, {path: known.get(path, moment) for path in deletes}
+            record = replace(record, stamps=visible_from)
+        await self.persist(replace(record, writes=with_writes(before.writes, target.unserved, known)))
+        return visible_from, known
 
     def _strangers(
         self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from elanus.api.datacoord import DamagedManifest, DataCoordApi, RecoveryInfo, VchannelRecovery
 from elanus.api.indexcoord import IndexCoordApi
@@ -15,6 +15,7 @@ from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
+from elanus.core.timestamps import Timestamp
 from elanus.querycoord.state import Load
 
 
@@ -24,6 +25,7 @@ class Target:
 
     ``files``: the finished index files of each segment. ``unbuilt``: outputs of compactions that wait for an
     index. ``left_out``: the fields that are not loaded: their indexes are not in ``indexes`` and ``files``.
+    ``writes``: as in `elanus.querycoord.visible_from.Settled`.
     """
 
     collection: Collection
@@ -34,6 +36,7 @@ class Target:
     files: Mapping[SegmentID, tuple[IndexFile, ...]]
     unbuilt: tuple[SegmentID, ...]
     left_out: frozenset[FieldID] = frozenset()
+    writes: Mapping[Timestamp, Timestamp] = field(default_factory=dict)
 
     @property
     def damaged(self) -> dict[SegmentID, DamagedManifest]:

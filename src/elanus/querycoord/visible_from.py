@@ -25,6 +25,11 @@ hide it but refuses the earlier reads.
 A write that deletes rows has its deletes in delta logs. Reads see them from the same moment as its rows, so
 they see all of the write or nothing. Nodes apply them when the version arrives, before the moment: it is
 further ahead the more there are.
+
+Once a write is served, its deletes are among those that nodes load, with the timestamp of the commit. A node
+that loads them then must not let them take effect before the write's rows do. So the moments of the latest
+writes that delete are kept by their commits, which no two writes share and which merging and folding in do
+not change, and are part of each request to load.
 """
 
 from __future__ import annotations
@@ -43,6 +48,9 @@ LEAD_MS = 250
 DELETES_LEAD_MS = 750
 """How much further it is for a version that brings deletes; one more for as many as `_DELETES_A_MS`."""
 _DELETES_A_MS = 100
+WRITES_KEPT_MAX = 1024
+"""Of how many writes the moments are kept: some 40 KB in a record that is written with every version. Only
+reads as of between the commit and the moment of an earlier write differ on a node that loads it later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,8 @@ class Settled:
     ``named``: the segments that versions in force name, each with its moment (0: it counts from its commit).
     ``stamped``: moments of versions that may not have been announced. ``partitions``: those that can be read;
     None: all. ``found``: segments that nodes serve, whether or not a version in force names them.
-    ``deletes``: the delta logs that versions in force name, each with its moment.
+    ``deletes``: the delta logs that versions in force name, each with its moment. ``writes``: the commits of
+    writes that delete, each with the moment of its deletes; some may not have been announced.
     """
 
     named: Mapping[SegmentID, Timestamp]
@@ -60,6 +69,7 @@ class Settled:
     partitions: frozenset[PartitionID] | None
     found: Collection[SegmentID]
     deletes: Mapping[str, Timestamp] = field(default_factory=dict)
+    writes: Mapping[Timestamp, Timestamp] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,10 @@ def settled(records: Iterable[ReplicaRecord], found: Collection[SegmentID]) -> S
     stamped: dict[SegmentID, Timestamp] = {}
     partitions: frozenset[PartitionID] | None = frozenset()
     deletes: dict[str, Timestamp] = {}
+    writes: dict[Timestamp, Timestamp] = {}
     for record in records:
+        for commit, moment in record.writes.items():
+            writes[commit] = max(moment, writes.get(commit, NO_TIMESTAMP))
         stamped |= record.stamps
         info = record.info
         deletes |= info.deletes
@@ -85,7 +98,7 @@ def settled(records: Iterable[ReplicaRecord], found: Collection[SegmentID]) -> S
             named[segment_id] = max(moment, named.get(segment_id, NO_TIMESTAMP))
         if info.version and partitions is not None:
             partitions = None if record.partitions is None else partitions.union(record.partitions)
-    return Settled(named, stamped, partitions, found, deletes)
+    return Settled(named, stamped, partitions, found, deletes, writes)
 
 
 def decide_moments(
@@ -94,10 +107,12 @@ def decide_moments(
     successors: Mapping[SegmentID, SegmentID],
     before: Settled,
     split: Mapping[SegmentID, tuple[SegmentID, ...]] = MappingProxyType({}),
+    pending: Collection[Timestamp] = (),
 ) -> Moments:
     """Decide the moments of the segments that a version brings online.
 
-    ``successors``, ``split``: as in `RecoveryInfo`.
+    ``successors``, ``split``: as in `RecoveryInfo`. ``pending``: the commits of writes that are not served.
+    Rows of a served write whose partition is loaded only now are seen together with its deletes.
     """
     inherited: dict[SegmentID, Timestamp] = {}
     for segment_id, moment in before.named.items():
@@ -117,6 +132,8 @@ def decide_moments(
             known[segment_id] = stamp
         elif manifest is not None and _is_late(manifest, before):
             undecided.append(segment_id)
+        elif manifest is not None and manifest.commit_ts not in pending:
+            known[segment_id] = before.writes.get(manifest.commit_ts, NO_TIMESTAMP)
     return Moments({s: moment for s, moment in known.items() if moment}, tuple(undecided))
 
 
@@ -147,6 +164,17 @@ def delete_moments(
         else:
             found[log.file.path] = of_write.get(log.file.ts_max)
     return found
+
+
+def with_writes(
+    before: Mapping[Timestamp, Timestamp],
+    unserved: Iterable[DeltaLog],
+    deletes: Mapping[str, Timestamp],
+) -> dict[Timestamp, Timestamp]:
+    """Return the moments of the latest writes by commit, with those of the delta logs of a version."""
+    new = {log.file.ts_max: deletes[log.file.path] for log in unserved}
+    writes = {**before, **{commit: moment for commit, moment in new.items() if moment}}
+    return {commit: writes[commit] for commit in sorted(writes)[-WRITES_KEPT_MAX:]}
 
 
 def _is_late(manifest: SegmentManifest, before: Settled) -> bool:

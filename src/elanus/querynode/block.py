@@ -128,9 +128,9 @@ class Block:
         if after != NO_TIMESTAMP:
             later = ts > after
             rows, ts = rows[later], ts[later]
-        if deletes.moment != NO_TIMESTAMP:
-            rows = rows[self.row_ts[rows] < ts]
-            ts = np.full(len(rows), deletes.moment, dtype=np.int64)
+        if deletes.is_seen_later:
+            older = self.row_ts[rows] < ts
+            rows, ts = rows[older], deletes.seen_from(ts[older])
         return self._visibility.enter(rows, ts)
 
     def make_key_filter(self) -> None:

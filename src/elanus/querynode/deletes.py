@@ -29,24 +29,60 @@ _MERGED_KEYS_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
+class WriteMoments:
+    """The deletes with timestamp ``commits[i]`` are those of a write, and reads see them from ``moments[i]``.
+
+    ``commits`` ascend, and are not empty.
+    """
+
+    commits: npt.NDArray[np.int64]
+    moments: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, moments: Mapping[Timestamp, Timestamp]) -> WriteMoments | None:
+        """Return the moments by commit as arrays; None if there are none."""
+        if not moments:
+            return None
+        commits = sorted(moments)
+        return cls(np.array(commits, dtype=np.int64), np.array([moments[c] for c in commits], dtype=np.int64))
+
+    def seen_from(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return from which timestamp reads see deletes with the timestamps ``ts``."""
+        places = np.minimum(np.searchsorted(self.commits, ts), len(self.commits) - 1)
+        return np.where(self.commits[places] == ts, self.moments[places], ts)
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteBatch:
     """Deletes in one partition, or in all.
 
     ``keys`` are in the order of their codes, so a range of codes is a slice; ``ts`` is aligned with them.
     ``moment``: if set, reads as of an earlier timestamp do not see the deletes, though they concern the rows
-    that are older than ``ts``.
+    that are older than ``ts``. ``moments``: the same for those of the deletes that are of writes.
     """
 
     keys: SortedKeys
     ts: npt.NDArray[np.int64]
     partition_id: PartitionID
     moment: Timestamp = NO_TIMESTAMP
+    moments: WriteMoments | None = None
 
     @classmethod
     def of(cls, keys: pa.Array, ts: npt.NDArray[np.int64], partition_id: PartitionID) -> DeleteBatch:
         """Sort deletes; ``ts`` is aligned with the keys."""
         ordered, places = in_code_order(keys)
         return cls(ordered, ts if places is None else ts[places], partition_id)
+
+    @property
+    def is_seen_later(self) -> bool:
+        """Whether reads may see deletes only from a moment that is later than their timestamp."""
+        return self.moment != NO_TIMESTAMP or self.moments is not None
+
+    def seen_from(self, ts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return from which timestamp reads see deletes of this batch that have the timestamps ``ts``."""
+        if self.moment != NO_TIMESTAMP:
+            return np.full(len(ts), self.moment, dtype=np.int64)
+        return ts if self.moments is None else self.moments.seen_from(ts)
 
     def concerns(self, partition_id: PartitionID) -> bool:
         return self.partition_id in (ALL_PARTITIONS, partition_id)

@@ -18,13 +18,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.segments import BinlogFile
-from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs, merged
+from elanus.querynode.deletes import DeleteBatch, WriteMoments, deletes_of_delta_logs, merged
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
@@ -47,9 +47,12 @@ class DeleteRun:
     def memory_bytes(self) -> int:
         return sum(batch.memory_bytes for batch in self.batches.values())
 
-    def of_partition(self, partition_id: PartitionID) -> list[DeleteBatch]:
-        """Return the batches that concern a partition."""
-        return [self.batches[p] for p in {ALL_PARTITIONS, partition_id} if p in self.batches]
+    def of_partition(
+        self, partition_id: PartitionID, moments: WriteMoments | None = None
+    ) -> list[DeleteBatch]:
+        """Return the batches that concern a partition. ``moments``: of the writes among them."""
+        found = [self.batches[p] for p in {ALL_PARTITIONS, partition_id} if p in self.batches]
+        return found if moments is None else [replace(batch, moments=moments) for batch in found]
 
 
 class _VchannelRuns:

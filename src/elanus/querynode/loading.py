@@ -15,6 +15,7 @@ from elanus.core.offload import Offload
 from elanus.index.spec import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.querynode.arrivals import Intake
+from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower
@@ -77,9 +78,10 @@ class Loading:
         """
         late = [log.file for log in request.delta_logs if log.file.ts_max > request.checkpoint.ts]
         pending = [log.file for log in request.unserved]
+        moments = WriteMoments.of(request.moments)
         for files, put in ((late, channel.writes.serve), (pending, channel.writes.wait)):
             for file in channel.writes.unread(files):
-                batches = await self.offload(read_write, self._store, file)
+                batches = await self.offload(read_write, self._store, file, moments)
                 collection.check_current(channel)
                 put(file, batches)
 

@@ -15,6 +15,7 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.unreadable import unreadable_text
 from elanus.index import IndexSpec
 from elanus.querynode.coverage import Coverage
+from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.storage.binlog import read_columns
@@ -51,10 +52,11 @@ def recover_growing(
         except (CorruptObject, ObjectMissing, FieldNotFound) as error:
             damaged.append(_unrecovered(manifest, error))
     files = [log.file for log in request.delta_logs] if segments else []
+    moments = WriteMoments.of(request.moments)
     try:
         for run in delta_logs.deletes(request.vchannel, files, {file.path for file in files}):
             for segment in segments:
-                segment.delete(run.of_partition(segment.partition_id))
+                segment.delete(run.of_partition(segment.partition_id, moments))
     except (CorruptObject, ObjectMissing) as error:
         known = {d.segment_id for d in damaged}
         damaged += [_unrecovered(m, error) for m in wanted if m.segment_id not in known]

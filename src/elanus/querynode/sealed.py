@@ -41,6 +41,7 @@ from elanus.index import (
     resolve_field_index,
 )
 from elanus.querynode.block import Block
+from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.warming import warm_file
@@ -124,7 +125,7 @@ def load_sealed(
         ),
         files=files_of(request) - damaged,
         blocks=blocks,
-        complete_from=manifest.folded_until,
+        complete_from=_complete_from(request),
         damaged=tuple(loader.damaged),
     )
     _apply_delta_logs(segment, request, delta_logs)
@@ -137,10 +138,22 @@ def _apply_delta_logs(segment: SealedSegment, request: LoadSegment, delta_logs: 
     if not later:
         return
     current = {log.file.path for log in request.delta_logs}
+    moments = WriteMoments.of(request.moments)
     for run in delta_logs.deletes(manifest.vchannel, later, current):
-        for batch in run.of_partition(manifest.partition_id):
+        for batch in run.of_partition(manifest.partition_id, moments):
             for block in segment.blocks:
                 block.delete(batch, after=manifest.deletes_from)
+
+
+def _complete_from(request: LoadSegment) -> Timestamp:
+    """Return before which timestamp a read misses rows that are deleted for good.
+
+    Reads see the deletes of a write from a moment after its commit. If they are folded in, the rows that they
+    delete are gone for reads before that moment too.
+    """
+    folded_until = request.manifest.folded_until
+    seen_later = (moment for commit, moment in request.moments.items() if commit <= folded_until)
+    return max(folded_until, *seen_later, NO_TIMESTAMP)
 
 
 @dataclass(frozen=True, slots=True)

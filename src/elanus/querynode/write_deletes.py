@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
-from elanus.querynode.deletes import DeleteBatch, deletes_of_delta_logs
+from elanus.querynode.deletes import DeleteBatch, WriteMoments, deletes_of_delta_logs
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
@@ -78,6 +78,7 @@ class WriteDeletes:
         self._served = {path: w for path, w in self._served.items() if w.until > before}
 
 
-def read_write(store: ObjectStore, file: BinlogFile) -> Batches:
+def read_write(store: ObjectStore, file: BinlogFile, moments: WriteMoments | None) -> Batches:
     """Read the deletes of a write. Raises `ObjectMissing`, `CorruptObject`."""
-    return tuple(deletes_of_delta_logs([read_delta_log(store, file)]).values())
+    found = deletes_of_delta_logs([read_delta_log(store, file)]).values()
+    return tuple(replace(batch, moments=moments) for batch in found)

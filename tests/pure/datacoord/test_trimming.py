@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from data_bench import LOG_HOLD_S, Bench
 from fakes import CID, collection, schema
 
 from elanus.api.datacoord import LogHold
-from elanus.core.catalog import Checkpoint
+from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import compose
+from elanus.datacoord.trimming import trim_log
 from elanus.log.port import EntryHeader, NewEntry
 
 A, B = NodeID(31), NodeID(32)
@@ -171,5 +174,95 @@ async def test_a_round_that_fails_is_not_the_last(tmp_path: Path) -> None:
     await asyncio.sleep(15)
     failing[:] = [False]
     await asyncio.sleep(10)
+    assert first_left(bench) == positions[4]
+    await bench.coord.stop()
+
+
+async def test_a_vchannel_that_arrives_while_rootcoord_is_asked_keeps_its_start(tmp_path: Path) -> None:
+    """Rootcoord names the collection, and its vchannel is here by the time the answer is."""
+    late = collection(schema("d"), CollectionID(500))
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[7]))
+    listed = bench.root.list_collections
+
+    async def list_collections(database: str) -> tuple[Collection, ...]:
+        bench.root.collections[late.collection_id] = late
+        found = await listed(database)
+        await bench.coord.watch_channels(late)
+        return found
+
+    bench.root.list_collections = list_collections  # type: ignore[method-assign]
+    await asyncio.sleep(15)
+    assert first_left(bench) == late.starts[late.vchannels[0]].position
+    await bench.coord.stop()
+
+
+async def test_a_checkpoint_that_moves_while_rootcoord_is_asked_is_trimmed_to_later(tmp_path: Path) -> None:
+    """A collection whose creation ended after the answer may start below it."""
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[2]))
+    listed = bench.root.list_collections
+    moved = [at(positions[7])]
+
+    async def list_collections(database: str) -> tuple[Collection, ...]:
+        found = await listed(database)
+        if moved:
+            await bench.commit(checkpoint=moved.pop())
+        return found
+
+    bench.root.list_collections = list_collections  # type: ignore[method-assign]
+    await asyncio.sleep(15)
+    assert first_left(bench) == positions[2]
+    await asyncio.sleep(10)
+    assert first_left(bench) == positions[7]
+    await bench.coord.stop()
+
+
+async def test_others_run_while_many_collections_are_looked_at(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[4]))
+    looks = 0
+
+    class Counted(Mapping[str, Checkpoint]):
+        """Notices how often a collection was looked at since others last ran."""
+
+        def __getitem__(self, name: str) -> Checkpoint:
+            raise KeyError(name)
+
+        def __iter__(self) -> Iterator[str]:
+            nonlocal looks
+            looks += 1
+            return iter(())
+
+        def __len__(self) -> int:
+            return 0
+
+    looked: list[int] = []
+
+    async def other() -> None:
+        nonlocal looks
+        while True:
+            looked.append(looks)
+            looks = 0
+            await asyncio.sleep(0)
+
+    many = replace(collection(), starts=Counted())
+
+    async def list_collections(database: str) -> tuple[Collection, ...]:
+        return (many,) * 2000
+
+    bench.root.list_collections = list_collections  # type: ignore[method-assign]
+    task = asyncio.create_task(other())
+    state = bench.coord.role._context.state
+    await trim_log(state, bench.log, bench.root, {})
+    task.cancel()
+    assert sum(looked) + looks == 2000
+    assert max(looked) <= 256
     assert first_left(bench) == positions[4]
     await bench.coord.stop()

@@ -108,6 +108,7 @@ class World:
         self.scratch.mkdir(parents=True, exist_ok=True)
         self.checkpoint = ORIGIN
         self.delta_logs: tuple[DeltaLog, ...] = ()
+        self.moments: dict[Timestamp, Timestamp] = {}
         self.segments: dict[SegmentID, Segment] = {}
         self.leaving: tuple[PartitionID, ...] = ()
         self.open: dict[int, SegmentID] = {}
@@ -354,12 +355,18 @@ class World:
             tuple(s for s, i in self.segments.items() if i.flushed),
             self.delta_logs,
             leaving=self.leaving,
+            moments=self.moments,
         )
 
     def segment_request(self, segment_id: SegmentID, checkpoint: Checkpoint | None = None) -> LoadSegment:
         info = self.segments[segment_id]
         return LoadSegment(
-            COLLECTION, info.manifest, info.indexes, self.delta_logs, checkpoint or self.checkpoint
+            COLLECTION,
+            info.manifest,
+            info.indexes,
+            self.delta_logs,
+            checkpoint or self.checkpoint,
+            self.moments,
         )
 
     def finished(self) -> list[SegmentID]:

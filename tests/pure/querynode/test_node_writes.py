@@ -11,6 +11,7 @@ from node_world import COLLECTION, VCHANNEL, World, scenario
 from test_node_imports import imported
 
 from elanus.api.querynode import SealedSegmentsChange
+from elanus.core.errors import TimestampTooOld
 from elanus.core.ids import ALL_PARTITIONS, SegmentID
 from elanus.core.segments import DeltaLog
 from elanus.core.timestamps import Timestamp
@@ -135,3 +136,66 @@ async def test_a_refused_version_changes_nothing(world: World) -> None:
         await world.node.announce(change)
     await world.stamp_and_tick()
     assert world.keys() == [1]
+
+
+async def served_upsert(world: World, *, folded: bool = False) -> tuple[Timestamp, Timestamp, SegmentID]:
+    """An upsert of key 1 that has been served, and the node starts afresh. Key 2 stays as it was.
+
+    Returns a moment between the commit and that of the upsert, the latter, and the segment of the old rows.
+    ``folded``: compaction has folded the delete into it.
+    """
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    world.seal()
+    (old,) = world.flush()
+    commit_ts = Timestamp(world.stamp())
+    between = Timestamp(await world.stamp_and_tick())
+    moment = Timestamp(world.stamp() + 5)
+    new = imported(world, 50, [1], commit_ts)
+    world.delta_logs = (*world.delta_logs, deletes(world, [1], commit_ts))
+    world.now = moment
+    await world.tick()
+    world.moments = {commit_ts: moment}
+    if folded:
+        info = world.segments[old]
+        info.manifest = replace(info.manifest, deletes_from=commit_ts)
+    await world.restart()
+    for segment_id in (old, new):
+        await world.node.load_segment(world.segment_request(segment_id))
+    world.version += 1
+    change = SealedSegmentsChange(COLLECTION, world.version, (old, new), (), visible_from={new: moment})
+    await world.node.announce(change)
+    return between, moment, old
+
+
+@scenario()
+async def test_a_node_that_loads_a_served_upsert_shows_all_of_it_from_its_moment_on(world: World) -> None:
+    """A read of before is repeated on a node that has loaded the collection since."""
+    between, moment, _ = await served_upsert(world)
+    assert sorted(world.node.query(world.node_query(ts=between))["value"].to_pylist()) == [10, 20]
+    assert sorted(world.node.query(world.node_query(ts=moment))["value"].to_pylist()) == [1, 20]
+
+
+@scenario()
+async def test_what_an_upsert_folded_in_has_deleted_is_not_read_before_its_moment(world: World) -> None:
+    between, moment, _ = await served_upsert(world, folded=True)
+    with pytest.raises(TimestampTooOld, match="read a later moment"):
+        world.node.query(world.node_query(ts=between))
+    world.node.query(world.node_query(ts=moment))
+
+
+@scenario()
+async def test_deletes_that_are_followed_by_their_rows_take_effect_from_the_moment_too(world: World) -> None:
+    """The write's commit is later than the checkpoint, and an older row is in the log alone."""
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    commit_ts = Timestamp(world.stamp())
+    between = await world.stamp_and_tick()
+    moment = Timestamp(world.stamp() + 5)
+    world.delta_logs = (*world.delta_logs, deletes(world, [1], commit_ts))
+    world.now = moment
+    await world.tick()
+    world.moments = {commit_ts: moment}
+    await world.restart()
+    assert sorted(world.node.query(world.node_query(ts=between))["value"].to_pylist()) == [10, 20]
+    assert world.node.query(world.node_query(ts=moment))["value"].to_pylist() == [20]
