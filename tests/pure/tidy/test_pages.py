@@ -106,7 +106,7 @@ def test_metrics_named_in_pages_exist() -> None:
 
 
 def test_files_of_the_sources_named_in_pages_exist() -> None:
-    for page in set(MARKDOWN) - {ROOT / "CHANGELOG.md"}:  # which tells the past
+    for page in set(MARKDOWN) - {ROOT / "CHANGELOG.md"}:  # which is about the past
         for path in SOURCE_FILE.findall(page.read_text()):
             places = (ROOT, ROOT / "src" / "elanus")
             assert any((place / path).exists() for place in places), f"{page.name}: {path}"
