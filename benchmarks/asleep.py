@@ -60,7 +60,7 @@ def _steps(server: ServerProcess, data_dir: Path, say: Callable[[str], None]) ->
     _until(asleep, "Spark sleeps")
     step("woken without the archive")
     _until(lambda: any((data_dir / "scratch").glob("*.jsa")), "the archive is written")
-    _until(lambda: set(_roles(server.pid)) == {"online", "pipeline"}, "Spark sleeps")
+    _until(lambda: set(_roles(server.pid)) == {"online"}, "Spark sleeps")
     say(f"asleep: {_memory(server.pid)}")
     step("woken with the archive")
     client.close()

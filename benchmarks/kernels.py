@@ -16,7 +16,8 @@ Random keys are in the range of each segment, and are decided by filters; the re
 let through. Looking many keys up in one segment is what a large delete, and loading a segment, consist of.
 
 *Guard.* Every call of a server with users signs in and is decided about. Here are a thousand calls of a user
-with a grant on a collection, by its alias, with all that is cached: 15 microseconds each at most.
+with a grant on a collection, by its alias, with all that is cached: 15 microseconds each at most. The first
+call with a password computes its hash, which is slow on purpose: 100 ms at most.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
 from elanus.proxy.calls import Caller, ObjectType
 from elanus.proxy.guard import AccessGuard
+from elanus.proxy.passwords import hash_password
 from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
@@ -54,6 +56,7 @@ REPEATS = 7
 WIRE_ROWS, WIRE_DIMENSION = 1000, 768
 WIRE_LIMIT_MS = 5.0
 GUARDED_CALLS = 1000
+LOGIN_LIMIT_MS = 100.0
 FILTER_ROWS = 1_000_000
 SEGMENTS = 10_000
 DECISION_LIMIT_MS = 10.0
@@ -109,6 +112,7 @@ def kernels(filter_rows: int = FILTER_ROWS) -> Iterator[Kernel]:
     yield _filters_kernel()
     yield _delete_kernel()
     yield _guard_kernel()
+    yield _login_kernel()
 
 
 def median_ms(kernel: Kernel) -> float:
@@ -148,6 +152,15 @@ def _guard_kernel() -> Kernel:
         return np.array(users)
 
     return Kernel(f"sign-in and guard, {GUARDED_CALLS:,} calls", GUARDED_CALLS, 15.0, check)
+
+
+def _login_kernel() -> Kernel:
+    policy = with_user(first_policy(), User("ada", hash_password("secret1"), 1), 9)
+
+    def sign_in() -> np.ndarray:
+        return np.array([SignIn(lambda: policy).user_of("ada:secret1")])  # one that remembers nothing
+
+    return Kernel("sign-in with a password that is not known yet", 1, LOGIN_LIMIT_MS, sign_in)
 
 
 def _wire_kernel() -> Kernel:

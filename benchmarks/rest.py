@@ -1,4 +1,5 @@
-"""REST next to gRPC on one server: the median time of a search, and the server's CPU for JSON rows.
+"""REST next to gRPC on one server: the median time of a search, and the server's CPU for JSON rows and for a
+tab of the console.
 
 Both clients keep one connection. They take turns, so a busy machine slows both; compare the figures of one
 run only. The server runs without Spark.
@@ -29,6 +30,9 @@ ROWS = 1000
 INSERTS = 5
 SEARCHES = 500
 LIMIT = 10
+WATCHED_S = 20.0
+TAB_INTERVAL_S = 3.0
+"""How often the pages of the console that ask most do so."""
 STOP_GRACE_S = 30.0
 _COLLECTION = "rest"
 _MS = 1000
@@ -47,6 +51,10 @@ class Rest:
         if answer["code"]:
             raise RuntimeError(answer["message"])
         return answer["data"]
+
+    def get(self, path: str) -> Any:
+        self._connection.request("GET", path)
+        return json.loads(self._connection.getresponse().read())
 
     def post(self, path: str, **body: Any) -> Any:
         return self.send(path, json.dumps(body).encode())
@@ -75,6 +83,7 @@ def measure(say: Callable[[str], None]) -> None:
             rest.post("collections/create", collectionName=_COLLECTION, dimension=DIM)
             _insert(rest, grpc, psutil.Process(found.pid), say)
             _search(rest, grpc, say)
+            _console(rest, psutil.Process(found.pid), say)
         finally:
             server.stop(STOP_GRACE_S)
 
@@ -110,6 +119,21 @@ def _search(rest: Rest, grpc: MilvusClient, say: Callable[[str], None]) -> None:
         by_grpc.append(_seconds(partial(grpc.search, _COLLECTION, [query], limit=LIMIT)))
     ms, grpc_ms = statistics.median(by_rest) * _MS, statistics.median(by_grpc) * _MS
     say(f"median search: {ms:.2f} ms by REST (body already encoded), {grpc_ms:.2f} ms by gRPC")
+
+
+def _console(rest: Rest, server: psutil.Process, say: Callable[[str], None]) -> None:
+    """The page that asks most often is a tab's cost: the status, as often as `TAB_INTERVAL_S`."""
+    idle_s = _cpu_s(server, partial(time.sleep, WATCHED_S))
+
+    def watch() -> None:
+        for _ in range(round(WATCHED_S / TAB_INTERVAL_S)):
+            started_s = time.monotonic()
+            rest.get("/ui/api/status")
+            time.sleep(max(0.0, started_s + TAB_INTERVAL_S - time.monotonic()))
+
+    tab_s = _cpu_s(server, watch)
+    ms = (tab_s - idle_s) / WATCHED_S * _MS
+    say(f"server CPU for an open tab of the console: {ms:.1f} ms a second")
 
 
 def _seconds(work: Callable[[], object]) -> float:

@@ -23,15 +23,17 @@ from elanus.core.trail import Trail, following
 from elanus.core.types import DataType
 from elanus.index import RowMask, SearchParams, VectorIndex, build, measure, over_rows, resolve_index
 from elanus.index.curve import effort_name
+from elanus.index.parallel import openmp_threads
 
-ROWS, QUERIES = 20_000, 200
+ROWS, LIST_ROWS, QUERIES = 20_000, 40_000, 200
+"""Graphs over fewer rows than lists, because they take longer to build."""
 KS = (10, 50)
 SHARES = (1.0, 0.1)
 TARGETS = (0.8, 0.9, 0.95, 0.99)
 KINDS: tuple[dict[str, str], ...] = (
     {"index_type": "HNSW", "params": '{"M": 16, "efConstruction": 100}'},
-    {"index_type": "IVF_FLAT", "params": '{"nlist": 128}'},
-    {"index_type": "IVF_SQ8", "params": '{"nlist": 128}'},
+    {"index_type": "IVF_FLAT", "params": '{"nlist": 768}'},
+    {"index_type": "IVF_SQ8", "params": '{"nlist": 768}'},
     {"index_type": "HNSW_SQ", "params": '{"M": 16, "efConstruction": 100, "sq_type": "SQ8"}'},
 )
 STEP = 1.15
@@ -56,7 +58,7 @@ class Band:
 
 def data_sets() -> Iterator[tuple[str, Floats]]:
     """Yield names and vectors, queries last."""
-    random, count = np.random.default_rng(20), ROWS + QUERIES
+    random, count = np.random.default_rng(20), LIST_ROWS + QUERIES
     yield "no structure, 16 dimensions", random.standard_normal((count, 16), dtype=np.float32)
     hidden = random.standard_normal((count, 12)) @ random.standard_normal((12, 64))
     yield "12 of 64 dimensions", (hidden + 0.05 * random.standard_normal((count, 64))).astype(np.float32)
@@ -75,37 +77,41 @@ def searched(
 ) -> tuple[float, float]:
     """Return the recall and the number of compared rows."""
     trail = Trail(time.perf_counter, None)
+    found = []
     with following(trail):
-        trail.visit(index)
-        hits = index.search(queries, k, params, mask)
+        for query, best in zip(queries, truth, strict=True):  # a batch may be compared with all rows
+            trail.visit(index)
+            hits = index.search(query[None], k, params, mask)
+            found.append(len(np.intersect1d(hits.rows[0], best)) / k)
         trail.leave()
     compared = sum(method.compared for visit in trail.visits for method in visit.methods)
-    found = [len(np.intersect1d(one, other)) / k for one, other in zip(hits.rows, truth, strict=True)]
     return float(np.mean(found)), compared
 
 
 def bands(name: str, vectors: Floats, declared: dict[str, str]) -> Iterator[Band]:
-    rows, queries = vectors[:ROWS], vectors[ROWS:]
+    rows = vectors[: LIST_ROWS if declared["index_type"].startswith("IVF") else ROWS]
+    queries = vectors[LIST_ROWS:]
     spec = resolve_index({**declared, "metric_type": "L2"}, DataType.FLOAT_VECTOR, rows.shape[1])
-    began_s = time.perf_counter()
-    index = build(spec, rows, 1)
-    built_s = time.perf_counter() - began_s
-    measure(index, rows, built_s, 1)
-    share_of_build = (time.perf_counter() - began_s - built_s) / built_s
+    with openmp_threads(1):
+        began_s = time.thread_time()
+        index = build(spec, rows, 1)
+        built_s = time.thread_time() - began_s
+        measure(index, rows, built_s, 1, now_s=time.thread_time)
+        share_of_build = (time.thread_time() - began_s - built_s) / built_s
     print(f"{name}, {spec.index_type}: measuring took {share_of_build:.1%} of the build")
     assert isinstance(index, VectorIndex)
     exact = over_rows(spec.data_type, spec.dim, spec.metric_type, rows)
     effort = effort_name(spec.kind)
     random = np.random.default_rng(3)
     for k, share in itertools.product(KS, SHARES):
-        mask = None if share == 1 else RowMask.from_bool(random.random(ROWS) < share)
+        mask = None if share == 1 else RowMask.from_bool(random.random(len(rows)) < share)
         truth = exact.search(queries, k, SearchParams(), mask).rows
         fixed = []
         value = 1.0 if effort == "nprobe" else float(k)
-        while value <= min(ROWS, EFFORTS[effort]):
+        while value <= min(len(rows), EFFORTS[effort]):
             params = SearchParams().with_effort(effort, int(np.ceil(value)))
             fixed.append(searched(index, queries, k, params, mask, truth))
-            if fixed[-1][0] >= 0.9999:
+            if fixed[-1][0] >= max(TARGETS):
                 break
             value = max(value * STEP, value + 1)
         for target in TARGETS:

@@ -136,13 +136,13 @@ MISSING_NODES = GaugeSpec(
     "elanus_resource_group_missing_nodes",
     "Query nodes that all resource groups together lack for their capacity.",
 )
-PIPELINE_UP = GaugeSpec("elanus_pipeline_up", "1 while the pipeline process is up and takes orders.")
+PIPELINE_UP = GaugeSpec("elanus_pipeline_up", "1 while the data node is up and takes orders.")
 SPARK_AWAKE = GaugeSpec(
     "elanus_spark_awake",
     "1 while the Spark of a standalone server runs; without jobs it sleeps (pipeline.idle_stop_s).",
 )
 PIPELINE_RESTARTS = CounterSpec(
-    "elanus_pipeline_restarts_total", "Times the pipeline process was started again after it ended."
+    "elanus_pipeline_restarts_total", "Times the data node was started again because its Spark had died."
 )
 JOBS = CounterSpec("elanus_jobs_total", "Spark jobs ended, by kind and outcome.", ("kind", "outcome"))
 JOBS_RUNNING = GaugeSpec("elanus_jobs_running", "Spark jobs that run now, by kind.", ("kind",))

@@ -15,6 +15,6 @@ from elanus.pipeline.spark_conf import SparkSettings
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PipelineSession]:
     settings = SparkSettings(master="local[2]", driver_memory_mb=512)
     started = PipelineSession.start(settings, tmp_path_factory.mktemp("spark"))
-    started.spark.sparkContext.addPyFile(str(Path(__file__).with_name("tasks.py")))
+    started.context.addPyFile(str(Path(__file__).with_name("tasks.py")))
     yield started
     started.stop()

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tasks
+from pyspark.sql import SparkSession
 
 from elanus.api.gc import SweepOrder, SweepOutcome
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -160,7 +161,8 @@ def test_spark_reads_the_insert_logs_as_they_are(
     session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
 ) -> None:
     tmp_path, (first, _) = two_shards
-    frame = session.spark.read.parquet(str(tmp_path / "files" / first.segments[0].insert_logs[0].path))
+    path = tmp_path / "files" / first.segments[0].insert_logs[0].path
+    frame = SparkSession(session.context).read.parquet(str(path))
     assert frame.columns == ["RowID", "Timestamp", "id", "name", "v"]
     assert dict(frame.dtypes)["v"] == "array<float>"
     assert frame.count() == ROWS

@@ -200,7 +200,7 @@ def run():
 configure_logging(LoggingSettings(), "pipeline")  # what is logged is no part of what is printed
 settings = SparkSettings(master="local[1]", driver_memory_mb=512, java=sys.argv[1])
 session = PipelineSession.start(settings, Path(sys.argv[2]))
-version = session.spark.sparkContext._jvm.java.lang.System.getProperty("java.version")
+version = session.context._jvm.java.lang.System.getProperty("java.version")
 run()
 print("ready", version, session.is_alive(), flush=True)
 if sys.stdin.readline() == "run\\n":

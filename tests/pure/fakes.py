@@ -62,6 +62,7 @@ class FakeRoot:
         self._logical = 0
         self._next_id = 1000
         self.indexes_dropped: list[CollectionID] = []
+        self.shares: dict[str, float] = {}
 
     def stamp(self) -> Timestamp:
         self._logical += 1
@@ -97,8 +98,9 @@ class FakeRoot:
         self.calls.note("list_collections", database)
         return tuple(self.collections.values())
 
-    async def update_channel_time_tick(self, report: TickReport) -> None:
+    async def update_channel_time_tick(self, report: TickReport) -> Mapping[str, float]:
         self.calls.note("update_channel_time_tick", report)
+        return self.shares
 
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         self.calls.note("tick_now", (pchannels, at_least))
@@ -166,10 +168,15 @@ class FakeData:
         self.next_segment = 7000
         self.rows_granted_max = 2**31
         self.dropped: set[CollectionID] = set()
+        self.sizes_bytes: dict[CollectionID, int] = {}
         self.sources: dict[CollectionID, HeldSource] = {}
         """The sources of clones."""
         self.before_answer: Callable[[], None] = lambda: None
         self.when_flushed: Callable[[], object] = lambda: None
+
+    async def stored_bytes(self, collection_ids: tuple[CollectionID, ...]) -> int:
+        self.calls.note("stored_bytes", collection_ids)
+        return sum(self.sizes_bytes.get(one, 0) for one in collection_ids or self.sizes_bytes)
 
     async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
         self.calls.note("change_schema", (collection_id, schema))

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from elanus.api.backups import BackupCalls
-from elanus.api.gc import GcStatus
+from elanus.api.gc import GcCalls
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
 from elanus.api.snapshots import DroppedCollection, SnapshotCalls
+from elanus.api.storage_use import StorageCalls
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.clustering import Cluster
@@ -455,19 +456,6 @@ class ImportCalls(Protocol):
         ...
 
 
-class GcCalls(Protocol):
-    """Garbage collection."""
-
-    @repeatable
-    async def collect_garbage(self, delete: bool) -> None:
-        """Begin a round of garbage collection after the one that is running. Without ``delete``, it only
-        reports what would be deleted. Returns immediately; `gc_status` shows the progress."""
-        ...
-
-    @repeatable
-    async def gc_status(self) -> GcStatus: ...
-
-
 class CheckpointCalls(Protocol):
     """Checkpoints that move without a job."""
 
@@ -503,6 +491,7 @@ class DataCoordApi(
     ImportCalls,
     GcCalls,
     MemoryCalls,
+    StorageCalls,
     CheckpointCalls,
     SnapshotCalls,
     BackupCalls,

@@ -50,6 +50,10 @@ class IndexReferences:
     builds_below: int
 
 
+A_READER = "a reader"
+"""The holder of a pin that has no name."""
+
+
 class GcState(StrEnum):
     IDLE = "idle"
     LOOKING = "reading what is in use"
@@ -75,13 +79,14 @@ class HeldFiles:
     """Files that a pin or the clones of a collection keep, whatever happens to their own collection.
 
     ``holder`` is for people. ``until_ms``: UTC; 0: until it is released or dropped. ``bytes``: of the rows of
-    clones, 0 where it is not known.
+    clones, 0 where it is not known. ``since_ms``: the moment that is read, UTC; 0 where it is not known.
     """
 
     holder: str
     collection_id: int
     until_ms: int
     bytes: int
+    since_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,3 +135,16 @@ class SweeperApi(Protocol):
         Raises `Cancelled` for a cancelled job, `Internal` for a failed one.
         """
         ...
+
+
+class GcCalls(Protocol):
+    """The calls of datacoord about garbage collection."""
+
+    @repeatable
+    async def collect_garbage(self, delete: bool) -> None:
+        """Begin a round of garbage collection after the one that is running. Without ``delete``, it only
+        reports what would be deleted. Returns immediately; `gc_status` shows the progress."""
+        ...
+
+    @repeatable
+    async def gc_status(self) -> GcStatus: ...

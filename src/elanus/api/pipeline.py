@@ -1,4 +1,4 @@
-"""The interface of the pipeline process as a whole towards the online process."""
+"""The interface of data node and index node as a whole towards the coordinators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elanus.api.idempotency import repeatable
 
 
 class SparkState(StrEnum):
-    """The Spark of a pipeline process. Orders are taken in all of these states, and wait if need be."""
+    """The Spark of a data node. Orders are taken in all of these states, and wait if need be."""
 
     AWAKE = "awake"
     STOPPING = "stopping"
@@ -18,13 +18,13 @@ class SparkState(StrEnum):
     """No JVM and no workers: nothing had to be done for a while."""
     STARTING = "starting"
     FAILED = "failed"
-    """It could not be started or stopped: the process is about to end and to be restarted."""
+    """It could not be started or stopped: the data node is about to start again, with a new process."""
 
 
 class PipelineApi(Protocol):
     @repeatable
     async def ping(self) -> SparkState:
-        """Answers while the process takes orders."""
+        """Answers while orders are taken."""
         ...
 
     @order_of("datacoord")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from elanus.api.access import AccessApi
@@ -22,13 +22,15 @@ class TickReport:
     """A proxy's report on its writes (ChannelTimeTickMsg).
 
     On pchannels in ``channels`` it has finished every write up to the given timestamp; on all others
-    every write up to ``default_ts``. ``written``: pchannels that it has written to recently.
+    every write up to ``default_ts``. ``written``: pchannels that it has written to recently. ``demand``:
+    see `elanus.core.rate_shares`; only limits that are set and asked for are in it.
     """
 
     node_id: NodeID
     default_ts: Timestamp
     channels: Mapping[str, Timestamp]
     written: tuple[str, ...] = ()
+    demand: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,10 @@ class RootCoordApi(AccessApi, Protocol):
         ...
 
     @repeatable
-    async def update_channel_time_tick(self, report: TickReport) -> None:
+    async def update_channel_time_tick(self, report: TickReport) -> Mapping[str, float]:
         """Once a proxy's first report is accepted, no tick passes what it has not reported as finished.
 
+        Returns the proxy's share of each limit that it reports demand for.
         Raises `NoSession` when the proxy has no session: it has to join again under a new id.
         """
         ...

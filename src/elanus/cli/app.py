@@ -23,18 +23,16 @@ from elanus.cli.options import (
     EXIT_MISUSED,
     Config,
     DataDir,
+    ServerOptions,
     Set,
-    TlsCa,
-    TlsServerName,
-    Token,
-    Uri,
     Url,
     Wide,
     effective_settings,
     fail,
     observe_url,
-    server_named,
+    on_server,
 )
+from elanus.cli.share_port import share_port
 from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
 app = typer.Typer(
@@ -88,12 +86,15 @@ def serve(
 ) -> None:
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = effective_settings(config, named, assignments)
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.standalone import serve as serve_standalone
-    from elanus.server.startup import CannotStart
+    with quick_imports():
+        settings = effective_settings(config, named, assignments)
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.standalone import serve as serve_standalone
+        from elanus.server.startup import CannotStart
 
     try:
         code = serve_standalone(settings)
@@ -126,12 +127,15 @@ def run(
 ) -> None:
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    settings = effective_settings(config, named, assignments)
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.cluster.run import run as run_roles
-    from elanus.server.startup import CannotStart
+    with quick_imports():
+        settings = effective_settings(config, named, assignments)
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.cluster.run import run as run_roles
+        from elanus.server.startup import CannotStart
 
     try:
         code = run_roles(settings, tuple(roles))
@@ -186,6 +190,7 @@ app.command()(doctor)
 app.command()(estimate)
 app.command()(explain)
 app.command()(slow)
+app.command()(share_port)
 
 
 @app.command("restart-role")
@@ -267,6 +272,7 @@ def cancel_job(
 
 
 @app.command("import")
+@on_server
 def import_(
     files: Annotated[list[Path], typer.Argument(help="Files on this machine, or directories of them.")],
     collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
@@ -284,11 +290,8 @@ def import_(
     duplicates: Annotated[
         str, typer.Option(help="Which rows of one key are added: keep (all), first, last or reject.")
     ] = "",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Import files into a collection: all rows at once, or none. Ctrl-C cancels.
 
@@ -298,10 +301,10 @@ def import_(
 
     from elanus.cli.import_command import ImportFailed, Wanted, import_files
 
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+    found = server.find()
     wanted = Wanted(files, database, collection, partition, idempotency_key, max_rejects, mode, duplicates)
     try:
-        done = import_files(server, wanted, Console(stderr=True))
+        done = import_files(found, wanted, Console(stderr=True))
     except ImportFailed as error:
         fail(f"nothing was imported: {error}", EXIT_FAILED)
     left_out = f"; {done.rejected} rows did not fit: rejects/{done.task_id} in the import directory"
@@ -426,18 +429,12 @@ def version() -> None:
 
 @app.command(hidden=True)
 def pipeline(
-    settings_json: Annotated[str, typer.Option(help="All settings, as the online process has them.")],
-    online: Annotated[str, typer.Option(help="The online process's address.")],
-    address: Annotated[str, typer.Option(help="Where this process is to answer.")],
-    node_id: Annotated[int, typer.Option(help="The id of its session.")],
+    number: Annotated[str, typer.Argument(help="The number of the socket to the process that starts it.")],
 ) -> None:
     """Run the pipeline process. The server starts it itself."""
-    from elanus.storage.without_pandas import keep_pandas_out
-
-    keep_pandas_out()
     from elanus.server.pipeline_process import run
 
-    run(settings_json, online, address, node_id)
+    run(number)
 
 
 @app.command(hidden=True)

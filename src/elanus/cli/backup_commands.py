@@ -10,13 +10,9 @@ from elanus.cli.options import (
     EXIT_FAILED,
     EXIT_FOUND,
     EXIT_MISUSED,
-    DataDir,
-    TlsCa,
-    TlsServerName,
-    Token,
-    Uri,
+    ServerOptions,
     fail,
-    server_named,
+    on_server,
 )
 
 _HOUR_MS = 3_600_000
@@ -31,6 +27,7 @@ Lease = Annotated[
 ]
 
 
+@on_server
 def backup(
     target: Target,
     collection: Annotated[str, typer.Option(help="One collection. Default: all, with the users.")] = "",
@@ -44,11 +41,8 @@ def backup(
         str, typer.Option("--delete", help="Delete this backup, and the files that no other one has.")
     ] = "",
     lease_hours: Lease = 24,
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Copy what a server holds at one moment to another place. Files that are there are not copied again."""
     if listed + verified + bool(deleted) > 1:
@@ -77,9 +71,8 @@ def backup(
                 fail("\n".join(wrong), EXIT_FOUND)
             typer.echo(f"{chosen.name}: all files are there and have their checksums")
         else:
-            server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
             wanted = Wanted(database, collection, name, int(lease_hours * _HOUR_MS))
-            show_backup(console, back_up(server, files, wanted, console))
+            show_backup(console, back_up(server.find(), files, wanted, console))
     except BackupFailed as error:
         fail(str(error), EXIT_FAILED)
     except ElanusError as error:
@@ -90,6 +83,7 @@ def backup(
         fail("interrupted: a further backup uses what was copied", EXIT_FAILED)
 
 
+@on_server
 def restore(
     target: Target,
     name: Annotated[str, typer.Option("--backup", help="The backup's name. Default: the latest.")] = "",
@@ -99,11 +93,8 @@ def restore(
     into: Annotated[str, typer.Option(help="Another database, which is created if need be.")] = "",
     users: Annotated[bool, typer.Option("--users", help="Add users, roles and grants, too.")] = False,
     lease_hours: Lease = 24,
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Make collections of a backup. The same command continues a restore that was interrupted."""
     from rich.console import Console
@@ -114,12 +105,12 @@ def restore(
     from elanus.core.errors import ElanusError
     from elanus.core.faults import StorageFault
 
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+    found = server.find()
     lease_ms = int(lease_hours * _HOUR_MS)
     wanted = Restoring(name, database, collection, as_name, into, users, lease_ms)
     try:
         files = BackupFiles(target_url(target))
-        for line in restore_backup(server, files, wanted, Console()):
+        for line in restore_backup(found, files, wanted, Console()):
             typer.echo(line)
     except BackupFailed as error:
         fail(str(error), EXIT_FAILED)

@@ -79,9 +79,9 @@ def estimate(
     assignments: Set = None,
 ) -> None:
     """Estimate the memory and disk of a collection before it exists (docs/estimate.md)."""
-    from elanus.cli.estimate import show_estimate, spec_of
+    from elanus.cli.estimate import show_estimate
     from elanus.core.errors import ElanusError
-    from elanus.index.estimate import Plan
+    from elanus.index.estimate import Plan, planned_index
     from elanus.index.estimate import estimate as estimate_of
 
     settings = effective_settings(config, {}, assignments)
@@ -101,7 +101,7 @@ def estimate(
         settings.indexcoord.index_rows_min,
     )
     try:
-        spec = spec_of(index, type_name, dim, metric, sent)
+        spec = planned_index(index, type_name, dim, metric, sent)
         found = estimate_of(spec, plan)
     except ElanusError as error:
         fail(error.message, EXIT_MISUSED)

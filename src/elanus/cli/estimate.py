@@ -2,36 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.console import Console
 
 from elanus.cli.columns import show
 from elanus.cli.status import size
-from elanus.core.errors import InvalidParameter
 from elanus.core.estimate import Estimate
-from elanus.core.types import KINDS, DataType, Space
-from elanus.index import IndexSpec, resolve_index
-
-
-def spec_of(index_type: str, type_name: str, dim: int, metric: str, params: Mapping[str, str]) -> IndexSpec:
-    """Return the index that the options describe.
-
-    ``type_name``: of the field, such as ``FLOAT_VECTOR``; ``metric``: "" for the type's own. Raises
-    `InvalidParameter`.
-    """
-    vectors = {kind.data_type.name: kind.vector for kind in KINDS.values() if kind.vector is not None}
-    form = vectors.get(type_name.upper())
-    if form is None:
-        raise InvalidParameter(f"--type {type_name}: use one of {', '.join(vectors)}")
-    if form.space is Space.SPARSE:
-        dim = 0
-    elif dim < 1:
-        raise InvalidParameter("--dim: say the dimension of the vectors")
-    sent = {"index_type": index_type.upper(), **params}
-    if metric:
-        sent["metric_type"] = metric.upper()
-    return resolve_index(sent, DataType[type_name.upper()], dim)
+from elanus.index import IndexSpec
 
 
 def show_estimate(spec: IndexSpec, found: Estimate, replicas: int) -> None:

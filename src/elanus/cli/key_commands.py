@@ -8,75 +8,63 @@ import typer
 
 from elanus.cli.options import (
     EXIT_FAILED,
-    DataDir,
-    TlsCa,
-    TlsServerName,
-    Token,
-    Uri,
+    ServerOptions,
     fail,
-    server_named,
+    on_server,
 )
 
 keys_app = typer.Typer(no_args_is_help=True)
 
 
 @keys_app.command("create")
+@on_server
 def create_key(
     user: Annotated[str, typer.Argument(help="The user that programs with the key are.")],
     days: Annotated[int, typer.Option(min=0, help="How long it is valid; 0: until it is dropped.")] = 0,
     description: Annotated[str, typer.Option(help="What the key is for.")] = "",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Create an API key and print it, once: the server keeps only a digest of it."""
     from elanus.cli import keys
 
     try:
-        made = keys.create(
-            server_named(uri, tls_ca, tls_server_name, token, data_dir), user, days, description
-        )
+        made = keys.create(server.find(), user, days, description)
     except keys.KeysFailed as error:
         fail(str(error), EXIT_FAILED)
     typer.echo(made.key)
 
 
 @keys_app.command("list")
+@on_server
 def list_keys(
     user: Annotated[str, typer.Option(help="Only the keys of this user.", show_default=False)] = "",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """List API keys: ids, users and days of expiry."""
     from elanus.cli import keys
 
     try:
-        found = keys.listed(server_named(uri, tls_ca, tls_server_name, token, data_dir), user)
+        found = keys.listed(server.find(), user)
     except keys.KeysFailed as error:
         fail(str(error), EXIT_FAILED)
     keys.show_keys(found)
 
 
 @keys_app.command("drop")
+@on_server
 def drop_key(
     user: Annotated[str, typer.Argument(help="The key's user.")],
     key: Annotated[str, typer.Argument(help="The key's id, as `elanus keys list` shows it.")],
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Drop an API key. When the command returns, no proxy accepts it."""
     from elanus.cli import keys
 
     try:
-        keys.drop(server_named(uri, tls_ca, tls_server_name, token, data_dir), user, key)
+        keys.drop(server.find(), user, key)
     except keys.KeysFailed as error:
         fail(str(error), EXIT_FAILED)
     typer.echo(f"{key} dropped")

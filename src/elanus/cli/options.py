@@ -5,9 +5,11 @@ As in `elanus.cli.app`, what a command needs is imported when it runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -46,6 +48,13 @@ Token = Annotated[
         "machine see it here, but not in the variable.",
     ),
 ]
+_SERVER_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "uri": (Uri, ""),
+    "tls_ca": (TlsCa, ""),
+    "tls_server_name": (TlsServerName, ""),
+    "token": (Token, ""),
+    "data_dir": (DataDir, None),
+}
 Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
 
 
@@ -122,6 +131,39 @@ def server_named(uri: str, tls_ca: str, tls_server_name: str, token: str, data_d
         return Server(address, security_for(uri, tls_ca, tls_server_name), token)
     except InvalidParameter as error:
         raise typer.BadParameter(error.message) from None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """The options by which a command finds its server, on its client port. `on_server` declares them."""
+
+    uri: str
+    tls_ca: str
+    tls_server_name: str
+    token: str
+    data_dir: Path | None
+
+    def find(self) -> Server:
+        """Return the server; options that name none end the command."""
+        return server_named(self.uri, self.tls_ca, self.tls_server_name, self.token, self.data_dir)
+
+
+def on_server(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `ServerOptions`, as its parameter ``server``, after its own options."""
+    own = inspect.signature(command, eval_str=True).parameters.values()
+
+    def run(**given: Any) -> None:
+        command(server=ServerOptions(**{name: given.pop(name) for name in _SERVER_OPTIONS}), **given)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    parameters = [parameter for parameter in own if parameter.name != "server"]
+    parameters += [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+        for name, (hint, default) in _SERVER_OPTIONS.items()
+    ]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The pages of ``docs/`` that are generated from the code: commands, settings, metrics, REST endpoints.
+"""The pages of ``docs/`` that are generated from the code: commands, settings, metrics, endpoints, rights.
 
 `make docs` writes them, and a test compares them with the files in the repository.
 """
@@ -14,12 +14,13 @@ from typer.core import TyperGroup
 from elanus import metrics
 from elanus.cli.app import app
 from elanus.proxy.rest import page
-from elanus.server import doctor, settings_page
+from elanus.server import access_page, doctor, settings_page
 
 
 def pages() -> dict[str, str]:
     """Return the text of each page, by file name."""
     return {
+        "access-matrix.md": access_page.markdown(),
         "cli.md": "".join(_commands()),
         "doctor.md": doctor.markdown(),
         "configuration.md": settings_page.markdown(),

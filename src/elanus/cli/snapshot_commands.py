@@ -9,18 +9,13 @@ import typer
 
 from elanus.cli.options import (
     EXIT_FAILED,
-    DataDir,
-    TlsCa,
-    TlsServerName,
-    Token,
-    Uri,
+    ServerOptions,
     fail,
-    server_named,
+    on_server,
 )
 
 if TYPE_CHECKING:
     from elanus.api.connector import ConnectorApi
-    from elanus.cli.import_command import Server
 
 T = TypeVar("T")
 Source = Annotated[str, typer.Argument(help="The collection.")]
@@ -30,29 +25,26 @@ Database = Annotated[str, typer.Option(help="The collection's database.")]
 snapshot_app = typer.Typer(no_args_is_help=True)
 
 
-def _asked(server: Server, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
+def _asked(server: ServerOptions, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
     from elanus.cli.snapshots import SnapshotsFailed, asked
 
     try:
-        return asked(server, call)
+        return asked(server.find(), call)
     except SnapshotsFailed as error:
         fail(str(error), EXIT_FAILED)
 
 
 @snapshot_app.command("create")
+@on_server
 def create_snapshot(
     collection: Source,
     name: Name,
     description: Annotated[str, typer.Option(help="What the snapshot is for.")] = "",
     database: Database = "default",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Keep everything that the collection holds now, under a name."""
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
     made = _asked(server, lambda own: own.create_snapshot(database, collection, name, description))
     from elanus.cli.snapshots import show_snapshots
 
@@ -60,17 +52,14 @@ def create_snapshot(
 
 
 @snapshot_app.command("list")
+@on_server
 def list_snapshots(
     collection: Source,
     database: Database = "default",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """List the snapshots of a collection, also of one that was dropped: moments, and the disk they keep."""
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
     found = _asked(server, lambda own: own.snapshots(database, collection))
     from elanus.cli.snapshots import show_snapshots
 
@@ -78,19 +67,16 @@ def list_snapshots(
 
 
 @snapshot_app.command("restore")
+@on_server
 def restore_snapshot(
     collection: Source,
     name: Name,
     target: Annotated[str, typer.Argument(help="The new collection.")],
     database: Database = "default",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Make a new collection of a snapshot. No file is copied."""
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
     job = _asked(server, lambda own: own.restore_snapshot(database, collection, name, target))
     from elanus.cli.snapshots import said
 
@@ -98,21 +84,19 @@ def restore_snapshot(
 
 
 @snapshot_app.command("drop")
+@on_server
 def drop_snapshot(
     collection: Source,
     name: Name,
     database: Database = "default",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Drop a snapshot. Collections that were made of it stay."""
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
     _asked(server, lambda own: own.drop_snapshot(database, collection, name))
 
 
+@on_server
 def clone(
     source: Annotated[str, typer.Argument(help="The collection that is cloned.")],
     target: Annotated[str, typer.Argument(help="The new collection.")],
@@ -120,35 +104,30 @@ def clone(
         str, typer.Option(help="A moment in the past, as 2026-01-31T12:00:00. Default: now.")
     ] = "",
     database: Database = "default",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Make a new collection with the rows of another one, as of a moment. No file is copied."""
-    from elanus.cli.snapshots import SnapshotsFailed, moment_of, said
+    from elanus.cli.snapshots import said
+    from elanus.core.errors import InvalidParameter
+    from elanus.core.past import moment_of
 
     try:
         moment = moment_of(as_of)
-    except SnapshotsFailed as error:
-        fail(str(error), EXIT_FAILED)
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
+    except InvalidParameter as error:
+        fail(error.message, EXIT_FAILED)
     typer.echo(said(_asked(server, lambda own: own.clone_collection(database, source, target, moment))))
 
 
+@on_server
 def undrop(
     collection: Annotated[str, typer.Argument(help="The name under which it was dropped.")],
     to: Annotated[str, typer.Option(help="Another name for it. Default: its own.", show_default=False)] = "",
     database: Database = "default",
-    uri: Uri = "",
-    tls_ca: TlsCa = "",
-    tls_server_name: TlsServerName = "",
-    token: Token = "",
-    data_dir: DataDir = None,
+    *,
+    server: ServerOptions,
 ) -> None:
     """Bring back the collection that was dropped last under a name, while its files exist."""
     from elanus.cli.snapshots import said
 
-    server = server_named(uri, tls_ca, tls_server_name, token, data_dir)
     typer.echo(said(_asked(server, lambda own: own.undrop_collection(database, collection, to))))

@@ -16,33 +16,13 @@ from elanus.cli.columns import Column, show, table
 from elanus.cli.import_command import Server
 from elanus.cli.status import size
 from elanus.core.errors import ElanusError
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose, physical_ms
+from elanus.core.timestamps import Timestamp, physical_ms
 
 T = TypeVar("T")
 
 
 class SnapshotsFailed(Exception):
     """The server could not be reached, or refused. The text is for the user."""
-
-
-def moment_of(text: str) -> Timestamp:
-    """Read a moment: "" means the present, ISO 8601 (UTC unless it says otherwise), or a Milvus timestamp.
-
-    Raises `SnapshotsFailed`.
-    """
-    if not text:
-        return NO_TIMESTAMP
-    if text.isascii() and text.isdigit():
-        return Timestamp(int(text))
-    try:
-        when = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise SnapshotsFailed(
-            f"{text} is no moment: write 2026-01-31T12:00:00, with +01:00 for another time zone than UTC"
-        ) from None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=datetime.UTC)
-    return compose(int(when.timestamp() * 1000))
 
 
 def said(job: RestoreJob) -> str:

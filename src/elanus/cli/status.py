@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from elanus.api.pipeline import SparkState
 from elanus.cli.columns import Cell, Column, show, table
 from elanus.cli.remote import NoAnswer
 from elanus.server.status import (
@@ -120,8 +121,9 @@ def _roles(roles: Sequence[RoleStatus], wide: bool) -> Text:
 
 
 def _pipeline(pipeline: PipelineStatus) -> Text:
-    where = f"pid {pipeline.pid}" if pipeline.pid else "not running"
-    style = "" if pipeline.pid else "red"
+    rests = pipeline.spark == SparkState.ASLEEP
+    where = f"pid {pipeline.pid}" if pipeline.pid else "no process" if rests else "not running"
+    style = "" if pipeline.pid or rests else "red"
     spark = f", Spark {pipeline.spark}" if pipeline.spark else ""
     return Text(f"pipeline: {pipeline.state}, {where}, {pipeline.restarts} restarts{spark}", style)
 

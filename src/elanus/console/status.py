@@ -27,6 +27,10 @@ class Source(Protocol):
         """Return the status in the form of ``/status`` of the metrics port."""
         ...
 
+    def slow(self) -> object:
+        """Return the latest slow reads of this process, the newest first (`elanus.proxy.watch`)."""
+        ...
+
     def figures(self) -> Mapping[str, float]:
         """Return counts since the start and sizes in bytes of this process, by name."""
         ...
@@ -35,7 +39,8 @@ class Source(Protocol):
 class StatusOperation:
     """Implements `elanus.proxy.calls.Operation`. ``now_s``: a monotonic clock.
 
-    The answer has the ``status``, the ``figures``, and ``atMs``: when they were taken, for rates.
+    The answer has the ``status``, the ``slow`` reads, the ``figures``, and ``atMs``: when they were taken,
+    for rates.
     """
 
     name = STATUS
@@ -57,7 +62,8 @@ class StatusOperation:
     def run(self, request: None, caller: Caller) -> Mapping[str, object]:
         with self._lock:  # those who come meanwhile wait for this answer
             if self._kept is None or self._now_s() >= self._until_s:
-                found = {"status": self._source.status(), "figures": self._source.figures()}
+                source = self._source
+                found = {"status": source.status(), "slow": source.slow(), "figures": source.figures()}
                 self._kept = {**found, "atMs": self._now_s() * 1000}
                 self._until_s = self._now_s() + KEPT_S
             return self._kept

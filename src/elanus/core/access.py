@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from elanus.core.api_keys import ApiKey
+from elanus.core.api_keys import ApiKey, check_stored
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted
 from elanus.core.limits import (
     API_KEYS_OF_USER_MAX,
@@ -455,7 +455,8 @@ def _single_privileges(policy: AccessPolicy, name: str) -> list[str]:
 
 
 def restored(policy: AccessPolicy, added: AccessPolicy, users_max: int, roles_max: int) -> AccessPolicy:
-    """Add what a backup holds: all of it, or nothing. Default roles and root stay as they are.
+    """Add what a backup holds: all of it, or nothing. Default roles and root stay as they are. API keys come
+    with their users: none is added to a user who exists already.
 
     Raises `AccessConflict`, `InvalidParameter` when a part exists already or is not valid.
     """
@@ -474,4 +475,7 @@ def restored(policy: AccessPolicy, added: AccessPolicy, users_max: int, roles_ma
         for role_name in user.roles:
             policy.role(role_name)
         policy = with_user(policy, replace(user, name=check_user_name(user.name)), users_max)
+    for key in added.keys.values():
+        if key.user in added.users and key.user != ROOT:
+            policy = with_key(policy, check_stored(key))
     return policy

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import API_KEY_DAYS_MAX, API_KEY_DESCRIPTION_MAX_CHARS
 
 PREFIX = "elk_"
+_DIGEST = re.compile("[0-9a-f]{64}")
 DAY_MS = 24 * 3600 * 1000
 NEVER = 0
 """The ``expires_ms`` of a key that does not expire."""
@@ -63,6 +65,17 @@ def expiry_ms(now_ms: int, valid_days: int) -> int:
             f"valid_days is {valid_days}: give 1 to {API_KEY_DAYS_MAX}, or 0 for a key that does not expire"
         )
     return now_ms + valid_days * DAY_MS if valid_days else NEVER
+
+
+def check_stored(key: ApiKey) -> ApiKey:
+    """Return a key of a backup unchanged. Raises `InvalidParameter` for one that no server has made."""
+    if "_" in key.key_id or not key.key_id or not _DIGEST.fullmatch(key.digest):
+        raise InvalidParameter(
+            f"the API key {key.key_id[:100]} of the user {key.user} is not as a server stores it: restore "
+            "what a backup has"
+        )
+    check_description(key.description)
+    return key
 
 
 def check_description(description: str) -> str:

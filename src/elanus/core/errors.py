@@ -14,6 +14,7 @@
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
     ├── RateLimited                     8   49  a rate is exceeded, or too many writes are slowed; retry
     ├── ForceDenied                     9   48  a switch of a database or collection denies it
+    ├── DiskLimitExceeded               9   54  the files of a collection, a database or all take their space
     ├── Internal                        5   1   a broken invariant: a defect of Elanus
     ├── DiskFull                        7   42  the disk (or its configured reserve) is used up
     ├── MemoryFull                      3   43  growing data exceeds its budget
@@ -137,6 +138,10 @@ class RateLimited(ElanusError):
 
 class ForceDenied(ElanusError):
     code, legacy_code = 9, 48
+
+
+class DiskLimitExceeded(ElanusError):
+    code, legacy_code = 9, 54
 
 
 class Internal(ElanusError):

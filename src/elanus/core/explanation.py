@@ -7,22 +7,21 @@ at that clock takes a system call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+
+import msgspec
 
 SEGMENTS_SHOWN_MAX = 50
 """Segments of one node that an explanation has in full."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, gc=False):
     name: str
     ms: float
     cpu_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentPart:
+class SegmentPart(msgspec.Struct, frozen=True):
     """A read's work on one segment.
 
     ``state``: growing or sealed. ``matching``: rows that are visible and that the filter matches, None if
@@ -46,8 +45,7 @@ class SegmentPart:
     cpu_ms: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReport:
+class NodeReport(msgspec.Struct, frozen=True):
     """The part of one query node in a read.
 
     ``what``: the kind of read. ``version``: that of the collection on the node; ``waited_ms``: until the
@@ -60,14 +58,13 @@ class NodeReport:
     version: int
     segment_count: int
     pruned: int = 0
-    left_out: Mapping[str, int] = field(default_factory=dict)
+    left_out: Mapping[str, int] = msgspec.field(default_factory=dict)
     segments: tuple[SegmentPart, ...] = ()
     steps: tuple[Step, ...] = ()
     waited_ms: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """``request``: the RPC. ``facts``: what the read was asked for and as of when, in words. ``ms``: from
     the arrival of the request to its answer, without the network. ``waited_ms``: how much of it was waiting
     for the timestamp."""
@@ -83,59 +80,50 @@ class Explanation:
 
 def text_of(explanation: Explanation) -> str:
     """Return the explanation as lines for people."""
-    return "\n".join(_lines(explanation))
-
-
-def _lines(found: Explanation) -> Iterator[str]:
-    waited = f", {_ms(found.waited_ms)} of it waiting for the timestamp" if found.waited_ms else ""
-    cpu = "" if found.cpu_ms is None else f", {_ms(found.cpu_ms)} of processor time"
-    yield f"{found.request}: {_ms(found.ms)}{cpu}{waited}"
+    found = explanation
+    waited = f", {found.waited_ms:.2f} ms of it waiting for the timestamp" if found.waited_ms else ""
+    cpu = "" if found.cpu_ms is None else f", {found.cpu_ms:.2f} ms of processor time"
+    lines = [f"{found.request}: {found.ms:.2f} ms{cpu}{waited}"]
     for name, text in found.facts.items():
-        yield f"  {name}: {text}"
-    yield from _steps(found.steps, "  ")
+        lines.append(f"  {name}: {text}")
+    _add_steps(found.steps, "  ", lines)
     for node in found.nodes:
-        yield from _node(node)
+        _add_node(node, lines)
+    return "\n".join(lines)
 
 
-def _steps(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
+def _add_steps(steps: tuple[Step, ...], indent: str, lines: list[str]) -> None:
     for step in steps:
-        cpu = "" if step.cpu_ms is None else f"  {_ms(step.cpu_ms):>10} cpu"
-        yield f"{indent}{_ms(step.ms):>10}{cpu}  {step.name}"
+        cpu = "" if step.cpu_ms is None else f"  {step.cpu_ms:7.2f} ms cpu"
+        lines.append(f"{indent}{step.ms:7.2f} ms{cpu}  {step.name}")
 
 
-def _node(node: NodeReport) -> Iterator[str]:
-    waited = f", waited {_ms(node.waited_ms)} for the timestamp" if node.waited_ms else ""
-    yield f"  node {node.node_id}: {node.what}, version {node.version}{waited}"
-    yield from _steps(node.steps, "    ")
+def _add_node(node: NodeReport, lines: list[str]) -> None:
+    waited = f", waited {node.waited_ms:.2f} ms for the timestamp" if node.waited_ms else ""
+    lines.append(f"  node {node.node_id}: {node.what}, version {node.version}{waited}")
+    _add_steps(node.steps, "    ", lines)
     pruned = f", {node.pruned} of them pruned" if node.pruned else ""
-    yield f"    segments considered: {node.segment_count}{pruned}"
+    lines.append(f"    segments considered: {node.segment_count}{pruned}")
     for reason, count in node.left_out.items():
-        yield f"    segments left out: {count}, {reason}"
+        lines.append(f"    segments left out: {count}, {reason}")
     for segment in node.segments:
-        yield from _segment(segment)
+        _add_segment(segment, lines)
     if node.segment_count > len(node.segments):
-        yield f"    {node.segment_count - len(node.segments):,} more segments"
+        lines.append(f"    {node.segment_count - len(node.segments):,} more segments")
 
 
-def _segment(part: SegmentPart) -> Iterator[str]:
-    yield f"    segment {part.segment_id} ({part.state}, {part.rows:,} rows): {_ms(part.ms)}"
+def _add_segment(part: SegmentPart, lines: list[str]) -> None:
+    lines.append(f"    segment {part.segment_id} ({part.state}, {part.rows:,} rows): {part.ms:.2f} ms")
     if part.pruned_by:
-        yield f"      pruned: {part.pruned_by}"
+        lines.append(f"      pruned: {part.pruned_by}")
         return
     if part.matching is not None:
         share = 100 * part.matching / max(1, part.rows)
-        estimated = ""
-        if part.estimated is not None:
-            estimated = f", estimated: at most {part.estimated:,}"
-        yield f"      rows to choose from: {part.matching:,} ({share:.1f} %){estimated}"
+        estimated = "" if part.estimated is None else f", estimated: at most {part.estimated:,}"
+        lines.append(f"      rows to choose from: {part.matching:,} ({share:.1f} %){estimated}")
     if part.filter:
-        yield f"      filter: {part.filter}"
-    for method in part.methods:
-        yield f"      {method}"
+        lines.append(f"      filter: {part.filter}")
+    lines.extend(f"      {method}" for method in part.methods)
     if part.compared:
         about = "about " if part.compared_is_estimate else ""
-        yield f"      rows compared: {about}{part.compared:,}"
-
-
-def _ms(ms: float) -> str:
-    return f"{ms:.2f} ms"
+        lines.append(f"      rows compared: {about}{part.compared:,}")

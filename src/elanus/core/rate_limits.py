@@ -2,7 +2,8 @@
 
 The names of the properties are the reference's; `collection.force.deny.*` are the switches of databases for
 one collection. A switch in a database holds for all its collections. Properties of collections limit rates;
-the server's settings limit them for all collections together.
+the server's settings limit them for all collections together. A disk limit is for the files of a collection,
+of a database, or of all.
 """
 
 from __future__ import annotations
@@ -45,16 +46,22 @@ _RATES: Mapping[str, tuple[Rate, int]] = {
     "collection.queryRate.max.qps": (Rate.QUERY, 1),
 }
 """The properties that limit rates, and how much one of their unit is."""
+COLLECTION_DISK, DATABASE_DISK = "collection.diskProtection.diskQuota.mb", "database.diskQuota.mb"
+"""The properties that limit the disk space of files."""
+LOAD_MEMORY = "collection.loadMemory.max.mb"
+"""The property that limits the memory that a load of the collection may need, for each replica."""
 _DATABASE, _COLLECTION = "database", "collection"
 _TRUE, _FALSE = ("true", "1"), ("false", "0", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The meaning of properties. ``denied``: by switches; ``rates``: a second, those that are limited."""
+    """The meaning of properties. ``denied``: by switches; ``rates``: a second, those that are limited;
+    ``disk_bytes``: the most disk space, None for no limit."""
 
     denied: frozenset[Action] = frozenset()
     rates: Mapping[Rate, float] = field(default_factory=dict)
+    disk_bytes: float | None = None
 
 
 EVERYTHING = Allowed()
@@ -62,22 +69,27 @@ EVERYTHING = Allowed()
 
 def of_database(properties: Mapping[str, str]) -> Allowed:
     """Read a database's properties. A value without meaning, from an older release, is left out."""
-    return Allowed(_denied(_DATABASE, properties))
+    return Allowed(_denied(_DATABASE, properties), disk_bytes=_limit(properties, DATABASE_DISK, _MB))
 
 
 def of_collection(properties: Mapping[str, str]) -> Allowed:
     """The same for a collection."""
-    rates = {}
-    for name, (rate, unit) in _RATES.items():
-        limit = _number(properties.get(name, ""))
-        if limit is not None and limit >= 0:
-            rates[rate] = limit * unit
-    return Allowed(_denied(_COLLECTION, properties), rates)
+    rates = {
+        rate: limit
+        for name, (rate, unit) in _RATES.items()
+        if (limit := _limit(properties, name, unit)) is not None
+    }
+    return Allowed(_denied(_COLLECTION, properties), rates, _limit(properties, COLLECTION_DISK, _MB))
+
+
+def load_limit_bytes(properties: Mapping[str, str]) -> float | None:
+    """Return the most memory that a replica of the collection may need when it is loaded; None: any."""
+    return _limit(properties, LOAD_MEMORY, _MB)
 
 
 def check_properties(properties: Mapping[str, str]) -> None:
     """Check the properties of a database or a collection that are about limits. Raises `InvalidParameter`."""
-    for name in _RATES.keys() & properties.keys():
+    for name in sorted((_RATES.keys() | {COLLECTION_DISK, DATABASE_DISK, LOAD_MEMORY}) & properties.keys()):
         if _number(properties[name]) is None:
             raise InvalidParameter(
                 f"invalid parameter[{name}={properties[name]}]: give a number; a negative one sets no limit"
@@ -110,6 +122,12 @@ _SWITCHES = frozenset(_switch(level, action) for level in (_DATABASE, _COLLECTIO
 
 def _denied(level: str, properties: Mapping[str, str]) -> frozenset[Action]:
     return frozenset(a for a in Action if properties.get(_switch(level, a), "").lower() in _TRUE)
+
+
+def _limit(properties: Mapping[str, str], name: str, unit: int) -> float | None:
+    """The limit in its smallest unit; None if the property is not there, negative or without meaning."""
+    number = _number(properties.get(name, ""))
+    return None if number is None or number < 0 else number * unit
 
 
 def _number(text: str) -> float | None:

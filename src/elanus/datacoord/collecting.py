@@ -65,7 +65,7 @@ class GcPorts:
 
 
 class Collector:
-    """Implements `elanus.api.datacoord.GcCalls`. ``pinned_files``: the files that readers outside the system
+    """Implements `elanus.api.gc.GcCalls`. ``pinned_files``: the files that readers outside the system
     hold. ``nodes``: the data nodes, which carry out sweeps. The facts that decide about objects are read
     under the role's lock, as of one moment."""
 

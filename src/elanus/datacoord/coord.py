@@ -27,17 +27,18 @@ from elanus.api.datacoord import (
     CompactionCalls,
     DataNodeCalls,
     FlushCalls,
-    GcCalls,
     ImportCalls,
     MemoryCalls,
     RegistrationCalls,
     SegmentCalls,
 )
 from elanus.api.datanode import DataNodePorts
+from elanus.api.gc import GcCalls
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.snapshots import SnapshotCalls
+from elanus.api.storage_use import StorageCalls
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.imports import ImportTask
@@ -68,6 +69,7 @@ from elanus.datacoord.rows_before import rows_before
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState
+from elanus.datacoord.storage_use import StorageUse
 from elanus.datacoord.trimming import trim_log
 from elanus.datacoord.vchannels import Vchannels
 from elanus.log.port import Log
@@ -189,6 +191,7 @@ class DataCoord:
         self.parts.add(ImportCalls, self._imports)
         self.parts.add(GcCalls, self._collector)
         self.parts.add(MemoryCalls, self._memory)
+        self.parts.add(StorageCalls, StorageUse(state))
         self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
         self.parts.add(SnapshotApi, self._snapshots)
         self.parts.add(SnapshotCalls, named)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.gc import HeldFiles, IndexReferences, PinnedSegment
+from elanus.api.gc import A_READER, HeldFiles, IndexReferences, PinnedSegment
 from elanus.core.faults import StorageFault
 from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
 from elanus.core.ids import NO_SEGMENT, CollectionID, SegmentID
@@ -77,10 +77,11 @@ def held_files(moment: Moment, pins: Iterable[Pin]) -> tuple[HeldFiles, ...]:
     """Return what pins and clones keep beyond the life of the collections that the files were written for."""
     found = [
         HeldFiles(
-            f"snapshot {pin.name}" if pin.name else "a clone being made" if pin.clones else "a reader",
+            f"snapshot {pin.name}" if pin.name else "a clone being made" if pin.clones else A_READER,
             pin.collection_id,
             pin.expires_ms,
             0,
+            physical_ms(pin.read_ts),
         )
         for pin in pins
     ]

@@ -54,6 +54,7 @@ class SegmentTable:
         self._changes = 0
         self._changed: dict[str, int] = {}
         self._states: Counter[SegmentState] = Counter()
+        self._sizes_bytes: Counter[CollectionID] = Counter()
         self._dropped: dict[SegmentID, None] = {}
         self._successors: dict[SegmentID, dict[SegmentID, None]] = {}
         """The segments that compaction made from each: several, if it was cut into clusters."""
@@ -93,6 +94,13 @@ class SegmentTable:
     def states(self) -> Counter[SegmentState]:
         """Return how many segments are in each state."""
         return Counter(self._states)
+
+    def stored_bytes(self, collection_ids: Iterable[CollectionID] | None = None) -> int:
+        """Return the size of the binlogs of these collections' segments, or of all; dropped ones are left
+        out."""
+        if collection_ids is None:
+            return self._sizes_bytes.total()
+        return sum(self._sizes_bytes[collection_id] for collection_id in collection_ids)
 
     def dropped(self) -> list[SegmentInfo]:
         return self._infos(self._dropped)
@@ -145,8 +153,16 @@ class SegmentTable:
             self._states[known.state] -= 1
             if not self._states[known.state]:
                 del self._states[known.state]
+            self._add_bytes(known, -1)
         if info is not None:
             self._states[info.state] += 1
+            self._add_bytes(info, 1)
+
+    def _add_bytes(self, info: SegmentInfo, times: int) -> None:
+        if info.state is not SegmentState.DROPPED and info.size_bytes:
+            self._sizes_bytes[info.collection_id] += times * info.size_bytes
+            if not self._sizes_bytes[info.collection_id]:
+                del self._sizes_bytes[info.collection_id]
 
     def _name_manifest(self, known: SegmentInfo | None, info: SegmentInfo) -> None:
         before = "" if known is None or known.state is SegmentState.DROPPED else known.manifest

@@ -118,6 +118,10 @@ class DataState:
     def segments_on(self, vchannel: str) -> list[SegmentInfo]:
         return self._segments.on_vchannel(vchannel)
 
+    def stored_bytes(self, collection_ids: Iterable[CollectionID] | None = None) -> int:
+        """Return the size of the binlogs of these collections, or of all."""
+        return self._segments.stored_bytes(collection_ids)
+
     def unflushed(self) -> list[SegmentInfo]:
         """Growing, sealed and flushing segments."""
         return self._segments.unflushed()

@@ -161,7 +161,10 @@ class VectorIndex(SegmentIndex):
         curve = self.curve
         effort = None if curve is None else curve.effort(target, k, share, params.miss_factor)
         note_aim(effort, None if curve is None else curve.best(k, share))
-        return params.with_effort(name, EFFORTS[name] if effort is None else effort)
+        if effort is None:
+            # All lists were measured; a graph that is walked with the largest effort is compared as a whole.
+            effort = EFFORTS[name] if curve is None or name != "nprobe" else curve.enough(k, share)
+        return params.with_effort(name, effort)
 
     @abstractmethod
     def _nearest(

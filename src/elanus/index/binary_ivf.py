@@ -97,6 +97,21 @@ class BinaryIvfIndex(VectorIndex):
             hits.rows[i, : len(best)] = self._row_ids[places[inside[order]]]
         return hits
 
+    # for measuring recall, see `elanus.index.measured_lists`
+
+    def lists_of_rows(self) -> RowIds:
+        numbers: RowIds = np.searchsorted(self._starts, self._arrays["places"], side="right") - 1
+        return numbers
+
+    def nearest_lists(self, queries: Queries) -> RowIds:
+        return self._centroids.nearest(queries, len(self._starts) - 1, None, 1).rows
+
+    def by_codes(self, queries: Queries, k: int, threads: int) -> RowIds | None:
+        return None
+
+    def candidates(self, k: int) -> int:
+        return k
+
     def _visible_places(self, lists: RowIds, mask: RowMask | None) -> RowIds:
         """Return the places of the visible rows of these lists."""
         places = np.concatenate([np.arange(self._starts[i], self._starts[i + 1]) for i in lists])

@@ -69,10 +69,18 @@ class RecallCurve:
         at = _interpolated(self.depths, needed, depth)
         return None if at is None else max(1, math.ceil(at * share))
 
+    def enough(self, k: int, share: float) -> int:
+        """Return the least effort beyond which nothing more was found, before the index widens it."""
+        row = self._row(k, share)
+        at = int(np.argmax(self.recalls[row] >= self.recalls[row, -1]))
+        return max(1, math.ceil(int(self.efforts[at]) * share))
+
     def best(self, k: int, share: float) -> float:
         """Return the highest recall that was measured at the depth nearest to that of the search."""
-        row = int(np.argmin(np.abs(np.log(self.depths) - math.log(k / share))))
-        return float(self.recalls[row, -1])
+        return float(self.recalls[self._row(k, share), -1])
+
+    def _row(self, k: int, share: float) -> int:
+        return int(np.argmin(np.abs(np.log(self.depths) - math.log(k / share))))
 
     def _needed(self, recalls: Floats, misses: float) -> float | None:
         """Return the effort that misses this share of the hits, at one depth."""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.estimate import SYSTEM_ROW_BYTES, Estimate, SegmentPlan, total
-from elanus.core.types import Space
+from elanus.core.types import KINDS, Space
+from elanus.index.resolve import resolve_index
 from elanus.index.sizes import index_size, sparse_bytes
 from elanus.index.spec import IndexSpec
+
+SEGMENT_BYTES = 384 << 20
+"""At which a segment is sealed by default."""
+INDEX_ROWS_MIN = 1024
+"""Segments of fewer rows get no index by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,29 @@ class Plan:
     values_per_row: float = 0.0
     replicas: int = 1
     index_rows_min: int = 0
+
+
+def planned_index(
+    index_type: str, type_name: str, dim: int, metric: str, params: Mapping[str, str]
+) -> IndexSpec:
+    """Return the index of a plan.
+
+    ``type_name``: of the field, such as ``FLOAT_VECTOR`` or ``FloatVector``; ``metric``: "" for the type's
+    own. Raises `InvalidParameter`.
+    """
+    vectors = {kind.data_type.name: kind for kind in KINDS.values() if kind.vector is not None}
+    by_letters = {name.replace("_", ""): kind for name, kind in vectors.items()}
+    kind = by_letters.get(type_name.upper().replace("_", ""))
+    if kind is None or kind.vector is None:
+        raise InvalidParameter(f"the type {type_name} is not one of vectors: use one of {', '.join(vectors)}")
+    if kind.vector.space is Space.SPARSE:
+        dim = 0
+    elif dim < 1:
+        raise InvalidParameter(f"dim is {dim}: say the dimension of the vectors")
+    sent = {"index_type": index_type.upper(), **params}
+    if metric:
+        sent["metric_type"] = metric.upper()
+    return resolve_index(sent, kind.data_type, dim)
 
 
 def estimate(spec: IndexSpec, plan: Plan) -> Estimate:

@@ -76,3 +76,11 @@ def merge(parts: Iterable[Hits], queries: int, k: int, metric: Metric) -> Hits:
         )
         merged = Hits(distances, rows)
     return merged
+
+
+def without(found: RowIds, rows: RowIds) -> RowIds:
+    """Return the hits of each query but its own row, one column fewer."""
+    own = found == rows[:, None]
+    own[~own.any(axis=1), -1] = True
+    others: RowIds = found[~own].reshape(len(rows), found.shape[1] - 1)
+    return others

@@ -155,6 +155,32 @@ class IvfIndex(VectorIndex):
 
         return stacked(fan_out(scan, shares_of(queries, threads)))
 
+    # for measuring recall, see `elanus.index.measured_lists`
+
+    def lists_of_rows(self) -> RowIds:
+        numbers = np.empty(self.rows, dtype=np.int64)
+        stored = self._lists.invlists
+        for number in range(self._lists.nlist):
+            size = stored.list_size(number)
+            if size:
+                numbers[faiss.rev_swig_ptr(stored.get_ids(number), size)] = number
+        return numbers
+
+    def nearest_lists(self, queries: Queries) -> RowIds:
+        _, lists = self._lists.quantizer.search(self._checked(queries), self._lists.nlist)
+        return np.asarray(lists, dtype=np.int64)
+
+    def by_codes(self, queries: Queries, k: int, threads: int) -> RowIds | None:
+        if self._holds_vectors:
+            return None
+        every_list = self._scan_parameters(self._lists.nlist, SearchParams(), None)
+        shares = shares_of(self._checked(queries), threads)
+        parts = fan_out(lambda share: self._lists.search(share, k, params=every_list)[1], shares)
+        return np.concatenate(parts)
+
+    def candidates(self, k: int) -> int:
+        return k if self._refiner is None else min(self.rows, self._candidates(k, SearchParams()))
+
     def _candidates(self, k: int, params: SearchParams) -> int:
         """How many of the rows that the lists find are compared once more, for k hits."""
         return math.ceil(k * params.ratio(REFINE_K_KEY, 1.0) * CANDIDATES_PER_HIT)

@@ -1,9 +1,9 @@
 """Following the embedded log from a process that does not write it.
 
-The data node of a standalone runs in the pipeline process and follows what the online process writes.
-It sees what readers in the writer's process see, and nothing more: the writer announces the end of each
-pchannel in a small file (`elanus.log.layout`), and up to there every frame must be intact. Entries appended
-with ``durable`` off are visible before they are durable. A decision that must survive a crash of the machine
+For programs next to a standalone server that follow what its online process writes. A follower sees what
+readers in the writer's process see, and nothing more: the writer announces the end of each pchannel in a
+small file (`elanus.log.layout`), and up to there every frame must be intact. Entries appended with
+``durable`` off are visible before they are durable. A decision that must survive a crash of the machine
 requires a `sync` by the writer first.
 
 The announcements are polled by one timer per follower, only while a reader waits. Open the follower

@@ -24,7 +24,6 @@ import structlog
 
 from elanus.pipeline.class_archive import ClassArchive
 from elanus.pipeline.java import find_java
-from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 from elanus.storage.without_pandas import keep_pandas_out
 
@@ -76,6 +75,10 @@ class ClassTraining:
 
 def train(settings: SparkSettings, scratch: Path) -> None:
     """Write the archive of the sessions that use this scratch directory. Raises what Spark raises."""
+    from elanus.pipeline.session import (
+        PipelineSession,  # loads Spark, which no other part of this module needs
+    )
+
     archive = ClassArchive(scratch, find_java(settings.java), Path(sys.modules["pyspark"].__path__[0]))
     archive.clear()
     session = PipelineSession.start(settings, scratch / _SCRATCH, archive.writing())

@@ -1,15 +1,15 @@
 """A Spark session that ends when no job needs it, and comes back with the next job.
 
 Spark's JVM and its Python workers hold several hundred megabytes whether they work or not, and most servers
-flush and index a few minutes an hour. So a session that ran no job for a while is stopped. The process around
-it stays: it keeps its registration, follows the log and takes orders. Only a job needs Spark, and a job that
-finds none waits while a session starts. No job is refused for it, neither while Spark sleeps nor while it
-stops.
+flush and index a few minutes an hour. So a session that ran no job for a while is stopped, with its process
+(`elanus.pipeline.driver`). The data node stays: it keeps its registration, follows the log and takes
+orders. Only a job needs Spark, and a job that finds none waits while a session starts. No job is refused
+for it, neither while Spark sleeps nor while it stops.
 
 All methods block, and may be called from any number of threads.
 
 Left out: what to do when Spark cannot be started or stopped. The session is then `SparkState.FAILED`, which
-`is_alive` reports: the process ends and starts again, and the jobs are lost as with a JVM that died, so
+`is_alive` reports: the data node starts again, and the jobs are lost as with a JVM that died, so
 the roles that ordered them order them again.
 """
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger("pipeline")
 
 
 class SparkSession(JobSession, Protocol):
-    """A running session (`elanus.pipeline.session.PipelineSession`)."""
+    """A running session (`elanus.pipeline.driver.DriverSession`)."""
 
     @property
     def task_scratch(self) -> Path: ...
@@ -73,7 +73,6 @@ class OnDemandSession:
         monotonic_s: Callable[[], float],
         preparation: Preparation,
     ) -> None:
-        self.slots = first.slots
         self.task_scratch = first.task_scratch
         self._session = first
         """The present session; the last one while there is none."""
@@ -88,6 +87,11 @@ class OnDemandSession:
         self._waiting: dict[str, bool] = {}
         """The groups of the jobs that wait for a session, and whether each has been cancelled."""
         self._idle_since_s = monotonic_s()
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at a time: in the last session, while there is none."""
+        return self._session.slots
 
     @property
     def state(self) -> SparkState:

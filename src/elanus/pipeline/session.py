@@ -1,4 +1,4 @@
-"""The Spark session of the pipeline process, and the one way in which jobs run on it.
+"""Spark in the pipeline process, and the one way in which jobs run on it.
 
 Elanus keeps Spark *thin*: a job's tasks receive a small plan each, do their own reading and writing
 with pyarrow, and return a small outcome. No vector passes through the JVM. The session is set up for
@@ -29,7 +29,6 @@ import structlog
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import RDD, SparkConf, SparkContext
 from pyspark.resource import ResourceProfile, ResourceProfileBuilder, TaskResourceRequests
-from pyspark.sql import SparkSession
 
 from elanus.core.faults import JobFault
 from elanus.core.jobs import JobProgress
@@ -39,6 +38,7 @@ from elanus.pipeline.port import JobCancelled, JobLook, JobLost
 from elanus.pipeline.spark_conf import AUTO, JVM_FILES, SPARK_FILES, SparkSettings, spark_conf, tries_of
 from elanus.pipeline.task_failures import FailureReports
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
+from elanus.storage.without_pandas import pandas_hidden
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -90,23 +90,23 @@ class PipelineSession:
 
     def __init__(
         self,
-        spark: SparkSession,
+        context: SparkContext,
         task_scratch: Path,
         *,
         is_local: bool = False,
         archive: ClassArchive | None = None,
     ) -> None:
-        self.spark = spark
         self.archive = archive
         self._is_local = is_local
         self.task_scratch = task_scratch
-        self._context: SparkContext = spark.sparkContext
+        self.context = context
         self._running: dict[str, bool] = {}
         """The groups of the jobs in `run`, and whether each has been cancelled."""
         self._failures: FailureReports | None = None
         self._profiles: dict[int, ResourceProfile] = {}
         """By the cores of a task: each that is made stays with Spark."""
         self._counts_cpus = True
+        self._slots = context.defaultParallelism
         self._lock = threading.Lock()
 
     @classmethod
@@ -136,20 +136,22 @@ class PipelineSession:
         archive = ClassArchive(scratch, java, spark_home) if settings.is_local else None
         options = java_options or (archive.reading() if archive else "")
         try:
-            spark = _started(settings, scratch, options)
+            context = _started(settings, scratch, options)
         except Exception as error:
             if archive is None or not options or options != archive.reading():
                 raise
             _log.warning("Spark did not start from its class archive; trying without", error=str(error))
             archive.discard()
             SparkContext._gateway = SparkContext._jvm = None
-            spark = _started(settings, scratch, "")
-        return cls(spark, scratch / _TASK_FILES, is_local=settings.is_local, archive=archive)
+            context = _started(settings, scratch, "")
+        return cls(context, scratch / _TASK_FILES, is_local=settings.is_local, archive=archive)
 
     @property
     def slots(self) -> int:
-        """How many tasks run at a time."""
-        return self._context.defaultParallelism
+        """How many tasks run at a time; the last number once the JVM is gone."""
+        with contextlib.suppress(_JvmGone), _jvm_errors():
+            self._slots = self.context.defaultParallelism
+        return self._slots
 
     def warm_up(self) -> None:
         """Start the Python workers, so that the first job finds them."""
@@ -169,11 +171,11 @@ class PipelineSession:
         """Run one Spark task per plan (`elanus.pipeline.port.JobSession.run`)."""
         with self._lock:
             self._running[group] = False
-            reports = self._failures = self._failures or FailureReports(self._context, self._end)
+            reports = self._failures = self._failures or FailureReports(self.context, self._end)
         try:
-            self._context.setJobGroup(group, description, interruptOnCancel=True)
-            self._context.setLocalProperty("spark.scheduler.pool", pool)
-            guarded = Guarded(task, tries_of(self._context.getConf()), group, reports.channel)
+            self.context.setJobGroup(group, description, interruptOnCancel=True)
+            self.context.setLocalProperty("spark.scheduler.pool", pool)
+            guarded = Guarded(task, tries_of(self.context.getConf()), group, reports.channel)
             results = self._given(plans, cpus).map(guarded).collect()
         except Exception as error:
             if self._running[group]:
@@ -197,7 +199,7 @@ class PipelineSession:
 
         In one JVM, and under some masters, it counts one.
         """
-        given = self._context.parallelize(plans, len(plans))
+        given = self.context.parallelize(plans, len(plans))
         if cpus == 1 or self._is_local or not self._counts_cpus:
             return given
         profile = self._profiles.get(cpus)
@@ -209,18 +211,18 @@ class PipelineSession:
         except Py4JJavaError as error:
             self._counts_cpus = False
             _log.warning("Spark's master counts one core for each task", error=_first_line(error))
-            return self._context.parallelize(plans, len(plans))  # the first one would end Spark
+            return self.context.parallelize(plans, len(plans))  # the first one would end Spark
 
     def look(self, group: str) -> JobLook | None:
         """How far the group's job is, by Spark's own account of its tasks."""
         try:
             with _jvm_errors():
-                tracker = self._context.statusTracker()
+                tracker = self.context.statusTracker()
                 job_ids = tracker.getJobIdsForGroup(group)
                 infos = [tracker.getJobInfo(job_id) for job_id in job_ids]
                 stage_ids = {stage for info in infos if info is not None for stage in info.stageIds}
                 stages = [stage for stage in map(tracker.getStageInfo, stage_ids) if stage is not None]
-                ui = self._context.uiWebUrl
+                ui = self.context.uiWebUrl
         except _JvmGone:
             return None  # the caller of `run` receives the error
         if not stages:
@@ -238,19 +240,19 @@ class PipelineSession:
 
     def _end(self, group: str) -> None:
         with contextlib.suppress(_JvmGone), _jvm_errors():  # without a JVM `run` ends by itself
-            self._context.cancelJobGroup(group)
+            self.context.cancelJobGroup(group)
 
     def is_alive(self) -> bool:
         """Whether the JVM still runs, with its session. Once it is gone only a new process helps.
 
         The session ends alone when the cluster's master removes it.
         """
-        gateway = self._context._gateway
+        gateway = self.context._gateway
         if gateway is None or gateway.proc.poll() is not None:
             return False
         try:
             with _jvm_errors():
-                context = self._context._jsc
+                context = self.context._jsc
                 return context is not None and not context.sc().isStopped()
         except _JvmGone:
             return False
@@ -261,12 +263,12 @@ class PipelineSession:
         Raises `subprocess.TimeoutExpired` if the JVM has not ended after ``exit_timeout_s``, by default half
         a minute.
         """
-        gateway = self._context._gateway
+        gateway = self.context._gateway
         if gateway is None or gateway.proc.poll() is not None:
             return
         try:
             with _jvm_errors():
-                self.spark.stop()
+                self.context.stop()
                 gateway.shutdown()
         except _JvmGone as error:
             # A JVM that dies refuses connections a while before its process is gone. The wait below
@@ -283,14 +285,14 @@ class PipelineSession:
         a second and would only remove files that are removed here, and again at the next start. Raises what
         `stop` raises.
         """
-        gateway = self._context._gateway
+        gateway = self.context._gateway
         with self._lock:
             is_idle = not self._running
         if gateway is None or gateway.proc.poll() is not None or not (self._is_local and is_idle):
             self.stop()
             return
         # The end of the JVM ends its connection for accumulators; that is no error here.
-        setattr(self._context._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010 - a method
+        setattr(self.context._accumulatorServer, "handle_error", lambda *_: None)  # noqa: B010 - a method
         workers = psutil.Process(gateway.proc.pid).children(recursive=True)
         gateway.proc.kill()
         for worker in workers:
@@ -301,11 +303,15 @@ class PipelineSession:
             shutil.rmtree(self.task_scratch.with_name(left_behind), ignore_errors=True)
 
 
-def _started(settings: SparkSettings, scratch: Path, java_options: str) -> SparkSession:
+def _started(settings: SparkSettings, scratch: Path, java_options: str) -> SparkContext:
+    """Start a context without Spark's SQL: jobs have no use for it, and it takes a third of the JVM's time to
+    start, and 60 MB."""
     log_settings = scratch / "log4j2.properties"
     log_settings.write_text(_LOG_SETTINGS)
     conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings, java_options).items()))
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    # At its first call into the JVM PySpark looks for NumPy by a module of tests, which imports pandas.
+    with pandas_hidden():
+        return SparkContext(conf=conf)
 
 
 def _first_line(error: Exception) -> str:

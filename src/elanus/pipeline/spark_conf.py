@@ -7,11 +7,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from pyspark import SparkConf
+from typing import TYPE_CHECKING
 
 from elanus.pipeline.class_archive import quoted
 from elanus.pipeline.java import JavaPreference
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf  # those who start processes that load Spark do not load it
 
 AUTO = "auto"
 """The value of a setting that Spark, or this process, determines by itself."""

@@ -30,6 +30,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Pulses, Statuses
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.handoff import Served
+from elanus.querycoord.load_limit import check_load_limit
 from elanus.querycoord.load_progress import LoadProgress
 from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
@@ -211,7 +212,8 @@ class CollectionLoader:
     # reconciliation
 
     async def check_fits(self, load: Load, names: Collection[str], statuses: Statuses) -> None:
-        """Check that the load's replicas fit into the resource groups of these names.
+        """Check that the load's replicas fit into the resource groups of these names, and that each is within
+        the collection's own limit.
 
         Raises `NodesNotEnough`, `InsufficientMemory`.
         """
@@ -220,6 +222,7 @@ class CollectionLoader:
         for name, nodes in members.items():
             check_enough(len(nodes), counts[name], name)
         target = await self._target(load)
+        check_load_limit(target)
         for name, nodes in members.items():
             held = {s.segment_id for status in nodes.values() for s in status.segments}
             held.update(s for status in nodes.values() for s in status.loaded.get(self.collection_id, ()))

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Concatenate, ParamSpec, TypeVar
+
+from msgspec.structs import replace
 
 from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.explanation import SEGMENTS_SHOWN_MAX, NodeReport, SegmentPart
@@ -171,6 +172,9 @@ def _asked(name: str, value: float, params: Mapping[str, float], read: FollowedR
     if "best" not in params:
         return f"{name} {value:.0f} for {target}, by the recall measured when the index was built"
     best = params["best"]
+    if name == "nprobe" and best >= 0:
+        measured = f"the build measured {best:.3f} at most, and more lists find no more"
+        return f"nprobe {value:.0f} for {target}: {measured}"
     why = "this index has no recall curve" if best < 0 else f"the build measured {best:.3f} at most"
     return f"the largest {name} for {target}: {why}"
 

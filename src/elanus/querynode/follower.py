@@ -189,6 +189,10 @@ class Follower:
         if self._subscription is not None:
             self._subscription.watch(watcher)
 
+    def searched(self) -> None:
+        """The collection is searched again: make what only searches need."""
+        self._interim.consider(self.growing.values())
+
     def retire(self) -> None:
         """Take in nothing any more; may be called from within `absorb`."""
         if self._subscription is not None:

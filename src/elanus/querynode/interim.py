@@ -9,6 +9,9 @@ row is copied a few times. Nothing has to be discarded at handoff: the index goe
 A follower exchanges blocks between packs (`elanus.querynode.follower`): no deletes are applied and no rows
 added meanwhile. Deletes that came while the block was made are taken from the blocks it replaces.
 
+Only collections that were searched lately get such blocks: the first search after a long time is answered
+without, and has them made (`elanus.querynode.search_interest`).
+
 Segments with vectors that functions compute from texts are left as they are. Joining would compute them
 again.
 """
@@ -74,15 +77,23 @@ class _Made:
 class Interim:
     """The joining of one follower's blocks, one run of blocks at a time. For the loop thread.
 
-    ``offload``: where blocks are made. ``made``: called when `exchange` has something to do.
+    ``offload``: where blocks are made. ``made``: called when `exchange` has something to do. ``is_wanted``:
+    whether anybody would search the codes. `consider` all segments once it is True again.
     """
 
-    def __init__(self, rules: InterimRules, offload: Offload, made: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        rules: InterimRules,
+        offload: Offload,
+        made: Callable[[], None],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.making_bytes = 0
         """Bytes of the rows that are being copied."""
         self._rules = rules
         self._offload = offload
         self._notify = made
+        self._is_wanted = is_wanted
         self._due: dict[SegmentID, GrowingSegment] = {}
         self._made: deque[_Made] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -95,8 +106,11 @@ class Interim:
 
     def consider(self, segments: Iterable[GrowingSegment]) -> None:
         """These segments have got rows: join their blocks when it is their turn."""
-        if self._rules.bytes_min and not self._has_failed:
-            self._due.update((s.segment_id, s) for s in segments if self._wants(s))
+        if not self._rules.bytes_min or self._has_failed:
+            return
+        due = {s.segment_id: s for s in segments if self._wants(s)}
+        if due and (self._rules.without_codes or self._is_wanted()):
+            self._due.update(due)
             self._begin()
 
     def retire(self) -> None:

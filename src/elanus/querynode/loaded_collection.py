@@ -28,6 +28,7 @@ from elanus.querynode.held_collection import Blocks, HeldCollection, coverage_of
 from elanus.querynode.index_specs import check_same_indexes
 from elanus.querynode.key_ranges import Visits, visits_to
 from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.search_interest import SearchInterest
 
 _LOADS_MAX = 2
 """How many loads of one collection run at a time: the others' loads find a free thread."""
@@ -51,8 +52,21 @@ class LoadedCollection(HeldCollection):
     ) -> None:
         super().__init__(request, on_release, on_growth, on_leading)
         self.loads = asyncio.Semaphore(_LOADS_MAX)
+        self._loop = asyncio.get_running_loop()
+        self.searches = SearchInterest(lambda: self._loop.call_soon_threadsafe(self._searched))
         self._applier = applier
         self._on_drop = on_drop
+
+    # searches
+
+    def is_searched(self) -> bool:
+        """Whether the collection was searched lately. On the loop thread."""
+        return self.searches.is_recent(self._loop.time())
+
+    def _searched(self) -> None:
+        for channel in self.channels.values():
+            for follower in channel.followers():
+                follower.searched()
 
     # what is wanted
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from elanus.api.querynode import LoadSegment, WatchVchannel
@@ -42,7 +43,7 @@ class Loading:
         dispatcher: Dispatcher,
         fetches_max: int,
         on_load: Callable[[int], None],
-        interim: Callable[[Callable[[], None]], Interim],
+        interim: Callable[..., Interim],
     ) -> None:
         self.offload = offload
         self.held = PinnedSegments()
@@ -94,7 +95,7 @@ class Loading:
             collection.covers_for_follower(channel).without(request.leaving),
             collection,
             intake,
-            self._interim,
+            partial(self._interim, is_wanted=collection.is_searched),
         )
         channel.propose(follower)
         try:

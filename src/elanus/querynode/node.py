@@ -316,7 +316,9 @@ class QueryNode:
         self._loaded(collection_id).clock.wait(ts, timeout_s)
 
     def search(self, request: NodeSearch) -> NodeHits:
-        snapshot = self._loaded(request.collection_id).snapshot
+        collection = self._loaded(request.collection_id)
+        collection.searches.note()
+        snapshot = collection.snapshot
         if self._recall is not None:
             request = self._recall.aimed(request)
         hits = noted(self._node_id, search, snapshot, request, self._search_threads)

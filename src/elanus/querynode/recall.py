@@ -159,11 +159,11 @@ class RecallSampler:
 
     def measure_one(self) -> float:
         """Measure the search that was taken last. Returns how long to pause so that the share is kept."""
+        began_s = self._cpu_s()
         with self._lock:
             taken, self._taken = self._taken, None
         if taken is None:
             return 0.0
-        began_s = self._cpu_s()
         if self._now_s() - taken.at_s <= PIN_S and _may_miss(taken.snapshot, taken.request):
             try:
                 self._measure(taken)

@@ -363,6 +363,7 @@ class ChannelServing:
     def _work(self, snapshot: Snapshot, read: Read) -> bytes:
         answer: Answer
         if isinstance(read, NodeSearch):
+            self._collection.searches.note()
             if self._recall is not None:
                 read = self._recall.aimed(read)
             answer = search(snapshot, read, self._threads)

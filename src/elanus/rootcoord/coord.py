@@ -153,7 +153,7 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
         async with while_active(self._lease):
             return await self._ids.allocate(count)
 
-    async def update_channel_time_tick(self, report: TickReport) -> None:
+    async def update_channel_time_tick(self, report: TickReport) -> Mapping[str, float]:
         """A first report is accepted only by a root coordinator that is still active once it knows the proxy.
         So its successor, which reads the sessions later, knows the proxy as well."""
         if not self._sync.has_reported(report.node_id):
@@ -162,6 +162,7 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
         if not self._sync.take(report):
             raise NoSession(f"proxy {report.node_id} has no session: it has to join again under a new id")
         await self._sync.write_ticks()
+        return self._sync.shares(report)
 
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         await self._sync.tick_now(pchannels, at_least)

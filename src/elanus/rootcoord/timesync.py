@@ -22,6 +22,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.nodes import Nodes
+from elanus.core.rate_shares import RateShares
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
@@ -63,6 +64,7 @@ class TimeSync:
         self._end_following: Callable[[], None] = lambda: None
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
+        self._shares = RateShares()
         self._round: asyncio.Task[None] | None = None
         self._round_began_s = float("-inf")
         self._writing = asyncio.Lock()
@@ -90,6 +92,7 @@ class TimeSync:
     def _look(self) -> None:
         for node_id in self._joined.difference(self._proxies):
             self._barrier.leave(node_id)
+            self._shares.forget([node_id])
             self._joined.discard(node_id)
 
     async def stop(self) -> None:
@@ -140,6 +143,11 @@ class TimeSync:
             self._join(report.node_id)
         self._awake.update(report.written, report.channels)
         return self._barrier.report(report.node_id, report.default_ts, report.channels)
+
+    def shares(self, report: TickReport) -> Mapping[str, float]:
+        """Return the proxy's shares of rates, by the demand in all proxies' last reports."""
+        self._shares.report(report.node_id, report.demand)
+        return self._shares.of(report.node_id, len(self._joined))
 
     async def write_ticks(self, pchannels: Iterable[str] | None = None) -> None:
         """Write the ticks that the reports allow, into the given pchannels or all that are due."""

@@ -357,6 +357,7 @@ class Builders:
             ),
             root_password=settings.initial_root_password,
             rates=_rates(needs.settings.rate_limits),
+            disk_max_bytes=needs.settings.rate_limits.disk_max_mb * _MB or None,
             embedding=_embedding(needs.settings.function),
         )
         return Proxy(

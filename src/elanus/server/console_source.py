@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 from prometheus_client import CollectorRegistry
 
+from elanus.proxy.watch import SlowRequest
 from elanus.server.status import Status
 
 _FIGURES = {
@@ -20,15 +21,28 @@ _FIGURES = {
 }
 
 
-class ConsoleSource:
-    """Implements `elanus.console.status.Source`. ``status``: that of `elanus.server.report.Report`."""
+_SLOW_SHOWN = 10
 
-    def __init__(self, status: Callable[[], Status], registry: CollectorRegistry) -> None:
+
+class ConsoleSource:
+    """Implements `elanus.console.status.Source`. ``status`` and ``slow``: `status` and `slow_requests` of
+    `elanus.server.report.Report`."""
+
+    def __init__(
+        self,
+        status: Callable[[], Status],
+        slow: Callable[[], Sequence[SlowRequest]],
+        registry: CollectorRegistry,
+    ) -> None:
         self._status = status
+        self._slow = slow
         self._registry = registry
 
     def status(self) -> Status:
         return self._status()
+
+    def slow(self) -> Sequence[SlowRequest]:
+        return list(reversed(self._slow()[-_SLOW_SHOWN:]))
 
     def figures(self) -> Mapping[str, float]:
         """Return the figures that this system measures; the size of a process's memory is Linux's."""

@@ -16,14 +16,14 @@ def job_status(entry: JobEntry, now_s: float) -> JobStatus:
         kind=entry.kind.value,
         state=entry.state.value,
         cause=entry.cause,
-        started=_time(entry.started_s),
+        started=iso(entry.started_s),
         duration_ms=entry.duration_ms(now_s),
         rows=entry.rows or progress.rows,
         bytes=entry.size_bytes or progress.size_bytes,
         waiting=entry.waiting,
         attempt=entry.attempt,
-        ordered=_time(entry.ordered_s),
-        ended=_time(entry.ended_s),
+        ordered=iso(entry.ordered_s),
+        ended=iso(entry.ended_s),
         percent=progress.percent,
         tasks=progress.tasks,
         tasks_done=progress.tasks_done,
@@ -36,5 +36,6 @@ def job_status(entry: JobEntry, now_s: float) -> JobStatus:
     )
 
 
-def _time(unix_s: float) -> str:
+def iso(unix_s: float) -> str:
+    """Return a Unix time as ISO 8601 in UTC, "" for 0."""
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="milliseconds") if unix_s else ""

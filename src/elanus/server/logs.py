@@ -11,16 +11,34 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import MutableMapping
-from typing import Any, TextIO
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TextIO
 
 import structlog
 from structlog.types import Processor
 
 from elanus.rpc.tracing import add_trace
-from elanus.server.settings import LoggingSettings
 
 
-def configure_logging(settings: LoggingSettings, process: str, stream: TextIO | None = None) -> None:
+class LogSettings(Protocol):
+    """The part of `elanus.server.settings.LoggingSettings` that a process needs."""
+
+    @property
+    def level(self) -> Literal["debug", "info", "warning", "error"]: ...
+
+    @property
+    def format(self) -> Literal["auto", "console", "json"]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogForm:
+    """Implements `LogSettings` for a process that does not load the settings."""
+
+    level: Literal["debug", "info", "warning", "error"]
+    format: Literal["auto", "console", "json"]
+
+
+def configure_logging(settings: LogSettings, process: str, stream: TextIO | None = None) -> None:
     """Send all messages of this process to ``stream`` (standard error unless given).
 
     ``process`` names the process in each message, for example ``online`` or ``pipeline``. Replaces any
@@ -64,7 +82,7 @@ def configure_logging(settings: LoggingSettings, process: str, stream: TextIO | 
     logging.captureWarnings(True)
 
 
-def _wants_json(settings: LoggingSettings, stream: TextIO) -> bool:
+def _wants_json(settings: LogSettings, stream: TextIO) -> bool:
     return settings.format == "json" or (settings.format == "auto" and not stream.isatty())
 
 

@@ -2,7 +2,7 @@
 
 This is the composition root of the standalone server: it builds what the roles depend on, while
 `elanus.server.builders` builds the roles. Roles call each other through `elanus.rpc.local` here, and the
-pipeline process through `elanus.rpc.carrier`.
+data node through `elanus.rpc.carrier`.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Online:
         await asyncio.to_thread(self.recall.close)
 
     async def register_data_node(self, address: str) -> Session:
-        """Register a session for a pipeline process, which has no access to the metadata.
+        """Register a session for a data node.
 
         Raises `Unavailable`.
         """
@@ -191,7 +191,7 @@ class Online:
         ]
 
     def elsewhere(self) -> list[RoleStatus]:
-        """Always empty: the pipeline process is reported separately."""
+        """Always empty: the data node is reported separately."""
         return []
 
     def growing_bytes(self) -> int:

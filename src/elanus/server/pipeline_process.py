@@ -1,143 +1,77 @@
-"""The pipeline process of a standalone server: the pipeline role around one Spark session.
+"""The pipeline process: one Spark session, for the data node that started this process.
 
-It serves orders on its own socket and reaches the coordinators through the online process's socket. If it is
-killed at any moment, its parent starts it again; when the parent ends, it ends too.
+It exists while Spark runs, and has no state that must survive: the roles are in the process that started it,
+and order their jobs again when this one dies. It ends with its parent, and when its JVM ends. Its settings
+arrive over the connection: so its imports are few, and its arguments show none of them.
+
+Started by `elanus.pipeline.driver.Drivers` as ``elanus pipeline NUMBER``, with the number of an inherited
+socket.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
 import threading
-import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
-from elanus.api.datacoord import DataCoordApi
-from elanus.api.indexcoord import IndexCoordApi
-from elanus.api.ledger import JobLedgerApi
-from elanus.api.rootcoord import RootCoordApi
-from elanus.core.ids import NodeID
-from elanus.log.port import LogFollower
-from elanus.pipeline.jobs import JobRunner, default_limits
-from elanus.pipeline.on_demand import OnDemandSession
-from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.server.backends import log_url, open_follower, store_url
-from elanus.server.data_dir import paths_of
+import structlog
+
+from elanus.pipeline.driver import NotStarted, Started, inherited
+from elanus.pipeline.driver_calls import DriverCalls
+from elanus.pipeline.spark_conf import SparkSettings
 from elanus.server.ending import end_process
-from elanus.server.logs import configure_logging
-from elanus.server.loop_lag import LoopLag
-from elanus.server.pipeline_role import (
-    INTERFACES,
-    PipelineDependencies,
-    PipelineRole,
-    start_spark,
-    until_dead,
-)
-from elanus.server.settings import Settings
-from elanus.server.waiting import first_of
+from elanus.server.logs import LogForm, configure_logging
+from elanus.storage.without_pandas import keep_pandas_out
 
-_ONLINE_WAIT_S = 30.0
-_LOG_POLL_MS = 50.0
+_log = structlog.get_logger("pipeline")
 
 
-def run(settings_json: str, online: str, address: str, node_id: int) -> NoReturn:
-    """Run until the parent closes standard input, or Spark dies. Ends the process with the exit code.
+@dataclass(frozen=True, slots=True)
+class PipelineOrder:
+    """The first message to this process. ``nice``: the scheduling priority that it gives up."""
 
-    ``online``: the online process's address; ``address``: the address of this process; ``node_id``: the id
-    of its session, which its parent holds.
-    """
-    settings = Settings.model_validate_json(settings_json)
-    configure_logging(settings.logging, "pipeline")
-    os.nice(settings.pipeline.nice)
+    spark: SparkSettings
+    scratch: Path
+    nice: int
+    logging: LogForm
+
+
+def run(number: str) -> NoReturn:
+    """Run until the parent ends the connection, or Spark dies. Ends the process with the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then stops us
-    end_process(asyncio.run(_run(settings, online, address, NodeID(node_id))))
+    threading.Thread(target=_end_with_parent, name="parent watch", daemon=True).start()
+    connection = inherited(number)
+    order: PipelineOrder = connection.recv()
+    configure_logging(order.logging, "pipeline")
+    os.nice(order.nice)
+    keep_pandas_out()
+    from elanus.pipeline.session import PipelineSession  # loads Spark
 
-
-async def _run(settings: Settings, online: str, address: str, node_id: NodeID) -> int:
-    ended = asyncio.Event()
-    _when_parent_ends(asyncio.get_running_loop(), ended)
-    paths = paths_of(settings.data_dir)
-    starting = asyncio.ensure_future(asyncio.to_thread(start_spark, settings, paths.scratch))
-    if await first_of(ended, starting):
-        # Spark's start cannot be interrupted; its JVM ends with the pipe that this process holds.
-        os._exit(0)
-    session = starting.result()
-    channel = RpcChannel(online)
-    log = await open_follower(settings, paths, poll_ms=_LOG_POLL_MS)
-    serving = asyncio.ensure_future(_serve(settings, session, channel, log, address, node_id))
     try:
-        if await first_of(ended, serving):
-            return 0
-        serving.result()
-        return 1
-    finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
-        await log.close()
-        await channel.close()
-        await asyncio.to_thread(session.stop_for_good)
+        session = PipelineSession.start(order.spark, order.scratch)
+        session.warm_up()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the parent reports it
+        connection.send(NotStarted(f"{type(error).__name__}: {error}"))
+        end_process(1)
+    connection.send(Started(session.slots, session.task_scratch, session.archive))
+    calls = DriverCalls(connection, session)
+    threading.Thread(target=_end_with_spark, args=(calls,), name="Spark watch", daemon=True).start()
+    calls.serve()
+    end_process(0)
 
 
-async def _serve(
-    settings: Settings,
-    session: OnDemandSession,
-    channel: RpcChannel,
-    log: LogFollower,
-    address: str,
-    node_id: NodeID,
-) -> None:
-    """Serve until the role's work or Spark ends on its own; raises the error it ended with."""
-    await channel.ready(_ONLINE_WAIT_S)
-    paths = paths_of(settings.data_dir)
-    needs = PipelineDependencies(
-        settings=settings,
-        session=session,
-        runner=JobRunner(session, default_limits(session.slots, settings.pipeline.builds_at_once)),
-        log=log,
-        log_url=log_url(settings, paths),
-        store_url=store_url(settings, paths),
-        import_url=paths.import_url(settings.imports.root),
-        root=channel.client(RootCoordApi),
-        data=channel.client(DataCoordApi),
-        ledger=channel.client(JobLedgerApi),
-        index=channel.client(IndexCoordApi),
-    )
-    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    role = PipelineRole(needs, node_id, address, lambda error: _settle(over, error))
-    server = RpcServer(address, [(api, role.part(api)) for api in INTERFACES])
-    await server.start()
-    await role.start()
-    alive = asyncio.ensure_future(until_dead(session))
-    lag = asyncio.ensure_future(LoopLag(time.monotonic, lambda _: None).keep())
-    try:
-        await asyncio.wait((over, alive), return_when=asyncio.FIRST_COMPLETED)
-        for work in (over, alive):
-            if work.done():
-                work.result()
-    finally:
-        alive.cancel()
-        lag.cancel()
-        await role.stop()
-        await server.stop()
+def _end_with_parent() -> None:
+    """Standard input is a pipe that only the parent holds open; the JVM ends with one that we hold."""
+    while sys.stdin.buffer.read(4096):
+        pass
+    os._exit(0)
 
 
-def _settle(over: asyncio.Future[None], error: BaseException | None) -> None:
-    if over.done():
-        return
-    if error is None:
-        over.set_result(None)
-    else:
-        over.set_exception(error)
-
-
-def _when_parent_ends(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
-    """Set the event when standard input, which only the parent holds open, is closed."""
-
-    def watch() -> None:
-        while sys.stdin.buffer.read(4096):
-            pass
-        loop.call_soon_threadsafe(ended.set)
-
-    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+def _end_with_spark(calls: DriverCalls) -> None:
+    if calls.wait_for_death():
+        _log.error("Spark JVM ended; the pipeline process ends too")
+        end_process(1)

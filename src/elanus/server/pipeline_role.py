@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,10 +38,12 @@ from elanus.datanode.sweeps import SparkSweeps
 from elanus.indexnode.node import IndexNode
 from elanus.log.port import LogFollower
 from elanus.pipeline.class_training import ClassTraining
+from elanus.pipeline.driver import Drivers, DriverSession
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.on_demand import OnDemandSession
-from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
+from elanus.server.logs import LogForm
+from elanus.server.pipeline_process import PipelineOrder
 from elanus.server.settings import Settings
 from elanus.server.settings_pipeline import PipelineSettings
 from elanus.server.spark_conf import parsed
@@ -87,6 +90,12 @@ def _spark_settings(settings: Settings) -> SparkSettings:
     )
 
 
+def pipeline_order(settings: Settings, scratch: Path) -> PipelineOrder:
+    """Return what the pipeline process gets to know: no more than it needs."""
+    logging = LogForm(settings.logging.level, settings.logging.format)
+    return PipelineOrder(_spark_settings(settings), scratch, settings.pipeline.nice, logging)
+
+
 def _datanode_policy(settings: Settings) -> DataNodePolicy:
     return DataNodePolicy(
         report_ms=50,
@@ -120,19 +129,37 @@ def builds_at_once(pipeline: PipelineSettings, slots: int, threads: int) -> int:
     return 1 if pipeline.spark_master.startswith("local") else max(1, (slots - 1) // threads)
 
 
-def start_spark(settings: Settings, scratch: Path) -> OnDemandSession:
-    """Start Spark and warm it up. Takes seconds, and cannot be interrupted."""
-    spark = _spark_settings(settings)
+class SparkOnDemand:
+    """The Spark of a data node: pipeline processes that come and go."""
 
-    def start() -> PipelineSession:
-        session = PipelineSession.start(spark, scratch)
-        session.warm_up()
-        return session
+    def __init__(self, settings: Settings, scratch: Path) -> None:
+        self._settings = settings
+        self._scratch = scratch
+        order = pipeline_order(settings, scratch)
+        self._spark = order.spark
+        self._drivers = Drivers([sys.executable, "-m", "elanus", "pipeline"], order)
+        self._session: OnDemandSession | None = None
 
-    first = start()
-    idle_stop_s = settings.pipeline.idle_stop_s if spark.is_local else 0.0
-    training = ClassTraining(spark, scratch, first.archive)
-    return OnDemandSession(first, start, idle_stop_s, time.monotonic, training)
+    @property
+    def pid(self) -> int | None:
+        """The id of the pipeline process; ``None`` while there is none."""
+        return self._drivers.pid
+
+    def start(self) -> OnDemandSession:
+        """Start Spark for the first time. Blocks for seconds, until `close`. Raises `DriverFailed`."""
+        first: DriverSession = self._drivers.start()
+        idle_stop_s = self._settings.pipeline.idle_stop_s if self._spark.is_local else 0.0
+        training = ClassTraining(self._spark, self._scratch, first.archive)
+        self._session = OnDemandSession(first, self._drivers.start, idle_stop_s, time.monotonic, training)
+        return self._session
+
+    def close(self) -> None:
+        """End Spark and its process, in whatever state they are. Jobs are lost. Blocks for a moment."""
+        try:
+            if self._session is not None:
+                self._session.stop_for_good()
+        finally:
+            self._drivers.close()
 
 
 async def until_dead(session: OnDemandSession) -> None:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 from elanus import __version__
 from elanus.api.datacoord import DataCoordApi
-from elanus.api.gc import GcStatus
+from elanus.api.gc import A_READER, GcReport, GcStatus, PinnedSegment
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.pipeline import PipelineApi, SparkState
 from elanus.api.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
@@ -32,7 +32,7 @@ from elanus.log.port import Log
 from elanus.proxy.watch import ReadWatch, SlowRequest
 from elanus.querynode.recall import RecallSampler
 from elanus.server.http_port import Health
-from elanus.server.job_status import job_status
+from elanus.server.job_status import iso, job_status
 from elanus.server.loop_lag import LoopLag
 from elanus.server.own_resources import OwnResources
 from elanus.server.roles import RoleHost
@@ -40,6 +40,7 @@ from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
     GarbageStatus,
+    HeldStatus,
     JobStatus,
     PipelineStatus,
     RecallStatus,
@@ -207,7 +208,7 @@ class Report:
         return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
 
     async def spark_state(self) -> SparkState | None:
-        """The state of Spark in a standalone server; ``None`` if its pipeline process does not answer."""
+        """The state of Spark in a standalone server; ``None`` if its data node does not answer."""
         if self._pipeline is None:
             return None
         try:
@@ -335,8 +336,36 @@ def _recalls(
 def _garbage(status: GcStatus | None) -> GarbageStatus:
     if status is None:
         return GarbageStatus("unknown")
-    error = status.last.error if status.last else ""
-    return GarbageStatus(status.state.value, status.waiting_bytes, status.reclaimed_bytes, error)
+    last = status.last
+    return GarbageStatus(
+        status.state.value,
+        status.waiting_bytes,
+        status.reclaimed_bytes,
+        last.error if last else "",
+        _held(last) if last else (),
+    )
+
+
+def _held(report: GcReport) -> list[HeldStatus]:
+    """Return the pins of readers, and the dropped segments whose time is over but which are still read."""
+    now_ms = report.started_ms
+    pins = [
+        HeldStatus(
+            held.holder, held.collection_id, 0, 0, iso(held.since_ms / 1000), (now_ms - held.since_ms) / 1000
+        )
+        for held in report.held
+        if held.holder == A_READER and held.since_ms
+    ]
+    overdue: dict[tuple[str, int], list[PinnedSegment]] = {}
+    for segment in report.pinned:
+        if segment.read_by and segment.until_ms <= now_ms:
+            overdue.setdefault((segment.read_by, segment.collection_id), []).append(segment)
+    for (reader, collection_id), segments in overdue.items():
+        since_ms = min(segment.until_ms for segment in segments)
+        size_bytes, held_s = sum(segment.bytes for segment in segments), (now_ms - since_ms) / 1000
+        since = iso(since_ms / 1000)
+        pins.append(HeldStatus(reader, collection_id, len(segments), size_bytes, since, held_s))
+    return pins
 
 
 def _group(group: ResourceGroupStatus) -> ResourceGroup:

@@ -306,8 +306,9 @@ class StorageSettings(Section):
 
 class RateLimitSettings(Section):
     """The most that clients may ask of all proxies and collections together in a second; 0: any amount. Each
-    proxy has an equal share. A collection's own limits are its properties (docs/rate-limits.md). Requests
-    over a limit get a rate limit error, which Milvus clients answer by trying again later."""
+    proxy's share follows the demand of its clients. A collection's own limits are its properties
+    (docs/rate-limits.md). Requests over a limit get a rate limit error, which Milvus clients answer by trying
+    again later."""
 
     insert_max_mb_per_s: float = Field(default=0, ge=0)
     """The rows that are inserted, as they are in memory."""
@@ -319,6 +320,9 @@ class RateLimitSettings(Section):
     """The query vectors of searches; those of a hybrid search count once for each of its searches."""
     query_max_per_s: float = Field(default=0, ge=0)
     """The queries."""
+    disk_max_mb: int = Field(default=0, ge=0)
+    """The most that the files of all collections may take, in MB and not a second. Further rows are refused.
+    The limits of a collection and of a database are their properties."""
 
 
 class BackpressureSettings(Section):

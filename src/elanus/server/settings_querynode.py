@@ -17,7 +17,8 @@ class QuerynodeSettings(Section):
     segments are spread by what is left. 0: no limit is known."""
     interim_index_mb: int = Field(default=8, ge=0, le=1024)
     """Once as many megabytes of a segment's rows have arrived since, they get an interim index, which serves
-    searches until the flushed segment is loaded. 0: none do, and searches compare each growing row."""
+    searches until the flushed segment is loaded, if the collection is searched at all. 0: none do, and
+    searches compare each growing row."""
     recall_cpu_percent: float = Field(default=1.0, ge=0, le=100)
     """The share of one core with which a query node repeats some searches exactly, at the lowest priority, to
     measure their recall (docs/measured-recall.md). 0: nothing is measured."""

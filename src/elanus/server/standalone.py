@@ -1,7 +1,8 @@
 """`elanus serve`: the standalone server, from its start to its clean stop.
 
-The online process answers clients as soon as its roles are running. The pipeline process is started in the
-background; it may start, die and restart, and only work that needs Spark waits for it.
+The online process answers clients as soon as its roles are running. The data node is started in the
+background, with Spark in a process of its own. That may start, die and restart, and only work that needs
+Spark waits for it.
 """
 
 from __future__ import annotations
@@ -14,15 +15,10 @@ import sys
 from contextlib import AsyncExitStack
 
 from elanus import __version__
-from elanus.api.datacoord import DataCoordApi
-from elanus.api.indexcoord import IndexCoordApi
-from elanus.api.ledger import JobLedgerApi
 from elanus.api.pipeline import PipelineApi
-from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault
 from elanus.metrics import Metrics
-from elanus.rpc.carrier import RpcServer
 from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
@@ -40,7 +36,7 @@ from elanus.server.open_files import raise_open_files_limit
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
-from elanus.server.supervise import PipelineSupervisor
+from elanus.server.supervise import LatePipeline, PipelineSupervisor, Supervised
 
 _SWITCH_INTERVAL_S = 0.0005
 """How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
@@ -74,7 +70,7 @@ async def _serve(settings: Settings) -> int:
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
-        http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
+        http = http_front(settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry))
         addresses = [
             start_front(
                 stack,
@@ -125,15 +121,6 @@ async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Onli
         raise CannotStart(str(error)) from error
 
 
-def settings_of_pipeline(settings: Settings, data_dir: DataDir) -> str:
-    """Return the settings for the other process as JSON, without secrets that it does not need.
-
-    Every user of the machine can read the arguments of a process.
-    """
-    here = settings.model_copy(update={"data_dir": data_dir.root})
-    return here.model_dump_json(exclude={"proxy": {"root_password"}})
-
-
 async def _start_pipeline(
     stack: AsyncExitStack,
     settings: Settings,
@@ -142,26 +129,18 @@ async def _start_pipeline(
     address: str,
     metrics: Metrics,
 ) -> PipelineSupervisor | None:
-    """Open the coordinators' socket, and start the process that uses it."""
+    """Start the data node, whose Spark is a process of its own."""
     if not settings.pipeline.enabled:
         return None
-    online_address = data_dir.socket("online")
-    services = [
-        (RootCoordApi, online.root),
-        (DataCoordApi, online.data),
-        (JobLedgerApi, online.ledger),
-        (IndexCoordApi, online.index),
-    ]
-    server = RpcServer(online_address, services)
-    await server.start()
-    stack.push_async_callback(server.stop)
-    arguments = [
-        f"--settings-json={settings_of_pipeline(settings, data_dir)}",
-        f"--online={online_address}",
-        f"--address={address}",
-    ]
+
+    def make() -> Supervised:
+        from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
+
+        neighbours = Neighbours(online.log, online.root, online.data, online.ledger, online.index)
+        return StandalonePipeline(settings, data_dir.paths, neighbours, address)
+
     supervisor = PipelineSupervisor(
-        arguments,
+        LatePipeline(online.query.loads, make),
         functools.partial(online.register_data_node, address),
         settings.pipeline.restart_backoff_ms,
         settings.pipeline.restart_backoff_max_ms,

@@ -100,8 +100,8 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """The pipeline process. ``pid`` is ``None`` when it is not running. ``spark``: what its Spark does, an
-    `elanus.api.pipeline.SparkState`; "" when that is not known."""
+    """Data node and index node. ``pid``: of the process with their Spark; ``None`` while there is none.
+    ``spark``: what that does, an `elanus.api.pipeline.SparkState`; "" when that is not known."""
 
     state: str
     pid: int | None
@@ -110,14 +110,33 @@ class PipelineStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldStatus:
+    """Files that somebody keeps.
+
+    ``segments`` and ``bytes``: of dropped segments whose time is over; 0: a pin. ``since``: ISO 8601 in UTC,
+    when their time was over, or the moment that the pin's reader reads; ``held_s``: how long ago that was
+    when garbage was last collected.
+    """
+
+    holder: str
+    collection_id: int
+    segments: int
+    bytes: int
+    since: str
+    held_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class GarbageStatus:
     """Garbage collection. ``waiting_bytes``: of dropped segments whose files still exist;
-    ``reclaimed_bytes``: since the data coordinator started. ``error``: why the last round was aborted."""
+    ``reclaimed_bytes``: since the data coordinator started. ``error``: why the last round was aborted.
+    ``held``: what readers keep, as of the last round."""
 
     state: str = "idle"
     waiting_bytes: int = 0
     reclaimed_bytes: int = 0
     error: str = ""
+    held: Sequence[HeldStatus] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The pipeline process under simulation: a data node and an index node whose jobs run in this process.
+"""The pipeline under simulation: a data node and an index node whose jobs run in this process.
 
 A job runs its own code (`elanus.pipeline.ranges`, `elanus.pipeline.range_files`,
 `elanus.pipeline.index_build`), without Spark. Its duration is drawn at random. The scenario decides whether

@@ -1,10 +1,10 @@
 """The whole system in one process: every role's own code, joined by simulated network, log and stores.
 
-This is the counterpart of `elanus.server.online` and `elanus.server.pipeline_process` for a run: roles are
+This is the counterpart of `elanus.server.online` and `elanus.server.standalone_pipeline` for a run: roles are
 built, supervised, and rebuilt after they died. Two proxies take part, so that ticks are a minimum.
 
-A single pipeline process is the child of a standalone's online process, which holds its session and is
-notified at once when it ends. Several belong to a cluster: each has its own lease, which outlives it for a
+A single pipeline is that of a standalone, whose online process holds its session and is notified at once
+when it ends. Several belong to a cluster: each has its own lease, which outlives it for a
 while. The same holds for query nodes: a single one runs in its proxies' process, several have leases and
 query channels.
 """

@@ -9,7 +9,8 @@ moment is enough.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -28,9 +29,16 @@ def keep_pandas_out() -> None:
     """Make pyarrow look for pandas now and not find it. Call before anything else uses pyarrow."""
     import pyarrow as pa
 
+    with pandas_hidden():
+        pa.array([1])
+
+
+@contextmanager
+def pandas_hidden() -> Iterator[None]:
+    """Let imports of pandas fail meanwhile, in every thread, unless it has been imported before."""
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:
-        pa.array([1])
+        yield
     finally:
         sys.meta_path.remove(finder)

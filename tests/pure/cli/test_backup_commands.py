@@ -22,6 +22,7 @@ from elanus.cli.app import app
 from elanus.cli.backup_files import BackupFiles
 from elanus.cli.options import EXIT_FAILED, EXIT_FOUND, EXIT_MISUSED
 from elanus.core.access import AccessPolicy, User
+from elanus.core.api_keys import ApiKey, digest_of, key_text
 from elanus.core.catalog import Collection, Database
 from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
 from elanus.core.ids import DatabaseID, PartitionID, SegmentID
@@ -147,7 +148,8 @@ class Server:
     # as `elanus.proxy.port.Front`
 
     def access_policy(self) -> AccessPolicy:
-        return AccessPolicy({"ann": User("ann", "hash", 1)})
+        key = ApiKey("5f0c", "ann", digest_of(key_text("5f0c", "much")), 1)
+        return AccessPolicy({"ann": User("ann", "hash", 1)}, keys={"5f0c": key})
 
     def restore_access(self, added: AccessPolicy) -> None:
         self.users = added

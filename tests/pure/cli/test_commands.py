@@ -244,11 +244,11 @@ def test_the_columns_of_status_do_not_depend_on_what_is_there(
 
 
 def test_status_shows_that_spark_sleeps(running: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asleep = PipelineStatus("Healthy", 4711, 0, SparkState.ASLEEP)
+    asleep = PipelineStatus("Healthy", None, 0, SparkState.ASLEEP)
     status = Status("9.9", 1.0, [], [], [], [], asleep)
     monkeypatch.setattr(FakeServer, "status", lambda _self: status)
     shown = elanus("status", "--data-dir", running).output
-    assert "pipeline: Healthy, pid 4711, 0 restarts, Spark asleep\n" in shown
+    assert "pipeline: Healthy, no process, 0 restarts, Spark asleep\n" in shown
 
 
 def test_status_as_json_is_the_answer_itself(running: Path) -> None:

@@ -106,6 +106,7 @@ def test_a_switch_that_is_off_denies_nothing() -> None:
     [
         ({"collection.queryRate.max.qps": "many"}, "queryRate.max.qps=many.*give a number"),
         ({"collection.queryRate.max.qps": "nan"}, "give a number"),
+        ({"database.diskQuota.mb": "all"}, "database.diskQuota.mb=all.*give a number"),
         ({"database.force.deny.ddl": "perhaps"}, "database.force.deny.ddl=perhaps.*give true or false"),
     ],
 )

@@ -41,6 +41,7 @@ def record(number: int, state: SegmentState, version: int) -> SegmentInfo:
         created=NO_TIMESTAMP,
         last_expire=NO_TIMESTAMP,
         manifest=f"m{number}-{version}" if version else "",
+        size_bytes=100 * version + number,
     )
 
 
@@ -74,6 +75,13 @@ def test_every_look_up_agrees_with_a_search_through_all(made: list[tuple[int, Se
         assert ids(table.unflushed_on(f"v{n}")) == {
             i for i, s in known.items() if s.state < S.DROPPED and s.state != S.FLUSHED and i // 4 % 2 == n
         }
+    sizes = Counter[CollectionID]()
+    for info in known.values():
+        sizes[info.collection_id] += 0 if info.state is S.DROPPED else info.size_bytes
+    assert table.stored_bytes() == sizes.total()
+    assert [table.stored_bytes([CollectionID(n)]) for n in range(2)] == [
+        sizes[CollectionID(n)] for n in range(2)
+    ]
     assert table.states() == Counter(s.state for s in known.values())
     assert ids(table.dropped()) == {i for i, s in known.items() if s.state is S.DROPPED}
     assert ids(table.unflushed()) == {

@@ -15,8 +15,9 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec, resolve_index
-from elanus.index.estimate import Plan, estimate
+from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate
 from elanus.index.sizes import index_size
+from elanus.server.settings import Settings
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.local import LocalStore
 
@@ -109,3 +110,10 @@ def test_rows_take_what_is_estimated_in_an_insert_log(data_type: DataType, tmp_p
     system_bytes = rows * SYSTEM_ROW_BYTES  # row ids and equal timestamps shrink to almost nothing here
     assert found.insert_log_bytes - system_bytes <= 1.2 * file.size_bytes
     assert file.size_bytes <= 1.1 * found.insert_log_bytes
+
+
+def test_the_defaults_are_those_of_the_settings() -> None:
+    settings = Settings()
+    segments = settings.datacoord
+    assert int(segments.segment_size_max_mb * segments.seal_proportion) << 20 == SEGMENT_BYTES
+    assert settings.indexcoord.index_rows_min == INDEX_ROWS_MIN

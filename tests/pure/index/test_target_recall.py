@@ -143,11 +143,11 @@ def test_where_effort_means_nothing_nothing_is_measured(params: dict[str, str], 
 
 
 def test_the_measuring_ends_when_its_time_is_up(rows: np.ndarray) -> None:
-    """A clock by which each look takes a second: one batch is measured, and no second one."""
+    """A clock by which each look takes a second: two batches are measured, and no third one."""
     seconds = iter(range(1000))
     index = build(spec_of(index_type="IVF_FLAT", nlist="64"), rows, 1)
     measure(index, rows, 10.0, 1, now_s=lambda: float(next(seconds)))
-    assert next(seconds) == 3
+    assert next(seconds) == 5
 
 
 @pytest.mark.parametrize("share", [1.0, 0.2])
@@ -201,7 +201,7 @@ def test_hidden_links_come_back(rows: np.ndarray) -> None:
 def test_without_a_curve_and_for_unreachable_targets_the_effort_is_the_largest(rows: np.ndarray) -> None:
     index = build(spec_of(index_type="IVF_FLAT", nlist="64"), rows, 1)
     assert isinstance(index, VectorIndex)
-    for curve, best in ((None, -1.0), (CURVE, 0.99)):
+    for curve, best, asked in ((None, -1.0, EFFORTS["nprobe"]), (CURVE, 0.99, 64)):
         index.curve = curve
         trail = Trail(lambda: 0.0, None)
         with following(trail):
@@ -209,7 +209,7 @@ def test_without_a_curve_and_for_unreachable_targets_the_effort_is_the_largest(r
             index.search(rows[:1], K, SearchParams(target=0.999))
         (method,) = trail.visits[0].methods
         assert method.params["nprobe"] == 64
-        assert method.params["asked_nprobe"] == EFFORTS["nprobe"]
+        assert method.params["asked_nprobe"] == asked
         assert method.params["best"] == best
 
 
@@ -243,3 +243,54 @@ def test_the_property_is_for_searches_that_choose_nothing() -> None:
     assert property_target({}) is None
     with pytest.raises(InvalidParameter, match="target_recall"):
         property_target({"target_recall": "high"})
+
+
+def test_codes_that_lose_hits_are_not_searched_further_than_they_find_any(rows: np.ndarray) -> None:
+    """Short codes reach no high target: more lists than the last that helped would cost and find nothing."""
+    index = build(spec_of(index_type="IVF_PQ", nlist="64", m="4", nbits="4"), rows, 1)
+    measure(index, rows, 1000.0, 1, now_s=clock())
+    assert isinstance(index, VectorIndex)
+    assert index.curve is not None
+    assert index.curve.best(K, 1.0) < 0.9
+    trail = Trail(lambda: 0.0, None)
+    with following(trail):
+        trail.visit(index)
+        index.search(rows[:1], K, SearchParams(target=0.99))
+    (method,) = trail.visits[0].methods
+    assert method.params["nprobe"] == index.curve.enough(K, 1.0) < 64
+
+
+def test_the_curve_of_lists_is_what_searches_of_so_many_lists_find(
+    lists: VectorIndex, rows: np.ndarray
+) -> None:
+    """The places of the true hits' lists say the same as searches with every effort."""
+    assert lists.curve is not None
+    queries = np.random.default_rng(12).standard_normal((300, DIM), dtype=np.float32)
+    truth = over_rows(DataType.FLOAT_VECTOR, DIM, lists.spec.metric_type, rows)
+    best = truth.search(queries, K, SearchParams()).rows
+    for effort, measured in zip(lists.curve.efforts.tolist(), lists.curve.recalls[0], strict=True):
+        found = lists.search(queries, K, SearchParams().with_effort("nprobe", effort)).rows
+        recall = np.mean([len(np.intersect1d(a, b)) / K for a, b in zip(found, best, strict=True)])
+        assert measured == pytest.approx(recall, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("params", "data_type"),
+    [
+        ({"index_type": "IVF_FLAT", "metric_type": "COSINE"}, DataType.FLOAT_VECTOR),
+        ({"index_type": "SCANN"}, DataType.FLOAT_VECTOR),
+        ({"index_type": "IVF_RABITQ", "refine": "true"}, DataType.FLOAT_VECTOR),
+        ({"index_type": "BIN_IVF_FLAT", "metric_type": "HAMMING"}, DataType.BINARY_VECTOR),
+    ],
+)
+def test_lists_of_every_kind_have_a_curve(params: dict[str, str], data_type: DataType) -> None:
+    random = np.random.default_rng(3)
+    vectors = random.standard_normal((2500, 16), dtype=np.float32)
+    if data_type is DataType.BINARY_VECTOR:
+        vectors = random.integers(0, 256, (2500, 2), dtype=np.uint8)
+    index = build(resolve_index({"metric_type": "L2", "nlist": "32", **params}, data_type, 16), vectors, 1)
+    measure(index, vectors, 0.0, 1)
+    assert isinstance(index, VectorIndex)
+    assert index.curve is not None
+    assert index.curve.recalls.shape == (len(index.curve.depths), len(index.curve.efforts))
+    assert index.curve.best(K, 1.0) > 0.9 or data_type is DataType.BINARY_VECTOR, "ties are hits of either"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from elanus.core.access import (
     AccessPolicy,
     User,
     first_policy,
+    restored,
     with_key,
     with_user,
     without_key,
@@ -102,3 +104,20 @@ def test_keys_have_limits() -> None:
         without_key(policy, "eve", "7")
     with pytest.raises(InvalidParameter, match="valid_days is 4000"):
         expiry_ms(NOW_MS, 4000)
+
+
+def test_keys_come_back_with_their_users_and_only_with_them() -> None:
+    saved = World(valid_days=0).policy
+    back = restored(first_policy(), saved, 10, 10)
+    assert SignIn(lambda: back, now_s=lambda: 1.0).user_of(KEY) == "ada"
+    known = with_user(first_policy(), User("ada", "hash", 1), 10)
+    assert restored(known, AccessPolicy(keys=saved.keys), 10, 10).keys == {}
+    root = ApiKey("8", "root", digest_of(KEY), NOW_MS)
+    assert restored(first_policy(), AccessPolicy(first_policy().users, keys={"8": root}), 10, 10).keys == {}
+
+
+def test_a_key_that_no_server_stored_is_not_restored() -> None:
+    saved = World(valid_days=0).policy
+    for broken in (replace(saved.keys["7"], digest="0"), replace(saved.keys["7"], key_id="7_8")):
+        with pytest.raises(InvalidParameter, match="of the user ada is not as a server stores it"):
+            restored(first_policy(), replace(saved, keys={broken.key_id: broken}), 10, 10)

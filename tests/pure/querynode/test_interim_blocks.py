@@ -18,6 +18,7 @@ from elanus.querynode.follower import Follower
 from elanus.querynode.growing import GrowingBlock, GrowingSegment, NewRows
 from elanus.querynode.interim import FAN_IN, InterimRules, due
 from elanus.querynode.node import QueryNode
+from elanus.querynode.search_interest import LATELY_S, SearchInterest
 
 DIM = 64
 ANY = InterimRules(bytes_min=1, without_codes=True)
@@ -175,6 +176,49 @@ async def test_fields_that_can_have_no_codes_are_left_as_they_are(world: World) 
     await world.tick()
     await settled(world)
     assert (levels(world), threads.pieces) == ([0], [])
+
+
+# collections that nobody searches
+
+
+@scenario()
+async def test_only_collections_that_are_searched_get_interim_indexes(world: World) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(GrowingSegment, "takes_codes", True)  # vectors of two numbers have no codes
+        await world.node.stop()
+        joining(world, InterimRules(bytes_min=1))
+        await world.start()
+        await world.insert([(1, 1)])
+        await world.tick()
+        await world.insert([(2, 2)])
+        await world.tick()
+        await settled(world)
+        assert levels(world) == [0], "rows are added to the block, and nothing is joined"
+        assert world.keys() == [1, 2], "a query does not need an index"
+        await settled(world)
+        assert levels(world) == [0]
+        world.nearest(1, 1)
+        await settled(world)
+        assert levels(world) == [1], "the first search has the rows of before joined"
+        await world.insert([(3, 3)])
+        await world.tick()
+        await settled(world)
+        assert all(level > 0 for level in levels(world)), "and later ones join at once"
+        assert world.keys() == [1, 2, 3]
+
+
+def test_a_search_counts_for_a_while_and_the_next_one_wakes() -> None:
+    wakes: list[None] = []
+    interest = SearchInterest(lambda: wakes.append(None))
+    interest.note()
+    assert (interest.is_recent(0.0), len(wakes)) == (True, 0), "nobody had asked"
+    assert interest.is_recent(LATELY_S - 1)
+    interest.note()
+    assert interest.is_recent(LATELY_S + 1), "searched again meanwhile"
+    assert not interest.is_recent(2 * LATELY_S + 1)
+    interest.note()
+    interest.note()
+    assert (interest.is_recent(2 * LATELY_S + 2), len(wakes)) == (True, 1)
 
 
 # which blocks are joined

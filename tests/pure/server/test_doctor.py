@@ -15,6 +15,7 @@ from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
     GarbageStatus,
+    HeldStatus,
     JobStatus,
     PipelineStatus,
     RecallStatus,
@@ -52,7 +53,14 @@ HEALTHY = Status(
     collections=[COLLECTION, replace(COLLECTION, name="unloaded", loaded_percent=None)],
     jobs=[JOB, FAILED, FAILED, RUNNING, replace(RUNNING, kind="index build")],
     pipeline=PipelineStatus("Healthy", 4711, 1),
-    garbage=GarbageStatus(waiting_bytes=GB // 8),
+    garbage=GarbageStatus(
+        waiting_bytes=GB // 8,
+        held=[
+            HeldStatus("a reader", 7, 0, 0, T0, 3600.0),
+            HeldStatus("a query node", 7, 3, GB, T0, 600.0),
+            HeldStatus("a clone", 7, 3, GB, T0, 100 * 3600.0),
+        ],
+    ),
     resource_groups=[ResourceGroup("__default_resource_group", [3], 0, 1)],
     resources=RESOURCES,
 )
@@ -124,6 +132,16 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "pipeline is down",
     ),
     "garbage-stuck space": ({"garbage": GarbageStatus(waiting_bytes=300 * GB)}, "warning", "more space"),
+    "files-held": (
+        {"garbage": GarbageStatus(held=[HeldStatus("a reader", 7, 0, 0, T0, 25 * 3600.0)])},
+        "warning",
+        "collection 7 reads it as of 25 h ago",
+    ),
+    "files-held dropped": (
+        {"garbage": GarbageStatus(held=[HeldStatus("a query node", 7, 3, 5 << 20, T0, 2 * 3600.0)])},
+        "warning",
+        "keeps 3 segments of collection 7, 5 MB, 2.0 h after their time",
+    ),
     "recall-below-target": (
         {
             "recalls": [

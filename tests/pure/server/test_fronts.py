@@ -168,7 +168,7 @@ def test_the_console_is_on_the_rest_port_unless_it_is_switched_off() -> None:
     async def found(settings: HttpSettings) -> list[int]:
         async with AsyncExitStack() as stack:
             metrics = Metrics()
-            http = http_front(settings, ConsoleSource(empty_status, metrics.registry))
+            http = http_front(settings, ConsoleSource(empty_status, list, metrics.registry))
             settings_of_proxy = ProxySettings(host="127.0.0.1")
             start_front(
                 stack, settings_of_proxy, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http=http
@@ -185,7 +185,7 @@ def test_the_console_is_on_the_rest_port_unless_it_is_switched_off() -> None:
 def test_the_figures_of_the_console_are_metrics_that_there_are() -> None:
     metrics = Metrics()
     metrics.rows_inserted.inc(7)
-    figures = ConsoleSource(empty_status, metrics.registry).figures()
+    figures = ConsoleSource(empty_status, list, metrics.registry).figures()
     assert figures["rowsInserted"] == 7
     assert {"rowsDeleted", "searchVectors", "growingBytes", "logBytes"} <= figures.keys()
     assert 0 < figures["memoryBytes"] < figures["machineMemoryBytes"]

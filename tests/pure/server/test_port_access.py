@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +15,8 @@ from elanus.core.errors import PermissionDenied, Unauthenticated
 from elanus.core.privileges import Grant
 from elanus.proxy.calls import AllowAll, Caller, ObjectType
 from elanus.server.access import check_openness, port_access
-from elanus.server.data_dir import DataDir
+from elanus.server.pipeline_role import pipeline_order
 from elanus.server.settings import ProxySettings, Settings
-from elanus.server.standalone import settings_of_pipeline
 from elanus.server.startup import CannotStart
 
 
@@ -42,14 +43,12 @@ def test_elsewhere_root_has_no_password_that_everybody_knows() -> None:
     assert ProxySettings(host="0.0.0.0", root_password="Milvus").initial_root_password == "Milvus"
 
 
-def test_the_password_is_not_among_the_arguments_of_the_other_process(tmp_path: Any) -> None:
+def test_the_pipeline_process_does_not_get_the_password(tmp_path: Path) -> None:
     settings = Settings(data_dir=tmp_path, proxy=ProxySettings(root_password="correct horse"))
-    directory = DataDir(tmp_path)
-    text = settings_of_pipeline(settings, directory)
-    directory.close()
-    assert "correct horse" not in text
+    order = pipeline_order(settings, tmp_path)
+    assert pickle.loads(pickle.dumps(order)) == order
+    assert b"correct horse" not in pickle.dumps(order)
     assert "correct horse" not in repr(settings)
-    assert Settings.model_validate_json(text).proxy.root_password == ""
 
 
 def test_without_authorization_everybody_may_do_everything() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from elanus.server.builders import _embedding
-from elanus.server.data_dir import DataDir
+from elanus.server.pipeline_role import pipeline_order
 from elanus.server.settings import Settings
 from elanus.server.settings_load import InvalidSettings, load
 from elanus.server.settings_page import as_yaml, markdown
-from elanus.server.standalone import settings_of_pipeline
 
 KEY = "sk-secret-key"
 
@@ -25,9 +25,8 @@ def test_a_key_of_the_environment_reaches_its_provider_and_is_shown_nowhere(
     assert policy.providers["openai"].api_key == KEY
     assert policy.providers["tei"].url == "http://tei:8080"
     assert policy.providers["cohere"].api_key == ""
-    directory = DataDir(tmp_path)
-    shown = (as_yaml(settings), repr(settings), settings_of_pipeline(settings, directory), repr(policy))
-    directory.close()
+    order = pickle.dumps(pipeline_order(settings, tmp_path)).decode("latin-1")
+    shown = (as_yaml(settings), repr(settings), order, repr(policy))
     assert not any(KEY in text for text in shown)
     assert "api_key: '**********'" not in shown[0], "it would be taken for a key when read again"
 

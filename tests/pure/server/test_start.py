@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 import resource
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from elanus.cli.quick_imports import quick_imports
 from elanus.log.files import FileLog
 from elanus.server.data_dir import DataDir
 from elanus.server.open_files import connections_for
@@ -82,3 +84,49 @@ def test_the_names_of_the_log_and_of_the_store_are_durable(tmp_path: Path, synce
     log = FileLog(tmp_path / "b" / "log")
     assert {str(tmp_path), str(tmp_path / "b")} <= set(synced)
     asyncio.run(log.close())
+
+
+IDLE = """
+import sys
+import elanus.cli.app
+from elanus.cli.quick_imports import quick_imports
+with quick_imports():
+    from elanus.storage.without_pandas import keep_pandas_out
+    keep_pandas_out()
+    import elanus.server.settings_load
+    import elanus.server.standalone
+    import elanus.server.http_front
+print("standalone:", *sys.modules)
+import elanus.server.standalone_pipeline
+print("data node:", *sys.modules)
+"""
+NOT_AT_REST = {
+    "aetcd": "the metadata is a file",
+    "nats": "the log is files",
+    "obstore": "the object store is a directory",
+    "pandas": "no value is a pandas object",
+    "py4j": "Spark is in a process of its own",
+    "pyspark": "Spark is in a process of its own",
+    "shapely": "until a geometry comes",
+    "tantivy": "until a text comes",
+}
+
+
+def test_a_server_at_rest_has_not_imported_what_only_some_requests_need() -> None:
+    done = subprocess.run([sys.executable, "-c", IDLE], capture_output=True, text=True, check=True)
+    standalone, data_node = (set(line.split()) for line in done.stdout.splitlines())
+    assert not data_node & set(NOT_AT_REST)
+    assert "elanus.querynode.node" in standalone
+    late = {"elanus.server.pipeline_role", "elanus.datanode.node", "elanus.pipeline.jobs"}
+    assert not standalone & late, "clients are answered before these are imported"
+    assert late <= data_node
+
+
+def test_nothing_is_collected_during_the_imports_of_a_server() -> None:
+    try:
+        with quick_imports():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()

@@ -49,7 +49,9 @@ EXCEPTIONS = (
     r"def tell\(self\) -> int",
     # the texts that Milvus clients compare
     r"\b(?:disk|memory) quota exceeded",
-    r"quota exceeded\[reason=",
+    r"quota exceeded\[reason=(?:disk quota exceeded)?",
+    # the reference's names of properties
+    r"disk(?:Protection\.disk)?Quota\.mb",
     # the name of etcd's option, and the error of the operating system
     r"quota-backend-bytes",
     r"over quota",

@@ -24,6 +24,7 @@ from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.server import RestServer
 from elanus.proxy.sign_in import SignIn
+from elanus.proxy.watch import SlowRequest
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.server.status import (
@@ -31,6 +32,7 @@ from elanus.server.status import (
     CollectionStatus,
     JobStatus,
     PipelineStatus,
+    RecallStatus,
     ResourceGroup,
     RoleStatus,
     Status,
@@ -70,8 +72,16 @@ class FakeSource:
             [CollectionStatus("default", "books", 100, 3, {"Flushed": 1})],
             [JobStatus("job-1", "flush", "finished", "a flush was due", start, 2000.0, 3, 64)],
             PipelineStatus("Healthy", 77, 1),
+            recalls=[
+                RecallStatus(
+                    "default.books", "vector", "HNSW", "all rows", 90, 0.5, 0.4, 0.6, 0.9, "ef 8 is small"
+                )
+            ],
             resource_groups=[ResourceGroup("__default_resource_group", [3], 0, 1)],
         )
+
+    def slow(self) -> list[SlowRequest]:
+        return [SlowRequest(0, "Search", "default", "books", 1234.5, 0, "t", "Search: 1234.50 ms")]
 
     def figures(self) -> Mapping[str, float]:
         return {"rowsInserted": 3.0, "memoryBytes": 5e8, "machineMemoryBytes": 8e9}

@@ -1,5 +1,6 @@
 // A document of which the console's pages use a part, and a program that draws a page in it without a browser.
-// Arguments: the directory of the pages, the URL of a server, the address of a page, and a button to press, or "". Before
+// Arguments: the directory of the pages, the URL of a server, the address of a page, a button to press, or "", and the label of
+// a box to check before. Before
 // the button "Search" a vector is pasted. "ArrowRight" is a key on the picture.
 // Prints the drawn page as JSON: {text, tags, drawn}.
 
@@ -34,7 +35,7 @@ class Element {
   every() { return [this, ...this.children.flatMap((child) => child.every())]; }
 }
 
-const [directory, url, address, button] = process.argv.slice(2);
+const [directory, url, address, button, check] = process.argv.slice(2);
 const body = new Element("body");
 const places = Object.fromEntries(["content", "pages", "account"].map((id) => [id, new Element("div")]));
 body.append(...Object.values(places));
@@ -75,7 +76,10 @@ async function settled() {
 await import(`file://${directory}/main.js`);
 await settled();
 const nodes = body.every();
-if (button === "Search") {
+if (check) nodes.find((node) => node.tag === "label" && node.textContent.startsWith(check)).children[0].checked = true;
+if (button === "Estimate") {
+  nodes.find((node) => node.tag === "form").listeners.submit({ preventDefault() {} });
+} else if (button === "Search") {
   nodes.find((node) => node.tag === "textarea").value = "[1, 1]";
   nodes.find((node) => node.tag === "form").listeners.submit({ preventDefault() {} });
 } else if (button.startsWith("Arrow")) {

@@ -54,9 +54,9 @@ def drawn(world: World, modules: Path) -> Drawn:
     """Draws the page at an address, presses a button, and returns what is shown."""
     program = str(shutil.copy(HERE / "console_dom.js", modules))
 
-    def draw(address: str, button: str = "") -> dict[str, Any]:
+    def draw(address: str, button: str = "", check: str = "") -> dict[str, Any]:
         url = f"http://127.0.0.1:{world.browser.port}"
-        found: dict[str, Any] = json.loads(run_node(program, str(modules), url, address, button))
+        found: dict[str, Any] = json.loads(run_node(program, str(modules), url, address, button, check))
         return found
 
     return draw
@@ -103,6 +103,7 @@ def test_the_page_loads_files_that_are_there() -> None:
         ("#/jobs", ["job-1", "flush", "finished", "a flush was due", "2.0 s"]),
         ("#/playground/default/books", ["Vector field", "vector", "Random row"]),
         ("#/channels/default/books", ["dml_0", "2.5 s", "Vchannels", "Pchannels"]),
+        ("#/searches", ["default.books.vector", "0.400 to 0.600", "ef 8 is small", "Search: 1234.50 ms"]),
         ("#/users", ["root", "public", "DescribeCollection", "need not sign in"]),
         ("#/none", ["Overview", "rootcoord"]),
     ],
@@ -154,6 +155,21 @@ def test_a_pasted_vector_is_searched_for(drawn: Drawn, world: World) -> None:
     assert "3 hits" in shown, shown
     assert "<b>1</b>" in shown
     assert len(world.front.searches) == 1
+
+
+@with_node
+def test_a_search_is_explained_if_the_box_is_checked(drawn: Drawn) -> None:
+    shown = drawn("#/playground/default/books", "Search", "Explain")["text"]
+    assert "What the search did" in shown
+    assert "check and decode the request" in shown
+
+
+@with_node
+def test_a_collection_is_estimated_before_it_exists(drawn: Drawn) -> None:
+    shown = drawn("#/estimate", "Estimate")["text"]
+    assert "1,000,000 rows in" in shown, shown
+    assert "memory to load" in shown
+    assert "HNSW" in shown
 
 
 @with_node

@@ -12,7 +12,9 @@ from rest_client import RestClient, rest_front
 from elanus.core.access import User, first_policy, with_user
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import PermissionDenied
+from elanus.core.timestamps import compose
 from elanus.core.types import DataType
+from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate, planned_index
 from elanus.proxy.calls import Caller
 from elanus.proxy.sign_in import SignIn
 
@@ -259,3 +261,30 @@ def test_resource_groups_are_declared(client: RestClient) -> None:
     assert client.data("resource_groups/describe", name="rg")["config"]["requests"] == {"nodeNum": 2}
     refused = client.post("resource_groups/create", name="other", config={"wishes": 1})
     assert (refused["code"], "wishes" in refused["message"]) == (1100, True)
+
+
+def test_a_collection_is_cloned_as_of_a_moment_and_a_dropped_one_comes_back(
+    client: RestClient, front: FakeFront
+) -> None:
+    client.data("collections/create", collectionName="books", dimension=2)
+    names = {"collectionName": "books", "targetCollectionName": "copy"}
+    cloned = client.data("collections/clone", **names, asOf="2026-01-31T12:00:00+01:00")
+    assert cloned == {"jobId": "1", "dbName": "default", "collectionName": "copy"}
+    assert front.jobs[1].moment == compose(1_769_857_200_000)
+    refused = client.post("collections/clone", **names, asOf="yesterday")
+    assert (refused["code"], "yesterday is no moment" in refused["message"]) == (1100, True)
+    assert client.data("collections/undrop", collectionName="lost")["collectionName"] == "lost"
+    assert front.undropped == [("default", "lost", "")]
+
+
+def test_an_estimate_is_that_of_the_command(client: RestClient) -> None:
+    found = client.data("collections/estimate", rows=10_000_000, dim=768, indexType="HNSW", params={"M": 16})
+    spec = planned_index("HNSW", "FLOAT_VECTOR", 768, "", {"M": "16"})
+    expected = estimate(spec, Plan(10_000_000, SEGMENT_BYTES, index_rows_min=INDEX_ROWS_MIN))
+    assert found["loadBytes"] == expected.load_bytes
+    assert (found["segments"], found["indexType"]) == (expected.segments, "HNSW")
+    doubled = client.data("collections/estimate", rows=10_000_000, dim=768, replicaNumber=2, segmentMb=100)
+    assert doubled["segments"] > found["segments"]
+    for sent in ({"rows": 0, "dim": 8}, {"rows": 5}, {"rows": 5, "dim": 8, "type": "Int64"}):
+        answer = client.post("collections/estimate", **sent)
+        assert answer["code"] == 1100, answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,13 +11,16 @@ from fake_front import FakeFront
 from rest_client import RestClient, rest_front
 from wire_calls import EVERY, Recorder
 
+from elanus.api.connector import ConnectorApi
 from elanus.proxy.calls import NO_PRIVILEGE
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.openapi import document
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.table import PREFIX, TABLE
+from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
+from elanus.proxy.wire.interfaces import interface_operations
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.stubs import SERVICE
 
@@ -46,14 +50,7 @@ DOCUMENTED = {
     "quotacenter": "describe",
     "common": "run_analyzer",
 }
-BY_RPC = {
-    operations.INSERT: "Insert",
-    operations.UPSERT: "Upsert",
-    operations.QUERY: "Query",
-    operations.GET: "Query",
-    operations.SEARCH: "Search",
-    operations.HYBRID_SEARCH: "HybridSearch",
-}
+BY_RPC = operations.RPC_OF
 MORE: dict[str, dict[str, object]] = {
     "collections/create": {"dimension": 4},
     "collections/flush": {"collectionName": "x"},
@@ -61,6 +58,15 @@ MORE: dict[str, dict[str, object]] = {
     "common/run_analyzer": {"fieldName": "x"},
 }
 VALUES: dict[type, object] = {str: "x", int: 1, bool: True}
+
+
+NOTHING: Any = None
+CALLS = (
+    *milvus_operations(milvus_families(FakeFront(), "")),
+    *interface_operations(ConnectorApi, Connector(NOTHING, NOTHING, "")),
+)
+OWN = {"collections/clone", "collections/undrop", "collections/estimate"}
+"""The endpoints that the reference does not have."""
 
 
 def least_body(endpoint: Endpoint) -> dict[str, object]:
@@ -90,7 +96,7 @@ def test_the_endpoints_are_those_that_are_documented() -> None:
     documented = {
         f"{family}/{action}" for family, actions in DOCUMENTED.items() for action in actions.split()
     }
-    assert set(TABLE) == documented
+    assert set(TABLE) == documented | OWN
 
 
 def test_the_openapi_document_and_the_page_have_each_of_them() -> None:
@@ -116,14 +122,14 @@ def test_each_answers_with_a_code_and_reaches_its_verbs_through_the_guard(path: 
     assert answer["message"]
     assert client.status == 200
     asked = {privilege for _, privilege, *_ in guard.asked}
-    rpcs = {operation.name: operation for operation in milvus_operations(milvus_families(FakeFront(), ""))}
+    rpcs = {operation.name: operation for operation in CALLS}
     needed = {rpcs[BY_RPC.get(name, name)].permission.privilege for name in endpoint.operations}
     assert asked <= needed | {NO_PRIVILEGE}
     assert asked or not endpoint.operations
 
 
 def test_operations_on_rows_need_what_their_rpcs_need() -> None:
-    rpcs = {operation.name: operation for operation in milvus_operations(milvus_families(FakeFront(), ""))}
+    rpcs = {operation.name: operation for operation in CALLS}
     own = {operation.name: operation for operation in rest_operations(FakeFront())}
     assert own.keys() == BY_RPC.keys()
     for name, operation in own.items():

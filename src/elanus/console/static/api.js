@@ -24,5 +24,6 @@ export const session = () => sent("GET", "session");
 export const signIn = (user, password) => sent("POST", "session", { user, password });
 export const signOut = () => sent("DELETE", "session");
 export const status = async () => (await sent("GET", "status")).data;
+export const answer = (path, body = {}) => sent("POST", `call/${path}`, body);
 export const call = async (path, body = {}) => (await sent("POST", `call/${path}`, body)).data;
 export const view = async (path, body = {}) => (await sent("POST", `view/${path}`, body)).data;

@@ -1,6 +1,6 @@
 // A search: by the vector of a row, of a random row, or a pasted one, with a filter.
 
-import { call } from "./api.js";
+import { answer, call } from "./api.js";
 import { chosen } from "./chooser.js";
 import { keyOf, plainFields } from "./collections.js";
 import { h, table } from "./dom.js";
@@ -25,6 +25,7 @@ function form(found, body, vectors) {
   const filter = h("input", { placeholder: "all rows", spellcheck: "false" });
   const limit = h("input", { type: "number", min: "1", max: "1000", value: "10" });
   const params = h("input", { placeholder: '{"ef": 64}', spellcheck: "false" });
+  const explained = h("input", { type: "checkbox" });
   const results = h("div", { "aria-live": "polite" });
   const tried = async (work) => {
     try {
@@ -37,10 +38,13 @@ function form(found, body, vectors) {
     const sent = { ...body, ...query(id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
     if (params.value.trim()) sent.searchParams = { params: JSON.parse(params.value) };
     const began = performance.now();
-    const hits = await call("entities/search", sent);
+    if (explained.checked) sent.explain = true;
+    const whole = await answer("entities/search", sent);
+    const hits = whole.data;
     const took = (performance.now() - began).toFixed(1);
     const names = [...new Set(["distance", key.name, ...hits.flatMap(Object.keys)])].filter((name) => name !== "id" || key.name === "id");
-    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(names.map((name) => (name === "distance" ? "#distance" : name)), hits.map((hit) => names.map((name) => hit[name])), "no hits"));
+    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(names.map((name) => (name === "distance" ? "#distance" : name)), hits.map((hit) => names.map((name) => hit[name])), "no hits"),
+      ...(whole.explain ? [h("h2", {}, "What the search did"), h("pre", {}, whole.explain.text)] : []));
   };
   const random = async () => {
     const counted = await call("entities/query", { ...body, outputFields: ["count(*)"] });
@@ -59,7 +63,7 @@ function form(found, body, vectors) {
   return [
     h("form", { onsubmit: submit },
       h("div", { class: "line" }, h("label", {}, "Vector field", field), h("label", {}, `Vector of the row with ${key.name}`, id),
-        h("button", { type: "button", onclick: () => tried(random) }, "Random row"), h("label", {}, "Hits", limit), h("label", {}, "Search parameters", params)),
+        h("button", { type: "button", onclick: () => tried(random) }, "Random row"), h("label", {}, "Hits", limit), h("label", {}, "Search parameters", params), h("label", {}, "Explain", explained)),
       h("label", {}, "Vector", vector),
       h("div", { class: "line" }, h("label", { class: "wide" }, "Filter", filter), h("button", {}, "Search"))),
     results,

@@ -54,6 +54,22 @@ class Load(OfCollection, kw_only=True):
     skip_load_dynamic_field: bool = False
 
 
+class Estimate(Body, kw_only=True):
+    """``type``: of the vector field; ``values``: of a sparse vector that are not zero; ``other_bytes``: of a
+    row's other fields; ``segment_mb``: at which segments are sealed, 0 for the default."""
+
+    rows: int
+    dim: int = 0
+    index_type: str = "AUTOINDEX"
+    type: str = "FloatVector"
+    metric_type: str = ""
+    params: dict[str, Any] = {}
+    values: float = 0.0
+    other_bytes: int = 8
+    replica_number: int = 1
+    segment_mb: int = 0
+
+
 class LoadState(OfCollection, kw_only=True):
     partition_names: list[str] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import msgspec
 
 from elanus.core.errors import ElanusError
 from elanus.core.explanation import text_of
@@ -92,7 +92,7 @@ def _explained(session: Session) -> dict[str, object]:
     if not session.explanations:
         return {}
     (explanation,) = session.explanations
-    return {"explain": {"text": text_of(explanation), **asdict(explanation)}}
+    return {"explain": {"text": text_of(explanation), **msgspec.to_builtins(explanation)}}
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (

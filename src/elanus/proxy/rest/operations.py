@@ -6,7 +6,7 @@ request is the body's struct; an answer is what JSON shows, or a `RestError`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,14 @@ import numpy as np
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.reduce import primary_keys
-from elanus.proxy.api import DEFAULT_DATABASE, Insert, MutationResult, QueryResult, SearchResult
-from elanus.proxy.calls import Caller, Operation, Permission, permission_of
+from elanus.proxy.api import Insert, MutationResult, QueryResult, SearchResult
+from elanus.proxy.calls import Caller, Operation
 from elanus.proxy.port import Front
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.bodies import OfCollection
-from elanus.proxy.rest.errors import BAD_KEY, BAD_ROWS, RestError, reported
+from elanus.proxy.rest.clones import CLONE, UNDROP, clone_operations
+from elanus.proxy.rest.errors import BAD_KEY, BAD_ROWS
+from elanus.proxy.rest.rest_operation import RestOperation, database_of
 from elanus.proxy.rest.rows import batch_of, keys
 from elanus.proxy.rest.searches import (
     decoded_ids,
@@ -42,6 +44,17 @@ if TYPE_CHECKING:
 INSERT, UPSERT = "Rest.Insert", "Rest.Upsert"
 QUERY, GET = "Rest.Query", "Rest.Get"
 SEARCH, HYBRID_SEARCH = "Rest.Search", "Rest.HybridSearch"
+RPC_OF: Mapping[str, str] = {
+    INSERT: "Insert",
+    UPSERT: "Upsert",
+    QUERY: "Query",
+    GET: "Query",
+    SEARCH: "Search",
+    HYBRID_SEARCH: "HybridSearch",
+    CLONE: "ConnectorApi.clone_collection",
+    UNDROP: "ConnectorApi.undrop_collection",
+}
+"""The RPC, or call of Elanus' own clients, that each operation has the meaning and the permission of."""
 
 
 class BadRows(ElanusError):
@@ -56,32 +69,8 @@ class BadKey(ElanusError):
     code = BAD_KEY
 
 
-class RestOperation:
-    """Implements `elanus.proxy.calls.Operation`. ``rpc``: a method whose permission it has."""
-
-    def __init__(self, name: str, rpc: Callable[..., Any], run: Callable[[Any, Caller], Any]) -> None:
-        permission = permission_of(rpc)
-        if permission is None or not permission.object_field:
-            raise ValueError(f"{name} declares no permission on a collection")
-        self.name = name
-        self.permission: Permission = permission
-        self._run = run
-
-    def read(self, sent: OfCollection) -> OfCollection:
-        return sent
-
-    def objects(self, request: OfCollection, caller: Caller) -> tuple[str, tuple[str, ...]]:
-        return _database(request, caller), (request.collection_name,)
-
-    def run(self, request: OfCollection, caller: Caller) -> Any:
-        return self._run(request, caller)
-
-    def failed(self, error: ElanusError) -> RestError:
-        return reported(error)
-
-
 def rest_operations(front: Front) -> Iterator[Operation]:
-    """Yield the operations on rows."""
+    """Yield the operations on rows, and those of clones."""
     rows = _RowOperations(front)
     yield RestOperation(INSERT, Writes.Insert, rows.insert)
     yield RestOperation(UPSERT, Writes.Upsert, rows.upsert)
@@ -89,6 +78,7 @@ def rest_operations(front: Front) -> Iterator[Operation]:
     yield RestOperation(GET, Reads.Query, rows.get)
     yield RestOperation(SEARCH, Reads.Search, rows.search)
     yield RestOperation(HYBRID_SEARCH, Reads.HybridSearch, rows.hybrid_search)
+    yield from clone_operations(front)
 
 
 class _RowOperations:
@@ -98,7 +88,7 @@ class _RowOperations:
 
     def _collection(self, body: OfCollection, caller: Caller) -> CachedCollection:
         name = check_collection_name(body.collection_name)
-        return self._front.collection(_database(body, caller), name)
+        return self._front.collection(database_of(body, caller), name)
 
     def insert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
         return self._front.insert(self._rows(body, caller, replaces=False))
@@ -149,10 +139,6 @@ class _RowOperations:
         request = hybrid_request(body, collection.view.schema)
         search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
         return self._front.hybrid_search(search)
-
-
-def _database(body: OfCollection, caller: Caller) -> str:
-    return body.db_name or caller.database or DEFAULT_DATABASE
 
 
 def hits_per_query(result: SearchResult) -> list[int]:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from elanus.proxy.rest import (
     access,
+    clones,
     collections,
     entities,
+    estimates,
     indexes,
     jobs,
     operating,
@@ -17,7 +19,18 @@ from elanus.proxy.rest import (
 from elanus.proxy.rest.endpoint import Endpoint
 
 PREFIX = "/v2/vectordb/"
-_FAMILIES = (collections, entities, partitions, indexes, access, jobs, operating, snapshots)
+_FAMILIES = (
+    collections,
+    clones,
+    entities,
+    partitions,
+    indexes,
+    access,
+    jobs,
+    operating,
+    snapshots,
+    estimates,
+)
 
 
 def _table() -> dict[str, Endpoint]:

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -33,6 +33,7 @@ from elanus.proxy.embedding import Embedder, EmbeddingPolicy
 from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, MetaCache
+from elanus.proxy.role.disk_limits import DiskLimits
 from elanus.proxy.role.ids import IdBatch
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.policies import PolicyCache
@@ -69,6 +70,8 @@ class ProxyPolicy:
     """Root's until it is changed for the first time."""
     rates: Mapping[Rate, float] = field(default_factory=dict)
     """The limits a second of all collections and proxies together."""
+    disk_max_bytes: float | None = None
+    """The most that the files of all collections may take; None for no limit."""
     embedding: EmbeddingPolicy = field(default_factory=EmbeddingPolicy)
 
 
@@ -118,7 +121,8 @@ class Proxy:
         self._loop = asyncio.get_running_loop()
         self.cache = MetaCache(coordinators.root, coordinators.index)
         self.policies = PolicyCache(coordinators.root, lease, self.call)
-        self.admission = Admission(self._allowed_in, policy.rates, live_proxies, now_s)
+        disk = DiskLimits(self._stored_bytes, self._collections_in, policy.disk_max_bytes, now_s)
+        self.admission = Admission(self._allowed_in, policy.rates, live_proxies, now_s, disk)
         self.dd_queue = DdQueue(policy.tasks_max)
         self.dm_queue = DmQueue(stamps, policy.tasks_max)
         self.dq_queue = DqQueue(policy.tasks_max)
@@ -197,6 +201,13 @@ class Proxy:
             known = self.call(self.cache.fill_databases())
         return known.get(database, EVERYTHING)
 
+    def _stored_bytes(self, collection_ids: tuple[CollectionID, ...]) -> int:
+        return self.call(self.coordinators.data.stored_bytes(collection_ids))
+
+    def _collections_in(self, database: str) -> tuple[CollectionID, ...]:
+        found = self.call(self.coordinators.root.list_collections(database))
+        return tuple(collection.collection_id for collection in found)
+
     # writes, on the event loop
 
     async def write_rows(self, write: RowWrite, pchannels: Sequence[str]) -> Timestamp:
@@ -237,7 +248,8 @@ class Proxy:
 
     async def _report(self) -> None:
         report = await self.report_tick(await self._stamps.fresh())
-        await self.coordinators.root.update_channel_time_tick(report)
+        report = replace(report, demand=self.admission.demand())
+        self.admission.use_shares(await self.coordinators.root.update_channel_time_tick(report))
 
     async def _tick(self) -> None:
         while True:

@@ -33,6 +33,8 @@ class BulkImports(Verbs):
         check_files(files)
         cached = self._collection(database, collection)
         self._proxy.admission.allow(Action.WRITING, cached)
+        if mode is not WriteMode.DELETE:
+            self._proxy.admission.check_disk(cached, 1)  # how large the files are is not known yet
         partition_id = write_partition(cached, partition)
         check_mode(mode, cached.view.schema, partition)
         check_duplicates(duplicates, cached.view.schema)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from elanus.api.backups import ForeignRows, ServerContents
@@ -44,7 +43,7 @@ class BackupService:
 
     @requires("PrivilegeBackupRBAC")
     def users(self, caller: Caller) -> AccessPolicy:
-        return replace(self._front.access_policy(), keys={})  # API keys are not restored
+        return self._front.access_policy()
 
     @requires("PrivilegeRestoreRBAC")
     def restore_users(self, caller: Caller, added: AccessPolicy) -> None:

@@ -17,12 +17,12 @@ from elanus.server.pipeline_role import (
     INTERFACES,
     PipelineDependencies,
     PipelineRole,
-    start_spark,
+    SparkOnDemand,
     until_dead,
 )
 from elanus.server.settings import Settings
 
-__all__ = ["SparkPipeline", "start_spark"]
+__all__ = ["SparkOnDemand", "SparkPipeline"]
 
 
 class SparkPipeline:

@@ -103,7 +103,9 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         http = None
         if "proxy" in roles:
             security = front_security(settings.proxy)
-            http = http_front(settings.http, ConsoleSource(report.status, metrics.registry))
+            http = http_front(
+                settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry)
+            )
             client_address = start_front(
                 stack,
                 settings.proxy,
@@ -143,14 +145,14 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
 async def _start_pipeline(
     stack: AsyncExitStack, settings: Settings, workspace: Workspace, stopping: asyncio.Event
 ) -> SparkPipeline:
-    from elanus.server.cluster.datanode import SparkPipeline, start_spark  # no other role loads Spark
+    from elanus.server.cluster.datanode import SparkOnDemand, SparkPipeline  # no other role has Spark
 
-    os.nice(settings.pipeline.nice)
-    starting = asyncio.ensure_future(asyncio.to_thread(start_spark, settings, workspace.scratch))
+    spark = SparkOnDemand(settings, workspace.scratch)
+    starting = asyncio.ensure_future(asyncio.to_thread(spark.start))
     if await first_of(stopping, starting):
-        # Spark's start cannot be interrupted; its JVM ends with the pipe that this process holds.
+        # Nothing else has begun; the process with Spark ends with the pipe that this one holds.
         os._exit(0)
-    stack.push_async_callback(asyncio.to_thread, starting.result().stop_for_good)
+    stack.push_async_callback(asyncio.to_thread, spark.close)
     return SparkPipeline(settings, starting.result())
 
 

@@ -12,6 +12,8 @@ SEGMENTS_MANY = 50
 ROWS_FEW = 5000
 """Segments of fewer rows on average are small."""
 UNFLUSHED_MANY = 32
+PIN_S = 24 * 3600.0
+OVERDUE_S = 3600.0
 
 
 def files_unreadable(status: Status) -> Iterator[Finding]:
@@ -103,6 +105,28 @@ def garbage_stuck(status: Status) -> Iterator[Finding]:
         )
 
 
+def files_held(status: Status) -> Iterator[Finding]:
+    """A reader has kept its moment for a day, or dropped files for an hour after their time."""
+    for one in status.garbage.held:
+        if not one.segments and one.held_s >= PIN_S:
+            yield warning(
+                "the pin of a reader keeps files of the past",
+                f"{one.holder} of collection {one.collection_id} "
+                f"reads it as of {one.held_s / 3600:.0f} h ago",
+                "see whether a Spark job or a client still reads it; the pin ends when that releases its "
+                "snapshot, or with its lease (`elanus gc --dry-run` shows the end)",
+                one.since,
+            )
+        elif one.segments and one.held_s >= OVERDUE_S and "query node" in one.holder:
+            yield warning(
+                "files of dropped segments are still in use",
+                f"{one.holder} keeps {one.segments} segments of collection {one.collection_id}, "
+                f"{mb(one.bytes)}, {one.held_s / 3600:.1f} h after their time",
+                "release the collection and load it again, or restart the query node",
+                one.since,
+            )
+
+
 def _name(collection: CollectionStatus) -> str:
     return f"{collection.database}.{collection.name}"
 
@@ -113,5 +137,6 @@ RULES = (
     small_segments,
     flushes_behind,
     garbage_stuck,
+    files_held,
     recall_below_target,
 )

@@ -1,0 +1,24 @@
+"""Importing a server's modules in less time.
+
+A server imports a thousand modules and makes some hundred thousand objects, of which none is garbage. Python
+looks through them again and again meanwhile, which takes a tenth of the time of the start, and later at each
+full collection, when clients wait. So nothing is collected during these imports, and what they made is left
+out of all later collections.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """Import within. Python's cyclic collector never looks at objects that exist at the end."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,0 +1,41 @@
+"""Operations of the REST API's own, for endpoints that are no RPC: they take the body's struct."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from elanus.core.errors import ElanusError
+from elanus.proxy.api import DEFAULT_DATABASE
+from elanus.proxy.calls import Caller, Permission, permission_of
+from elanus.proxy.rest.bodies import OfCollection
+from elanus.proxy.rest.errors import RestError, reported
+
+
+class RestOperation:
+    """Implements `elanus.proxy.calls.Operation`. ``rpc``: a method whose permission it has."""
+
+    def __init__(self, name: str, rpc: Callable[..., Any], run: Callable[[Any, Caller], Any]) -> None:
+        permission = permission_of(rpc)
+        if permission is None or not permission.object_field:
+            raise ValueError(f"{name} declares no permission on a collection")
+        self.name = name
+        self.permission: Permission = permission
+        self._run = run
+
+    def read(self, sent: OfCollection) -> OfCollection:
+        return sent
+
+    def objects(self, request: OfCollection, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        return database_of(request, caller), (request.collection_name,)
+
+    def run(self, request: OfCollection, caller: Caller) -> Any:
+        return self._run(request, caller)
+
+    def failed(self, error: ElanusError) -> RestError:
+        return reported(error)
+
+
+def database_of(body: OfCollection, caller: Caller) -> str:
+    """The database that a body names, else that of the connection, else the default one."""
+    return body.db_name or caller.database or DEFAULT_DATABASE

@@ -1,0 +1,23 @@
+"""The limit that a collection's property sets to the memory of a load. Checked when a load begins."""
+
+from __future__ import annotations
+
+from elanus.core.errors import InsufficientMemory
+from elanus.core.rate_limits import LOAD_MEMORY, load_limit_bytes
+from elanus.querycoord.target import Target
+
+_MB = 1024 * 1024
+
+
+def check_load_limit(target: Target) -> None:
+    """Raises `InsufficientMemory` when a replica of the sealed segments needs more than the limit."""
+    limit_bytes = load_limit_bytes(target.collection.properties)
+    if limit_bytes is None:
+        return
+    needed = sum(target.piece(segment_id).size_bytes for segment_id in target.segments)
+    if needed > limit_bytes:
+        raise InsufficientMemory(
+            f"the load of collection {target.collection.name} needs {needed / _MB:.1f} MB in "
+            f"{len(target.segments)} segments, and its property {LOAD_MEMORY} allows "
+            f"{limit_bytes / _MB:g} MB: load fewer partitions or fields, or raise the property"
+        )

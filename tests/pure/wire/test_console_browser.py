@@ -1,0 +1,94 @@
+"""The console in a real browser, where there is one: signing in by keyboard, every page, both color schemes.
+
+The browser is Chromium: an installed one, or that of the variable ``CHROMIUM``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from console_client import World, books, served
+from fake_front import FakeFront
+
+from elanus.core.access import User, with_user
+from tools.browser import Page, find, opened
+
+PROGRAM = find()
+TOTAL_MAX_BYTES = 300_000
+PAGES = {
+    "overview": "does not answer",
+    "collections/default/books": "FloatVector",
+    "segments/default/books": "2 segments, 6 rows",
+    "jobs": "a flush was due",
+    "playground/default/books": "Random row",
+    "channels/default/books": "dml_0",
+    "users": "DescribeCollection",
+}
+"""The address of each page, and a text that the server's answers put there."""
+pytestmark = pytest.mark.skipif(not PROGRAM, reason="needs Chromium; CHROMIUM names its program")
+
+
+@pytest.fixture
+def world(front: FakeFront) -> Iterator[World]:
+    books(front)
+    with served(front, users=True) as made:
+        yield made
+
+
+@pytest.fixture
+def page(tmp_path: Path, world: World) -> Iterator[Page]:
+    with opened(PROGRAM, tmp_path) as made:
+        made.open(address(world))
+        made.wait_for("document.activeElement && document.activeElement.name === 'user'")
+        yield made
+
+
+def address(world: World) -> str:
+    return f"http://127.0.0.1:{world.browser.port}/ui/"
+
+
+def sign_in(page: Page, user: str, password: str) -> None:
+    """By keyboard alone: the focus is on the name."""
+    page.write(user)
+    page.press("Tab")
+    page.write(password)
+    page.press("Enter")
+
+
+def test_every_page_in_a_browser(page: Page, world: World) -> None:
+    sign_in(page, "root", "wrong")
+    page.wait_for_text("auth check failure")
+    page.open(address(world) + "?again")
+    page.wait_for("document.activeElement && document.activeElement.name === 'user'")
+    sign_in(page, "root", "Milvus")
+    page.wait_for_text("Sign out")
+    shown = set(page.value("[...document.querySelectorAll('nav a')].map((a) => a.hash.slice(2))"))
+    assert shown == {name.partition("/")[0] for name in PAGES}, "every page of the console is opened here"
+    for name, text in PAGES.items():
+        page.value(f"location.hash = '#/{name}'")
+        page.wait_for_text(text)
+    assert page.problems == [], "no script failed, and the policy forbade nothing"
+    assert [url for url in page.urls if not url.startswith(address(world)[:-4])] == []
+    assert page.size_bytes < TOTAL_MAX_BYTES
+    assert len({color_in(page, scheme) for scheme in ("light", "dark")}) == 2
+
+
+def color_in(page: Page, scheme: str) -> str:
+    page.use_scheme(scheme)
+    color: str = page.value("getComputedStyle(document.body).backgroundColor")
+    return color
+
+
+def test_a_user_without_grants_sees_no_names(page: Page, world: World) -> None:
+    world.front.policy = with_user(world.front.policy, User("ada", "secret1", 1), 10)
+    sign_in(page, "ada", "secret1")
+    page.wait_for_text("permission deny to ada")
+    for name in ("collections", "segments", "playground", "channels"):
+        page.value(f"location.hash = '#/{name}'")
+        page.wait_for(
+            f"document.title.startsWith('{name}') && document.querySelector('#content h1 + div').innerText"
+        )
+        assert "books" not in page.text(), name
+    assert page.problems == []
