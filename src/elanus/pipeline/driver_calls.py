@@ -49,15 +49,15 @@ class DriverCalls:
     def wait_for_death(self, look_s: float = _ALIVE_LOOK_S) -> bool:
         """Return when the session has ended on its own: True; or was stopped by a call: False.
 
-        Tells the caller meanwhile how many slots there are, and again when workers have come or gone.
+        Meanwhile sends the caller the number of slots, and sends it again when workers have come or gone.
         """
-        told = 0
+        sent = 0
         while not self._stopping.wait(look_s):
             if not self._session.is_alive() and not self._stopping.is_set():
                 return True
-            if self._session.slots != told:
-                told = self._session.slots
-                self._send(Slots(told))
+            if self._session.slots != sent:
+                sent = self._session.slots
+                self._send(Slots(sent))
         return False
 
     def _answer(self, call: Call) -> None:
