@@ -1,4 +1,4 @@
-"""The settings of what processes share (metadata, log, query channels, objects) and how they find each other."""
+"""The settings of metadata, log, query channels and objects, and of how processes find each other."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
 MARKDOWN = sorted({*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("examples/**/*.md")})
 
-SOURCES = sorted((ROOT / "src" / "elanus").rglob("*.py"))
+SOURCES_ROOT = ROOT / "src" / "elanus"
+SOURCES = sorted(SOURCES_ROOT.rglob("*.py"))
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 NAMED = re.compile(r"`([a-z_]+(?:\.[a-z_0-9]+)+)[`=]")
@@ -33,6 +34,7 @@ OF_THE_PROCESS = {"elanus_process_resident_memory_bytes", "elanus_process_cpu_se
 SQL_FUNCTIONS = {"elanus_search", "elanus_jobs"}
 """They are named like metrics."""
 SOURCE_FILE = re.compile(r"`([a-z_]+(?:/[a-z_0-9]+)+\.py)`")
+DOTTED = re.compile(r"`elanus\.(\w+(?:\.\w+)*)`")
 COMMAND = re.compile(r"(?:`|^)(?:\.venv/bin/)?elanus ([^`\n]*)", re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
@@ -108,8 +110,23 @@ def test_metrics_named_in_pages_exist() -> None:
 def test_files_of_the_sources_named_in_pages_exist() -> None:
     for page in set(MARKDOWN) - {ROOT / "CHANGELOG.md"}:  # which is about the past
         for path in SOURCE_FILE.findall(page.read_text()):
-            places = (ROOT, ROOT / "src" / "elanus")
-            assert any((place / path).exists() for place in places), f"{page.name}: {path}"
+            assert any((place / path).exists() for place in (ROOT, SOURCES_ROOT)), f"{page.name}: {path}"
+
+
+def test_modules_and_names_in_docstrings_exist() -> None:
+    """`elanus.room.module.Name`: the module is a file, and the name is somewhere in it."""
+    dead = []
+    for source in SOURCES:
+        for dotted in DOTTED.findall(source.read_text()):
+            path, parts = SOURCES_ROOT, dotted.split(".")
+            while parts and (path / parts[0]).is_dir():
+                path /= parts.pop(0)
+            if parts and (path / f"{parts[0]}.py").is_file():
+                path /= f"{parts.pop(0)}.py"
+            text = (path if path.is_file() else path / "__init__.py").read_text()
+            if not all(re.search(rf"\b{name}\b", text) for name in parts):
+                dead.append(f"{source.relative_to(ROOT)}: elanus.{dotted}")
+    assert dead == []
 
 
 def test_commands_and_options_named_in_pages_exist() -> None:
