@@ -49,15 +49,15 @@ class DriverCalls:
     def wait_for_death(self, look_s: float = _ALIVE_LOOK_S) -> bool:
         """Return when the session has ended on its own: True; or was stopped by a call: False.
 
-        Meanwhile sends the caller the number of slots, and sends it again when workers have come or gone.
+        Reports to the caller meanwhile how many slots there are, and again when workers have come or gone.
         """
-        sent = 0
+        reported = 0
         while not self._stopping.wait(look_s):
             if not self._session.is_alive() and not self._stopping.is_set():
                 return True
-            if self._session.slots != sent:
-                sent = self._session.slots
-                self._send(Slots(sent))
+            if self._session.slots != reported:
+                reported = self._session.slots
+                self._send(Slots(reported))
         return False
 
     def _answer(self, call: Call) -> None:

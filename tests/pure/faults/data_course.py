@@ -70,7 +70,7 @@ from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.objects import open_store
 
-_POLICY = DataNodePolicy(50, 1000, 60_000, 60_000, 300_000, 1 << 30, 3600.0)
+_POLICY = DataNodePolicy(50, 1000, 1000, 60_000, 60_000, 300_000, 1 << 30, 3600.0)
 _NEVER_S = 36_000.0
 _COMMITS = {"commit_range": JobKind.FLUSH, "commit_compaction": JobKind.COMPACTION}
 NO_COMPACTION = CompactionPolicy(

@@ -250,7 +250,7 @@ def test_a_toy_kind_of_vectors_answers_searches_with_its_own_parameter(
 
 
 @pytest.mark.usefixtures("toys")
-def test_a_scalar_index_is_no_obstacle_to_searching_its_collection(
+async def test_a_scalar_index_is_no_obstacle_to_searching_its_collection(
     store: ObjectStore, tmp_path: Path
 ) -> None:
     view = CollectionView(
