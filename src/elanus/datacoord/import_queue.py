@@ -12,7 +12,8 @@ issued after it does, and no read at an earlier timestamp sees any of them.
 A task that was interrupted by a crash or a restart begins another try, which continues with what finished
 Spark tasks of earlier tries have written: garbage collection spares it while the task's record says so. The
 record also says when the task began, so that its deadline holds across restarts. A committed task is
-*Completed* when its segments have their indexes and, if the collection is loaded, are served.
+*Completed* when its segments have their indexes and, if the collection is loaded, are served
+(`elanus.datacoord.import_endings`).
 """
 
 from __future__ import annotations
