@@ -84,6 +84,10 @@ scaling: $(VENV)/.dev  ## Measure clusters of several query nodes, and write doc
 limits: $(VENV)/.demo  ## Grow collections, segments and so on until something gives, and write docs/limits.md
 	$(BIN)/python -m benchmarks limits $(ARGS)
 
+.PHONY: serving
+serving: $(VENV)/.dev  ## Compare the searches of one serving process with those of several
+	$(BIN)/python -m benchmarks serving
+
 .PHONY: front
 front: $(VENV)/.dev  ## Compare the processor time of the serving loop with that of grpcio's server
 	$(BIN)/python -m benchmarks front

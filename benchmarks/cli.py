@@ -107,6 +107,20 @@ def front(
 
 
 @app.command()
+def serving(
+    rounds: Annotated[int, typer.Option(help="of both processes, one after the other", min=1)] = 9,
+    calls: Annotated[int, typer.Option(help="per round and process", min=100)] = 4000,
+) -> None:
+    """Compare the searches of one serving process and of several, and how that continues."""
+    from benchmarks.serving import Model, measure
+
+    model = Model.of(measure(rounds, calls, typer.echo))
+    typer.echo(str(model))
+    for processes in (1, 2, 4, 8, 16):
+        typer.echo(f"{processes} processes: {model.ratio(processes):.2f} times the searches of one")
+
+
+@app.command()
 def pipeline(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
     picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,

@@ -128,6 +128,10 @@ LOG_BYTES = GaugeSpec("elanus_log_bytes", "Size of the message log on disk.")
 WRITES_HELD_BACK = CounterSpec(
     "elanus_writes_held_back_total", "Writes slowed, turned away or refused by back-pressure.", ("action",)
 )
+SERVING_READS = CounterSpec(
+    "elanus_serving_reads_total",
+    "Searches and queries that the further serving processes answered (proxy.processes).",
+)
 AUDIT_RECORDS_LOST = CounterSpec(
     "elanus_audit_records_lost_total", "Audit records lost: the writer was behind, or its disk failed."
 )
@@ -178,6 +182,7 @@ SPECS: tuple[Spec, ...] = (
     GC_RECLAIMED_BYTES,
     LOG_BYTES,
     WRITES_HELD_BACK,
+    SERVING_READS,
     AUDIT_RECORDS_LOST,
     RESOURCE_GROUPS,
     MISSING_NODES,
@@ -219,6 +224,7 @@ class Metrics:
         self.gc_waiting_bytes = GC_WAITING_BYTES.create(registry)
         self.gc_reclaimed_bytes = GC_RECLAIMED_BYTES.create(registry)
         self.log_bytes = LOG_BYTES.create(registry)
+        self.serving_reads = SERVING_READS.create(registry)
         self.audit_records_lost = AUDIT_RECORDS_LOST.create(registry)
         self.writes_held_back = WRITES_HELD_BACK.create(registry)
         self.resource_groups = RESOURCE_GROUPS.create(registry)

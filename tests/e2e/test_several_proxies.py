@@ -1,17 +1,25 @@
-"""Two proxies of one system, through a client each: one order of things, at either proxy.
+"""Two proxies of one system, through a client each: one order of things, at either proxy. And two processes
+that share one port.
 
 The server has no pipeline process: nothing here is flushed, so it starts in a moment.
 """
 
 from __future__ import annotations
 
+import base64
+import copy
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import grpc
+import psutil
 import pytest
 from harness import Server, as_of, fresh_timestamp, until
 from pymilvus import DataType, MilvusClient, MilvusException
+
+from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 
 pytestmark = pytest.mark.e2e
 
@@ -186,3 +194,112 @@ def test_a_proxy_that_restarts_stops_neither_the_other_nor_time(
     assert keys_of(u1) == keys_of(u2) == [1, 2]
     u2.insert(NAME, [row(3)])
     assert keys_of(u1) == [1, 2, 3]
+
+
+# several processes on one port
+
+
+class Connections:
+    """Connections to one port. The kernel chooses the process of each."""
+
+    def __init__(self, server: Server, token: str) -> None:
+        self._address = server.address
+        self._port = int(server.address.rpartition(":")[2])
+        self._header = (("authorization", base64.b64encode(token.encode()).decode()),)
+        self._channels: list[grpc.Channel] = []
+
+    def reach(self, *processes: psutil.Process) -> None:
+        """Connect until each of the processes has a connection."""
+
+        def reached() -> bool:
+            self._channels.append(
+                grpc.insecure_channel(self._address, options=[("grpc.use_local_subchannel_pool", 1)])
+            )
+            grpc.channel_ready_future(self._channels[-1]).result(60)
+            return all(map(self._has, processes))
+
+        until(reached, 60, "every process has a connection")
+
+    def _has(self, process: psutil.Process) -> bool:
+        connections = process.net_connections("tcp")
+        return any(c.laddr.port == self._port and c.status == psutil.CONN_ESTABLISHED for c in connections)
+
+    def counts(self) -> list[int]:
+        """A strong read of each connection."""
+        request = milvus_pb2.QueryRequest(
+            collection_name=NAME, expr="key >= 0", output_fields=["count(*)"], consistency_level=0
+        )
+        found = []
+        for channel in self._channels:
+            answer = self._sent(channel, request.SerializeToString())
+            result = milvus_pb2.QueryResults.FromString(answer)
+            assert result.status.code == 0, result.status.reason
+            found.append(result.fields_data[0].scalars.long_data.data[0])
+        return found
+
+    def _sent(self, channel: grpc.Channel, request: bytes) -> bytes:
+        """As clients of Milvus do, send again what met the end of a connection."""
+        send = channel.unary_unary(f"/{SERVICE.full_name}/Query")
+        while True:
+            try:
+                answer: bytes = send(request, metadata=self._header, wait_for_ready=True, timeout=60)
+            except grpc.RpcError as error:
+                if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    raise
+            else:
+                return answer
+
+    def refusals(self) -> list[grpc.StatusCode]:
+        found = []
+        for n in range(len(self._channels)):
+            one = copy.copy(self)
+            one._channels = [self._channels[n]]
+            with pytest.raises(grpc.RpcError) as refused:
+                one.counts()
+            found.append(refused.value.code())
+        return found
+
+    def close(self) -> None:
+        for channel in self._channels:
+            channel.close()
+
+
+def serving_process(server: Server) -> psutil.Process | None:
+    """The one next to the main one, when reads of the loaded collection are answered there."""
+    (state,) = server.status()["serving"]
+    return psutil.Process(state["pid"]) if state["pid"] and state["collections"] else None
+
+
+def test_two_processes_of_one_port_are_one_server(tmp_path: Path) -> None:
+    """Each strong read sees each write; a revoke holds at once; one is killed, and nothing is lost."""
+    settings = {"proxy.processes": 2, "pipeline.enabled": False, "proxy.authorization_enabled": True}
+    with Server(tmp_path / "data", settings) as server:
+        server.start()
+        root = server.client(token="root:Milvus")
+        create(root)
+        root.create_user("ada", "secret1")
+        root.create_role("reader")
+        root.grant_role("ada", "reader")
+        root.grant_privilege("reader", "Collection", "Query", NAME)
+        first = until(lambda: serving_process(server), 60, "the copy is read")
+        ada = Connections(server, "ada:secret1")
+        ada.reach(psutil.Process(server.pid), first)
+        for n in range(5):
+            root.insert(NAME, [row(n)])
+            assert set(ada.counts()) == {n + 1}
+        root.revoke_privilege("reader", "Collection", "Query", NAME)
+        assert set(ada.refusals()) == {grpc.StatusCode.PERMISSION_DENIED}
+        root.grant_privilege("reader", "Collection", "Query", NAME)
+        until(lambda: server.status()["serving"][0]["reads"], 60, "reads were answered there")
+        first.kill()
+        root_again = server.client(token="root:Milvus")
+        root_again.insert(NAME, [row(5)])
+        assert set(ada.counts()) == {6}
+        second = until(lambda: serving_process(server), 60, "another process is read")
+        assert second.pid != first.pid
+        ada.reach(second)
+        assert set(ada.counts()) == {6}
+        root_again.release_collection(NAME)
+        assert server.status()["serving"][0]["restarts"] == 1
+        ada.close()
+        server.stop()

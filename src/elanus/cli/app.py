@@ -389,6 +389,22 @@ def pipeline(
 
 
 @app.command(hidden=True)
+def serving(
+    online: Annotated[str, typer.Option(help="The address of the coordinators.")],
+    front: Annotated[str, typer.Option(help="Where calls are passed on to.")],
+    address: Annotated[str, typer.Option(help="Where this process is to answer.")],
+    number: Annotated[int, typer.Option(help="Its number.")],
+) -> None:
+    """Run a serving process, with the settings on standard input. The server starts it itself."""
+    from elanus.storage.without_pandas import keep_pandas_out
+
+    keep_pandas_out()
+    from elanus.server.serving.process import run
+
+    run(online, front, address, number)
+
+
+@app.command(hidden=True)
 def docs(directory: Annotated[Path, typer.Argument(help="Where the pages are.")]) -> None:
     """Write the pages that are made from the code."""
     from elanus.cli.pages import pages

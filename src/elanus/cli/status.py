@@ -25,6 +25,7 @@ from elanus.server.status import (
     RecallStatus,
     ResourceGroup,
     RoleStatus,
+    ServingStatus,
     Status,
 )
 
@@ -49,6 +50,16 @@ _COLLECTIONS = (
     *(Column(state.lower(), right=True, wide=state in _WIDE_STATES) for state in _STATES + _WIDE_STATES),
 )
 _GROUPS = (Column("group"), Column("missing", right=True), Column("replicas", right=True), Column("nodes"))
+_SERVING = (
+    Column("process", right=True),
+    Column("pid", right=True),
+    Column("collections", right=True),
+    Column("reads", right=True),
+    Column("passed on", right=True),
+    Column("memory", right=True),
+    Column("late", right=True),
+    Column("restarts", right=True),
+)
 _RECALLS = (
     Column("field"),
     Column("index"),
@@ -104,6 +115,7 @@ def _render(status: Status, wide: bool) -> Iterator[Text | str]:
         _channels(status.channels, wide),
         _collections(status.collections, wide),
         _groups(status.resource_groups, wide),
+        *((_serving(status.serving, wide),) if status.serving else ()),
         *((_recalls(status.recalls, wide),) if status.recalls else ()),
         jobs_table(status.jobs, wide=wide),
     ):
@@ -118,6 +130,23 @@ def _roles(roles: Sequence[RoleStatus], wide: bool) -> Text:
         name, _, node_id = role.role.partition(" ")
         rows.append((name, node_id, Cell(role.state, _ROLE_STYLES.get(role.state, "red")), role.detail))
     return table("Roles", _ROLES, rows, wide=wide)
+
+
+def _serving(processes: Sequence[ServingStatus], wide: bool) -> Text:
+    rows = [
+        (
+            str(one.number),
+            str(one.pid) if one.pid else Cell("down", "red"),
+            str(one.collections),
+            str(one.reads),
+            str(one.passed_on),
+            _cell_size(one.memory_bytes),
+            duration(one.loop_lag_ms),
+            str(one.restarts),
+        )
+        for one in processes
+    ]
+    return table("Serving processes", _SERVING, rows, wide=wide)
 
 
 def _pipeline(pipeline: PipelineStatus) -> Text:

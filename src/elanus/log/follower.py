@@ -80,12 +80,16 @@ class FileLogFollower:
                 self._waiters.discard(waiter)
         raise LogClosed(f"the follower of {self._directory} is closed")
 
+    def look(self) -> None:
+        """Implements `elanus.log.port.LookingFollower`."""
+        for waiter in self._waiters:
+            if not waiter.bell.done() and waiter.announced.read() > waiter.position:
+                waiter.bell.set_result(None)
+
     async def _poll(self) -> None:
         while self._waiters:
             await asyncio.sleep(self._poll_s)
-            for waiter in self._waiters:
-                if not waiter.bell.done() and waiter.announced.read() > waiter.position:
-                    waiter.bell.set_result(None)
+            self.look()
 
 
 class _FollowingReader:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NewType, Protocol
+from typing import NewType, Protocol, runtime_checkable
 
 from elanus.core.backends import Backend
 from elanus.core.faults import LogFault
@@ -134,6 +134,15 @@ class LogFollower(Protocol):
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class LookingFollower(LogFollower, Protocol):
+    """A follower that looks for new entries from time to time."""
+
+    def look(self) -> None:
+        """Look now: the caller knows that there are some."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,6 +166,10 @@ def permission_of(method: object) -> Permission | None:
 _UNKNOWN = Permission(NO_PRIVILEGE, ObjectType.GLOBAL)
 
 
+class PassedOn(Exception):
+    """Raised in a call that another process answers. Here it is neither counted nor recorded."""
+
+
 class Operation(Protocol):
     """One operation of a front, with everything about it that depends on the form of its messages."""
 
@@ -223,8 +227,8 @@ class Calls:
     def answer(self, name: str, sent: Any, caller: Caller) -> Any:
         """Return the operation's answer to the message ``sent``. Errors are answers too.
 
-        Raises `AccessRefused` when the guard refuses the caller, and `KeyError` for a name that is no
-        operation's.
+        Raises `AccessRefused` when the guard refuses the caller, `PassedOn` when the operation or the guard
+        does, and `KeyError` for a name that is no operation's.
         """
         operation = self._operations[name]
         started_s = self._watch.now_s()
@@ -241,6 +245,8 @@ class Calls:
             database, names = operation.objects(request, caller)
             self._allow(caller, required.privilege, required.object_type, database, names)
             answer = operation.run(request, caller)
+        except PassedOn:
+            raise
         except AccessRefused as error:
             self._finish(name, caller, required, database, names, error.code, started_s, trace_text, True)
             raise

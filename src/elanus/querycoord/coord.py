@@ -8,7 +8,7 @@ collection are balanced over the nodes, and resource groups that have lost nodes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
 from typing import TypeVar
@@ -41,6 +41,7 @@ from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.growing import growing_collections, growing_memory
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.log_positions import LogPositions
+from elanus.querycoord.mirrors import Mirrors
 from elanus.querycoord.served_watch import ServedWatch
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
 
@@ -76,8 +77,9 @@ class QueryCoord:
         self._latest: Mapping[NodeID, QueryNodePulse] = {}
         """The nodes' pulses of the last look at them."""
         self._recovering: dict[CollectionID, tuple[VchannelRecovery, ...]] = {}
+        self._mirrors = Mirrors(peers.mirrors, peers, self._loaders)
         self._log_positions = LogPositions(
-            peers.data, peers.fleet, lambda: chain.from_iterable(self._recovering.values())
+            peers.data, lambda: (*peers.fleet.alive(), *self._mirrors.alive()), self._about_to_read
         )
 
     async def start(self) -> None:
@@ -96,8 +98,10 @@ class QueryCoord:
             asyncio.create_task(self._balance(), name="balance"),
             asyncio.create_task(self._recover_groups(), name="recover resource groups"),
         ]
+        self._mirrors.start()
 
     async def stop(self) -> None:
+        await self._mirrors.stop()
         for task in self._followers:
             task.cancel()
         await asyncio.gather(*self._followers, return_exceptions=True)
@@ -135,6 +139,7 @@ class QueryCoord:
                 await loader.check_fits(load, set(load.resource_groups), await self._statuses(collection_id))
                 await self._state.put(load)
                 await loader.change(load, now)
+                await self._mirrors.withhold(collection_id)
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         async with self._lock:
@@ -151,11 +156,13 @@ class QueryCoord:
             if rest is not None:
                 await self._state.put(rest)
                 await loader.change(rest, await self._peers.root.alloc_timestamp(1))
+                await self._mirrors.withhold(collection_id)
                 await loader.narrow()
                 return
             await self._state.remove(collection_id)
             del self._loaders[collection_id]
             await loader.stop()
+            await self._mirrors.release(collection_id)
             await loader.release(self._peers.fleet.alive())
 
     async def reload(self, collection_id: CollectionID) -> None:
@@ -165,6 +172,7 @@ class QueryCoord:
                 return
             now = await self._peers.root.alloc_timestamp(1)
             await loader.stop()
+            await self._mirrors.release(collection_id)
             await loader.release(self._peers.fleet.alive())
             await self._state.remove_replicas(collection_id)
             self._begin(self._loader(loader.load, now))
@@ -185,7 +193,8 @@ class QueryCoord:
 
     async def held_segments(self) -> tuple[SegmentID, ...]:
         fleet = self._peers.fleet
-        answers = await asyncio.gather(*(fleet.node(node_id).status() for node_id in fleet.alive()))
+        asked = (fleet.node(node_id).status() for node_id in fleet.alive())
+        answers = [*await asyncio.gather(*asked), *await self._mirrors.statuses()]
         growing = {s.segment_id for status in answers for s in status.segments if not s.sealed}
         return tuple(growing.union(*(status.held for status in answers)))
 
@@ -309,12 +318,23 @@ class QueryCoord:
 
     def _loader(self, load: Load, load_ts: Timestamp) -> CollectionLoader:
         return CollectionLoader(
-            load, self._peers, self._state, self._groups, load_ts, self._reconciled, self._recovering
+            load,
+            self._peers,
+            self._state,
+            self._groups,
+            load_ts,
+            self._reconciled,
+            self._recovering,
+            self._mirrors.withhold,
         )
+
+    def _about_to_read(self) -> Iterator[VchannelRecovery]:
+        return chain(chain.from_iterable(self._recovering.values()), self._mirrors.recovering())
 
     def _reconciled(self, collection_id: CollectionID) -> None:
         self._watch.reconciled(collection_id)
         self._unbalanced.add(collection_id)
+        self._mirrors.follow(collection_id)
 
     def _begin(self, loader: CollectionLoader) -> None:
         self._loaders[loader.collection_id] = loader
@@ -347,7 +367,7 @@ class QueryCoord:
             if pulses.keys() != self._latest.keys():
                 self._unbalanced.update(self._loaders)
             self._latest = pulses
-            self._log_positions.note(pulses)
+            self._log_positions.note({**pulses, **self._mirrors.pulses()})
             self._watch.look(pulses, self._groups.view())
             await self._release_strays(pulses)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -20,9 +20,11 @@ from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import DamagedFile, QueryNodeStatus
 from elanus.api.rootcoord import RootCoordApi
+from elanus.api.serving import MirrorNode
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFullyLoaded, ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.nodes import Nodes
 from elanus.core.placement import place
 from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
@@ -53,6 +55,12 @@ class QueryDependencies:
     index: IndexCoordApi
     fleet: Fleet
     proxies: Mapping[NodeID, ProxyApi]
+    mirrors: Nodes[MirrorNode] | None = None
+    """The nodes that hold all loaded collections for the readers of their processes; None: none ever."""
+
+
+async def _nobody(collection_id: CollectionID) -> None:
+    """There are no mirrors."""
 
 
 class CollectionLoader:
@@ -61,6 +69,7 @@ class CollectionLoader:
     ``load_ts``: the load is complete when the nodes have caught up with this timestamp. ``reconciled`` is
     called after each attempt to bring the collection to its target: what it should serve, or does, may have
     changed. In ``recovering`` it notes the vchannels that nodes are about to read, from their checkpoints on.
+    ``withhold`` returns when no mirror answers reads of the collection (`elanus.querycoord.mirrors`).
     """
 
     def __init__(
@@ -72,8 +81,12 @@ class CollectionLoader:
         load_ts: Timestamp,
         reconciled: Callable[[CollectionID], None],
         recovering: dict[CollectionID, tuple[VchannelRecovery, ...]],
+        withhold: Callable[[CollectionID], Awaitable[None]] = _nobody,
     ) -> None:
         self.load = load
+        self.is_settled = False
+        """Whether a whole round has ended since the load changed or a new moment was decided."""
+        self._withhold = withhold
         self._peers = peers
         self._groups = groups
         self._state = state
@@ -107,6 +120,7 @@ class CollectionLoader:
 
     async def change(self, load: Load, load_ts: Timestamp) -> None:
         """Serve another set of partitions from now on."""
+        self.is_settled = False
         self.load, self._progress = load, LoadProgress(load_ts)
         self.wake()
 
@@ -260,7 +274,7 @@ class CollectionLoader:
         failures = []
         for replica, of in zip(self._replicas, served, strict=True):
             group = groups[replica.info.replica]
-            moments = settled((r.record for r in self._replicas), found)
+            moments = self._settled(found)
             try:
                 if group:  # else it waits until a node joins
                     await self._bring_up(replica, group, target, load, of, moments)
@@ -273,6 +287,7 @@ class CollectionLoader:
             raise failures[0]
         if not await self._release_leavers(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+        self.is_settled = self.load is load
         return len(target.segments)
 
     def _retry_unreadable(self) -> None:
@@ -293,12 +308,15 @@ class CollectionLoader:
         load: Load,
         served: Served,
         moments: Settled,
-    ) -> None:
+    ) -> bool:
+        """Return whether something waits for a node to read further."""
         statuses = {n: await self._peers.fleet.node(n).status(self.collection_id) for n in group}
         moves = {s: n for s, n in self._moves.items() if n in group}
-        if await replica.reconcile(target, load.whole, served, statuses, moves, moments):
+        is_late = await replica.reconcile(target, load.whole, served, statuses, moves, moments)
+        if is_late:
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
         self._moves = {s: n for s, n in self._moves.items() if s not in moves}
+        return is_late
 
     async def _clear_newcomers(
         self, wanted: Collection[NodeID], statuses: dict[NodeID, QueryNodeStatus]
@@ -360,8 +378,21 @@ class CollectionLoader:
         return self._grouping()
 
     def _replica(self, record: ReplicaRecord) -> Replica:
-        peers = self._peers
-        return Replica(record, peers.fleet, self._state, lambda: peers.root.alloc_timestamp(1), self._rebuild)
+        return Replica(record, self._peers.fleet, self._state, self._stamp, self._rebuild)
+
+    def records(self) -> list[ReplicaRecord]:
+        """Return the records of the replicas."""
+        return [replica.record for replica in self._replicas]
+
+    def _settled(self, found: Collection[SegmentID]) -> Settled:
+        """``found``: as in `Settled`."""
+        return settled(self.records(), found)
+
+    async def _stamp(self) -> Timestamp:
+        """Allocate a moment: later than all reads that mirrors answer without what appears then."""
+        self.is_settled = False
+        await self._withhold(self.collection_id)
+        return await self._peers.root.alloc_timestamp(1)
 
     async def _rebuild(self, file: DamagedFile) -> None:
         await self._peers.index.rebuild(self.collection_id, file.path, file.reason)

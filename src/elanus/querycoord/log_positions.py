@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
@@ -11,20 +11,24 @@ from elanus.api.datacoord import DataCoordApi, LogHold, VchannelRecovery
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
-from elanus.querycoord.fleet import Fleet, Pulses
+from elanus.querycoord.fleet import Pulses
 
 _REPORT_S = 5.0
 _log = structlog.get_logger("querycoord")
 
 
 class LogPositions:
-    """``recovering``: returns the vchannels that nodes are about to read from their checkpoints on."""
+    """``alive``: returns the nodes that read. ``recovering``: returns the vchannels that nodes are about to
+    read from their checkpoints on."""
 
     def __init__(
-        self, data: DataCoordApi, fleet: Fleet, recovering: Callable[[], Iterable[VchannelRecovery]]
+        self,
+        data: DataCoordApi,
+        alive: Callable[[], Collection[NodeID]],
+        recovering: Callable[[], Iterable[VchannelRecovery]],
     ) -> None:
         self._data = data
-        self._fleet = fleet
+        self._alive = alive
         self._recovering = recovering
         self._positions: dict[NodeID, Mapping[str, int]] = {}
 
@@ -35,7 +39,7 @@ class LogPositions:
     async def run(self) -> None:
         while True:
             await asyncio.sleep(_REPORT_S)
-            alive = self._fleet.alive()
+            alive = self._alive()
             self._positions = {n: positions for n, positions in self._positions.items() if n in alive}
             held = {**self._positions, NodeID(0): self._awaited()}
             holds = [LogHold(n, p, position) for n, of in held.items() for p, position in of.items()]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from elanus.api.querynode import LoadSegment, WatchVchannel
 from elanus.core.errors import FieldNotFound, SegmentUnreadable
+from elanus.core.ids import FieldID
 from elanus.core.offload import Offload
+from elanus.index.spec import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.delta_logs import DeltaLogs
@@ -32,7 +35,7 @@ class Loading:
 
     ``on_load``: called with the bytes of each loaded segment. ``interim``: makes what joins a follower's
     growing blocks, given what to call when a block is made. ``held``: the sealed segments whose files may
-    still be read.
+    still be read. ``maps_indexes``: index files are mapped, whatever the collection's indexes say.
     """
 
     def __init__(
@@ -44,7 +47,9 @@ class Loading:
         fetches_max: int,
         on_load: Callable[[int], None],
         interim: Callable[..., Interim],
+        maps_indexes: bool = False,
     ) -> None:
+        self._maps_indexes = maps_indexes
         self.offload = offload
         self.held = PinnedSegments()
         self.delta_logs = DeltaLogs(store, fetches_max)
@@ -139,7 +144,7 @@ class Loading:
                         load_sealed,
                         request,
                         collection.schema,
-                        collection.specs,
+                        self._specs(collection),
                         self._store,
                         self.delta_logs,
                         self._scratch,
@@ -151,6 +156,11 @@ class Loading:
             self._on_load(segment.memory_bytes)
             self._trim_delta_logs_later()
             await collection.stage(segment, request)
+
+    def _specs(self, collection: LoadedCollection) -> Mapping[FieldID, IndexSpec]:
+        if not self._maps_indexes:
+            return collection.specs
+        return {field: replace(spec, memory_mapped=True) for field, spec in collection.specs.items()}
 
     def _trim_delta_logs_later(self) -> None:
         self.stop()

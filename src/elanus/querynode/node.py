@@ -92,6 +92,8 @@ class QueryNode:
     ``fetches_max``: how many small files a load fetches at a time.
 
     ``recall``: measures the recall of searches; None: nobody does.
+
+    ``maps_indexes``: map index files whatever the collection says, because other processes map them too.
     """
 
     def __init__(
@@ -115,6 +117,7 @@ class QueryNode:
         interim_rules: InterimRules = _INTERIM_RULES,
         fetches_max: int = _FETCHES_MAX,
         recall: RecallSampler | None = None,
+        maps_indexes: bool = False,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
@@ -128,6 +131,7 @@ class QueryNode:
             fetches_max,
             self._used.add,
             partial(Interim, interim_rules, offload_interim or offload),
+            maps_indexes,
         )
         self._memory = MemoryReturn(offload)
         self._search_threads = search_threads

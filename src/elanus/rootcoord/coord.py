@@ -51,7 +51,8 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.
     ``proxies``: those that have a session. ``pchannels_max``: how many physical channels the collections
     share. ``idle_tick_ms``: how far the time tick of a pchannel without writes may fall behind.
-    ``users_max``, ``roles_max``: as in `AccessControl`.
+    ``users_max``, ``roles_max``: as in `AccessControl`. ``caches``: the proxies that are notified of changes,
+    if some of them do not write and have no part in time ticks.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
         idle_tick_ms: int = 0,
         users_max: int = 100,
         roles_max: int = 10,
+        caches: Nodes[ProxyApi] | None = None,
     ) -> None:
         self._lease = lease
         self._meta = meta
@@ -78,7 +80,7 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
             Catalog(meta),
             IdAllocator(meta),
             oracle,
-            Invalidations(proxies),
+            Invalidations(proxies if caches is None else caches),
             Announcer(log, oracle, self._sync, pchannels_max),
             OtherCoordinators(datacoord, indexcoord, querycoord),
         )

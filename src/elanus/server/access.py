@@ -41,15 +41,17 @@ def check_openness(settings: ProxySettings) -> None:
     )
 
 
-def open_audit(stack: AsyncExitStack, settings: Settings, root: Path, metrics: Metrics) -> Audit | None:
+def open_audit(
+    stack: AsyncExitStack, settings: Settings, root: Path, metrics: Metrics, name: str = "audit.log"
+) -> Audit | None:
     """Open the audit log of a process, closed with the stack; None if there is none. Raises `CannotStart`.
 
-    ``root``: the process's data directory.
+    ``root``: the process's data directory. ``name``: no other process writes a file of this name there.
     """
     audit = settings.audit
     if not audit.enabled:
         return None
-    file = (Path(audit.directory) if audit.directory else root / "audit") / "audit.log"
+    file = (Path(audit.directory) if audit.directory else root / "audit") / name
     try:
         opened = AuditLog(
             file,

@@ -115,6 +115,12 @@ def open_objects(settings: Settings, paths: Paths, *, shared: bool = False) -> O
     return store
 
 
+def open_objects_to_read(settings: Settings, paths: Paths) -> ObjectStore:
+    """Open a store that another process of this server has opened by `open_objects`. Raises `ElanusError`."""
+    url = store_url(settings, paths)
+    return STORES.of(url).open(url)
+
+
 def bind(settings: Settings, paths: Paths) -> None:
     """Raise `CannotStart` if the data directory has been used with another log or another store."""
     log, storage = settings.log.url, settings.storage.url

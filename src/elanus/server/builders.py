@@ -20,6 +20,7 @@ from elanus.api.indexnode import IndexNodeApi
 from elanus.api.pipeline import PipelineApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannels, ReadPayloads
+from elanus.api.serving import MirrorNode
 from elanus.core.clock import SystemClock
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.embedding import PROVIDERS
@@ -46,6 +47,7 @@ from elanus.indexcoord.builds import IndexPolicy
 from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
 from elanus.log.port import Log
+from elanus.log.shared_reader import LogSource
 from elanus.meta.election import FencedMeta, elect
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
@@ -94,7 +96,9 @@ class RoleDependencies:
     ``data_nodes`` and ``query_nodes`` return the nodes that a coordinator with the given session commands:
     the data nodes that have a session (`data_node_ports`), and the query nodes. ``dial`` connects to the
     address of an index node, or of a process that runs jobs. ``job_ended`` is called at the end of every
-    Spark job, for the metrics. ``leases`` renews the leases of the roles in `_SLOW_TO_MOVE`.
+    Spark job, for the metrics. ``leases`` renews the leases of the roles in `_SLOW_TO_MOVE`. ``caches``: the
+    proxies whose caches must be invalidated, where these are more than the ``proxies`` that write; with them
+    ``mirrors`` returns the nodes of serving processes that querycoord with that session commands.
     """
 
     settings: Settings
@@ -113,6 +117,8 @@ class RoleDependencies:
     dial: Callable[[str], RpcChannel]
     leases: LeaseKeeper | None = None
     recall: RecallSampler | None = None
+    caches: Nodes[ProxyApi] | None = None
+    mirrors: Callable[[NodeID], Nodes[MirrorNode]] | None = None
 
 
 def recall_sampler(settings: Settings) -> RecallSampler:
@@ -207,6 +213,7 @@ class Builders:
             needs.coordinators.index,
             needs.coordinators.query,
             needs.proxies,
+            caches=needs.caches,
             pchannels_max=settings.dml_channel_num,
             idle_tick_ms=_idle_tick_ms(needs.settings.proxy),
             users_max=settings.users_max,
@@ -300,7 +307,7 @@ class Builders:
             needs.clock,
             needs.coordinators.root,
             needs.coordinators.data,
-            needs.proxies,
+            needs.proxies if needs.caches is None else needs.caches,
             self._orders_to(IndexNodeApi, session, timeout_s=None),
             IndexPolicy(rows_min=needs.settings.indexcoord.index_rows_min),
         )
@@ -310,7 +317,12 @@ class Builders:
         return QueryCoord(
             LoadState(FencedMeta(needs.meta, session)),
             QueryDependencies(
-                peers.root, peers.data, peers.index, needs.query_nodes(session.node_id), needs.proxies
+                peers.root,
+                peers.data,
+                peers.index,
+                needs.query_nodes(session.node_id),
+                needs.proxies,
+                None if needs.mirrors is None else needs.mirrors(session.node_id),
             ),
         )
 
@@ -323,43 +335,22 @@ class Builders:
     ) -> QueryNode:
         """``channels``, ``proxies``, ``offload_reads``: for a node in another process than its proxies."""
         needs = self._needs
-        return QueryNode(
+        return make_query_node(
+            needs.settings,
             node_id,
             needs.log,
             needs.store,
-            needs.pools.loading,
-            scratch=needs.scratch / "querynode",
-            search_threads=needs.settings.querynode.search_threads or os.cpu_count() or 1,
-            capacity_bytes=needs.settings.querynode.memory_mb * _MB,
+            needs.pools,
+            needs.scratch / "querynode",
+            recall=needs.recall,
             channels=channels,
             proxies=proxies,
             offload_reads=offload_reads,
-            offload_deletes=needs.pools.deletes,
-            offload_arrivals=needs.pools.arrivals,
-            offload_interim=needs.pools.interim,
-            interim_rules=InterimRules(needs.settings.querynode.interim_index_mb * _MB),
-            recall=needs.recall,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
         """``nodes`` answers reads."""
-        needs, settings = self._needs, self._needs.settings.proxy
-        policy = ProxyPolicy(
-            tick_interval_ms=settings.time_tick_interval_ms,
-            tasks_max=settings.max_task_num,
-            graceful_time_ms=settings.graceful_time_ms,
-            retention_s=needs.settings.datacoord.retention_s,
-            read_timeout_s=settings.read_timeout_s,
-            call_timeout_s=settings.read_timeout_s,
-            allocation_rows_min=needs.settings.datacoord.allocation_rows_min,
-            limits=RequestLimits(
-                settings.search_hits_max, settings.answer_max_mb * _MB, settings.delete_step_keys_max
-            ),
-            root_password=settings.initial_root_password,
-            rates=_rates(needs.settings.rate_limits),
-            disk_max_bytes=needs.settings.rate_limits.disk_max_mb * _MB or None,
-            embedding=_embedding(needs.settings.function),
-        )
+        needs = self._needs
         return Proxy(
             session,
             needs.coordinators,
@@ -367,7 +358,7 @@ class Builders:
             needs.log,
             stamps,
             needs.pools.encoding,
-            policy,
+            proxy_policy(needs.settings),
             needs.measures,
             live_proxies=lambda: len(needs.proxies),
         )
@@ -387,6 +378,59 @@ class Builders:
             delayed_writers_max=backpressure.delayed_writers_max or max(1, settings.proxy.workers // 4),
         )
         return Pressure(limits, growing, disk_free_bytes, time.sleep, self._needs.measures)
+
+
+def make_query_node(
+    settings: Settings,
+    node_id: NodeID,
+    log: LogSource,
+    store: ObjectStore,
+    pools: Pools,
+    scratch: Path,
+    *,
+    recall: RecallSampler | None = None,
+    channels: QueryChannels | None = None,
+    proxies: Callable[[NodeID], ReadPayloads] | None = None,
+    offload_reads: Callable[..., Coroutine[Any, Any, Any]] | None = None,
+) -> QueryNode:
+    """Several processes that read the same index files map them, and so have them in memory once."""
+    return QueryNode(
+        node_id,
+        log,
+        store,
+        pools.loading,
+        scratch=scratch,
+        search_threads=settings.querynode.search_threads or os.cpu_count() or 1,
+        capacity_bytes=settings.querynode.memory_mb * _MB,
+        channels=channels,
+        proxies=proxies,
+        offload_reads=offload_reads,
+        offload_deletes=pools.deletes,
+        offload_arrivals=pools.arrivals,
+        offload_interim=pools.interim,
+        interim_rules=InterimRules(settings.querynode.interim_index_mb * _MB),
+        recall=recall,
+        maps_indexes=settings.proxy.processes_wanted > 1 and channels is None,
+    )
+
+
+def proxy_policy(settings: Settings) -> ProxyPolicy:
+    """Return the policy of a proxy with these settings."""
+    proxy = settings.proxy
+    return ProxyPolicy(
+        tick_interval_ms=proxy.time_tick_interval_ms,
+        tasks_max=proxy.max_task_num,
+        graceful_time_ms=proxy.graceful_time_ms,
+        retention_s=settings.datacoord.retention_s,
+        read_timeout_s=proxy.read_timeout_s,
+        call_timeout_s=proxy.read_timeout_s,
+        allocation_rows_min=settings.datacoord.allocation_rows_min,
+        limits=RequestLimits(proxy.search_hits_max, proxy.answer_max_mb * _MB, proxy.delete_step_keys_max),
+        root_password=proxy.initial_root_password,
+        rates=_rates(settings.rate_limits),
+        disk_max_bytes=settings.rate_limits.disk_max_mb * _MB or None,
+        embedding=_embedding(settings.function),
+    )
 
 
 def _rates(settings: RateLimitSettings) -> dict[Rate, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
@@ -61,13 +62,14 @@ def start_front(
     audit: Audit | None = None,
     http: HttpFront | None = None,
     watch: ReadWatch | None = None,
+    local: str = "",
 ) -> str:
     """Open a port for clients (0: any free one) and return its address. Closed with the stack.
 
     ``current`` returns the running instance of the proxy that answers. ``deploy_mode``: ``STANDALONE`` or
     ``DISTRIBUTED``. ``audit``: the process's audit log. ``http``: opened too, for the same operations.
-    ``watch``: which reads are explained. Raises
-    `PortTaken`.
+    ``watch``: which reads are explained. ``local``: the address of a local socket; other processes of this
+    server listen on the port too, and pass on there what they do not answer. Raises `PortTaken`.
     """
     access = port_access(settings, current)
     front = ProxyFront(current, process.pressure(), process.components)
@@ -86,17 +88,27 @@ def start_front(
         audit,
         watch,
     )
-    server = MilvusServer(
-        calls,
-        settings.host,
-        port,
-        max_workers=settings.workers,
-        request_max_bytes=settings.message_max_mb * 1024 * 1024,
-        connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
-        security=security,
-        serving=settings.serving,
-    )
+
+    def server_at(host: str, port: int, security: FrontSecurity | None) -> MilvusServer:
+        return MilvusServer(
+            calls,
+            host,
+            port,
+            max_workers=settings.workers,
+            request_max_bytes=settings.message_max_mb * 1024 * 1024,
+            connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
+            security=security,
+            serving=settings.serving,
+            shares_port=bool(local),
+        )
+
     try:
+        if local:
+            check_free(settings.host, port)
+            passed_on = server_at(local, 0, None)
+            passed_on.start()
+            stack.push_async_callback(asyncio.to_thread, passed_on.stop, _STOP_GRACE_S)
+        server = server_at(settings.host, port, security)
         port = server.start()
     except Unavailable as error:
         raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
@@ -105,3 +117,16 @@ def start_front(
     if http is not None:
         http.start(stack, calls, server.workers, settings)
     return f"{settings.host}:{port}"
+
+
+def check_free(host: str, port: int) -> None:
+    """Raises `Unavailable` if any server listens on the port, also one that would share it (0: never)."""
+    if not port:
+        return
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            raise Unavailable(f"cannot listen on {host}:{port}: {error.strerror}") from error

@@ -48,6 +48,7 @@ from elanus.server.current_reads import CurrentReads
 from elanus.server.data_dir import DataDir
 from elanus.server.free_disk import FreeDisk, directories_of
 from elanus.server.roles import Role, RoleHost
+from elanus.server.serving.members import Both, Members
 from elanus.server.settings import Settings
 from elanus.server.status import RoleStatus
 from elanus.server.threads import ProcessThreads
@@ -102,6 +103,8 @@ class Online:
         self.connections = Connections(RpcChannel)
         # In this process a role's address is its name.
         self._directory = Directory(self.meta, "proxy", lambda info: self._client(info.address, ProxyApi))
+        self.members = Members()
+        """The further serving processes."""
         self._data_nodes = Directory(self.meta, DATA_NODE, lambda info: self.connections.to(info.address))
         self._builders = Builders(
             RoleDependencies(
@@ -120,6 +123,8 @@ class Online:
                 data_nodes=self._data_nodes_of,
                 dial=self.connections.to,
                 recall=self.recall,
+                caches=Both(self._directory, self.members.proxies()),
+                mirrors=self.members.mirrors,
             )
         )
         self._growing_watch = self._builders.growing_watch()

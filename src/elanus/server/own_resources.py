@@ -48,7 +48,7 @@ class OwnResources:
             growing_bytes=self._growing_bytes(),
             growing_soft_bytes=pressure.growing_soft_mb * _MB,
             growing_hard_bytes=pressure.growing_hard_mb * _MB,
-            memory_bytes=_resident_bytes(),
+            memory_bytes=resident_bytes(),
             memory_limit_bytes=_memory_limit_bytes(),
             disk_free_bytes=self._disk.free_bytes(),
             disk_reserve_bytes=pressure.disk_reserve_mb * _MB,
@@ -92,7 +92,8 @@ def expiry_of(path: Path) -> datetime | None:
     return min(certificate.not_valid_after_utc for certificate in found)
 
 
-def _resident_bytes() -> int:
+def resident_bytes() -> int:
+    """The memory of this process; 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:  # not Linux

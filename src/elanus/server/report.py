@@ -36,6 +36,7 @@ from elanus.server.job_status import iso, job_status
 from elanus.server.loop_lag import LoopLag
 from elanus.server.own_resources import OwnResources
 from elanus.server.roles import RoleHost
+from elanus.server.serving.pool import ServingPool
 from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
@@ -107,6 +108,8 @@ class Report:
         """The figures of this process, once the settings are known."""
         self.watch = ReadWatch()
         """Follows reads; has the slow ones of this process."""
+        self.serving: ServingPool | None = None
+        """The further serving processes of a standalone server."""
 
     def health(self) -> Health:
         roles = self._roles()
@@ -194,6 +197,7 @@ class Report:
             pipeline=self._pipeline_status(spark.result()),
             garbage=_garbage(garbage.result()),
             resource_groups=groups.result(),
+            serving=[] if self.serving is None else self.serving.statuses(),
         )
 
     async def _jobs(self) -> list[JobStatus]:

@@ -11,6 +11,7 @@ the user to choose stand in `elanus.core.limits`.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal, Self
 
@@ -39,6 +40,11 @@ class ProxySettings(AccessSettings):
     count: int = Field(default=1, ge=1, le=64)
     """Proxies of this server, each on a port of its own: the first on `port`, the others on those that
     follow. Each has its own threads and task queues; clients may talk to any of them."""
+    processes: int = Field(default=1, ge=0, le=64)
+    """Processes of `elanus serve` that answer searches and queries, the main one included. The further ones
+    listen on `port` too, each with a copy of what is loaded, and pass on everything else
+    (docs/serving-processes.md). 0: one for every two processors. In a cluster, start more processes with the
+    roles proxy and querynode instead."""
     workers: int = Field(default=32, ge=1, le=1024)
     """Threads that answer requests, which is how many are in work at once. Short reads need none of them
     where `serving` is `loop`."""
@@ -90,6 +96,11 @@ class ProxySettings(AccessSettings):
                 "choose a lower port, or 0 for free ones"
             )
         return self
+
+    @property
+    def processes_wanted(self) -> int:
+        """How many processes answer reads."""
+        return self.processes or max(1, (os.cpu_count() or 1) // 2)
 
     @property
     def ports(self) -> tuple[int, ...]:

@@ -15,10 +15,15 @@ import sys
 from contextlib import AsyncExitStack
 
 from elanus import __version__
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.pipeline import PipelineApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault
 from elanus.metrics import Metrics
+from elanus.rpc.carrier import RpcServer
 from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
@@ -34,18 +39,17 @@ from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
 from elanus.server.open_files import raise_open_files_limit
 from elanus.server.report import Report
+from elanus.server.serving.pool import ServingPool
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.server.supervise import LatePipeline, PipelineSupervisor, Supervised
-
-_SWITCH_INTERVAL_S = 0.0005
-"""How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
+from elanus.server.threads import SWITCH_INTERVAL_S
 
 
 def serve(settings: Settings) -> int:
     """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
     fix_allocator()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     configure_logging(settings.logging, "online")
     raise_open_files_limit()
     return asyncio.run(_serve(settings))
@@ -65,12 +69,14 @@ async def _serve(settings: Settings) -> int:
         stack.push_async_callback(online.stop)
         await online.start()
         pipeline_address = data_dir.socket("pipeline")
+        online_address = await _open_coordinators(stack, settings, data_dir, online)
         supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
         pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
         http = http_front(settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry))
+        local = data_dir.socket("front") if settings.proxy.processes_wanted > 1 else ""
         addresses = [
             start_front(
                 stack,
@@ -84,9 +90,17 @@ async def _serve(settings: Settings) -> int:
                 audit,
                 http if name == online.proxies[0] else None,
                 report.watch,
+                local if name == online.proxies[0] else "",
             )
             for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
         ]
+        if local:
+            pool = ServingPool(
+                settings, data_dir, online.members, online_address, local, metrics.serving_reads.inc
+            )
+            pool.start(int(addresses[0].rpartition(":")[2]))
+            stack.push_async_callback(pool.stop)
+            report.serving = pool
         report.addresses = dict(zip(online.proxies, addresses, strict=True))
         announce(
             data_dir.root,
@@ -119,6 +133,24 @@ async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Onli
             raise
     except (ElanusError, Fault) as error:
         raise CannotStart(str(error)) from error
+
+
+async def _open_coordinators(
+    stack: AsyncExitStack, settings: Settings, data_dir: DataDir, online: Online
+) -> str:
+    """Open the coordinators' socket, if there will be serving processes; return its address."""
+    address = data_dir.socket("online")
+    if settings.proxy.processes_wanted > 1:
+        services = [
+            (RootCoordApi, online.root),
+            (DataCoordApi, online.data),
+            (IndexCoordApi, online.index),
+            (QueryCoordApi, online.query),
+        ]
+        server = RpcServer(address, services)
+        await server.start()
+        stack.push_async_callback(server.stop)
+    return address
 
 
 async def _start_pipeline(

@@ -193,10 +193,27 @@ class Resources:
 
 
 @dataclass(frozen=True, slots=True)
+class ServingStatus:
+    """A further serving process. ``pid``: None while it does not run. ``collections``: those that it answers
+    reads of. ``reads``: answered by it since it started; ``passed_on``: calls of all kinds that the main
+    process answered for it. ``loop_lag_ms``: as in `Status`."""
+
+    number: int
+    pid: int | None
+    restarts: int
+    collections: int = 0
+    reads: int = 0
+    passed_on: int = 0
+    memory_bytes: int = 0
+    loop_lag_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """The complete answer of ``/status``. ``loop_lag_ms``: the longest delay of the answering process's event
     loop in the last 30 to 60 seconds. ``slow_requests``: since the process
-    started; `elanus slow` shows the last. ``recalls``: of the searches that the process answered."""
+    started; `elanus slow` shows the last. ``recalls``: of the searches that the process answered.
+    ``serving``: the further serving processes of a standalone server."""
 
     version: str
     uptime_s: float
@@ -211,3 +228,4 @@ class Status:
     resources: Resources | None = None
     slow_requests: int = 0
     recalls: Sequence[RecallStatus] = ()
+    serving: Sequence[ServingStatus] = ()

@@ -20,6 +20,7 @@ from elanus.api.querynode import QueryNodeApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
 from elanus.core.invariants import InvariantBroken
+from elanus.core.nodes import NodesAs
 from elanus.core.offload import Offload
 from elanus.core.rate_limits import EVERYTHING
 from elanus.core.timestamps import Timestamp
@@ -44,6 +45,7 @@ from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.server.import_served import ServedImports
 from elanus.server.roles import Role
+from elanus.server.serving.members import Members
 from elanus.sim.chance import Chance
 from elanus.sim.channels import SimChannels
 from elanus.sim.client_verbs import READ_TIMEOUT_S, ClientVerbs
@@ -53,9 +55,10 @@ from elanus.sim.import_jobs import SimImports
 from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
+from elanus.sim.mirrors import MirroredReads, SimMirror, mirror_id, mirror_of
 from elanus.sim.net import Handle, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
-from elanus.sim.plan import PCHANNELS, PIPELINES, PROXIES, QUERY_NODES, Reading
+from elanus.sim.plan import MIRROR, PCHANNELS, PIPELINES, PROXIES, QUERY_NODES, Reading
 from elanus.sim.policies import (
     BALANCE_INTERVAL_S,
     DELETE_LIMITS,
@@ -68,6 +71,7 @@ from elanus.sim.policies import (
 )
 from elanus.sim.reads_in_turns import ReadsInTurns
 from elanus.sim.stores import MemoryStore, SimMeta
+from elanus.sim.trace import Trace
 
 QUERY_NODE = NodeID(3)
 
@@ -92,8 +96,9 @@ class SimDependencies:
     """The stores and peers that all roles of a run share.
 
     ``compacts``: whether compaction starts without being requested. ``stamp``: takes a timestamp from the
-    current oracle. ``query_node``: the query node that runs in the proxies' process, if there is one.
-    ``users_files``: those to import. ``fail``: called with what the run has found.
+    current oracle. ``query_node``: the query node that runs in the proxies' process, if there is one;
+    ``mirror``: that of the serving process, which ``members`` lists while it runs. ``users_files``: those
+    to import. ``fail``: called with what the run has found.
     """
 
     chance: Chance
@@ -112,6 +117,9 @@ class SimDependencies:
     offload: Offload
     stamp: Callable[[], Timestamp]
     query_node: Callable[[], QueryNode | None]
+    mirror: Callable[[], SimMirror | None]
+    members: Members
+    trace: Trace
     fail: Callable[[BaseException], None]
 
     def coordinators(self, life: Life) -> Coordinators:
@@ -158,6 +166,7 @@ class SimBuilders:
             "datacoord": self._datacoord,
             "indexcoord": self._indexcoord,
             "querycoord": self._querycoord,
+            MIRROR: self._mirror,
         }
         return build[berth.life.role](berth)
 
@@ -215,6 +224,20 @@ class SimBuilders:
             IndexPolicy(rows_min=needs.density.index_rows_min),
         )
 
+    def _mirror(self, berth: Berth) -> SimMirror:
+        needs, life = self._needs, berth.life
+        return SimMirror(
+            mirror_id(life),
+            needs.log.handle(life),
+            needs.store,
+            needs.offload,
+            scratch=needs.scratch / MIRROR,
+            delete_limits=DELETE_LIMITS,
+            inline_rows_max=INLINE_ROWS_MAX,
+            interim_rules=interim_rules(needs.density),
+            fetches_max=1,
+        )
+
     def _querynode(self, berth: Berth) -> QueryNode:
         needs, log = self._needs, self._needs.log.handle(berth.life)
         if not needs.reading.is_cluster:
@@ -255,6 +278,9 @@ class SimBuilders:
                 peers.index,
                 self._fleet(berth) if is_cluster else self._one_node(life),
                 berth.directories.proxies if is_cluster else {},
+                NodesAs(needs.members, lambda node_id: mirror_of(needs.members, node_id, life))
+                if needs.reading.has_mirror
+                else None,
             ),
             balance_interval_s=BALANCE_INTERVAL_S,
         )
@@ -292,6 +318,9 @@ class SimBuilders:
 
     def _reads_in_process(self, berth: Berth) -> ReadsInTurns:
         needs = self._needs
+        if needs.reading.has_mirror and berth.life.role == PROXIES[-1]:
+            querycoord = needs.coordinators(berth.life).query
+            return MirroredReads(needs.mirror, needs.query_node, querycoord, needs.turns, needs.trace)
         return ReadsInTurns(needs.query_node, needs.coordinators(berth.life).query, needs.turns)
 
     def _fan_out(self, berth: Berth) -> FanOut:

@@ -44,6 +44,8 @@ PIPELINES = ("pipeline", "pipeline-2")
 """Processes that are both data node and index node. A standalone has one, a cluster has two."""
 QUERY_NODES = ("querynode", "querynode-2", "querynode-3")
 """A single node runs in its proxies' process; several form a cluster behind query channels."""
+MIRROR = "mirror"
+"""The serving process of runs that have one (`elanus.sim.mirrors`)."""
 
 STRUCK = (
     "announce",
@@ -229,10 +231,12 @@ def draw_pipelines(seed: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The query nodes that serve reads. ``replicas``: of every collection."""
+    """The query nodes that serve reads. ``replicas``: of every collection. ``has_mirror``: whether a serving
+    process mirrors the single node."""
 
     query_nodes: tuple[str, ...] = QUERY_NODES[:1]
     replicas: int = 1
+    has_mirror: bool = False
 
     @property
     def is_cluster(self) -> bool:
@@ -240,6 +244,7 @@ class Reading:
 
 
 ONE_NODE = Reading()
+MIRRORED = Reading(has_mirror=True)
 _READINGS = (
     *(ONE_NODE,) * 12,
     Reading(QUERY_NODES[:2]),
@@ -255,7 +260,8 @@ def draw_reading(seed: int) -> Reading:
 
 
 def roles_of(reading: Reading) -> tuple[str, ...]:
-    return (*ROLES, *(name for name in reading.query_nodes if name not in ROLES))
+    others = (name for name in reading.query_nodes if name not in ROLES)
+    return (*ROLES, *others, *((MIRROR,) if reading.has_mirror else ()))
 
 
 def _operations(seed: int, profile: Profile) -> Iterator[Operation]:

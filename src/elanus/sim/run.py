@@ -31,7 +31,7 @@ from elanus.sim.import_client import ImportClient
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
 from elanus.sim.net import Handle
-from elanus.sim.plan import AUTO_IDS, collections_of, draw, draw_pipelines, draw_reading
+from elanus.sim.plan import AUTO_IDS, Reading, collections_of, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.quiescence import Rest
 from elanus.sim.scenario import Operation, Scenario
@@ -68,11 +68,14 @@ def run_seed(seed: int) -> Outcome:
     return run(draw(seed))
 
 
-def run(scenario: Scenario) -> Outcome:
-    """Run a scenario to its end. Running the same scenario again gives the same run, bit for bit."""
+def run(scenario: Scenario, reading: Reading | None = None) -> Outcome:
+    """Run a scenario to its end. Running the same scenario again gives the same run, bit for bit.
+
+    ``reading``: None: that of the scenario's seed.
+    """
     began_s = time.process_time()
     with _undisturbed(), tempfile.TemporaryDirectory(prefix="elanus-sim-", dir=_scratch_parent()) as scratch:
-        course = _Run(scenario, Path(scratch))
+        course = _Run(scenario, Path(scratch), reading or draw_reading(scenario.seed))
         with asyncio.Runner(loop_factory=lambda: course.loop) as runner:
             broken = runner.run(course.whole())
     message = "" if broken is None else f"{type(broken).__name__}: {broken}"
@@ -115,7 +118,8 @@ def _undisturbed() -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, scenario: Scenario, scratch: Path) -> None:
+    def __init__(self, scenario: Scenario, scratch: Path, reading: Reading) -> None:
+        self._reading = reading
         self.loop = VirtualLoop()
         self.trace = Trace(self.loop.time)
         self._scenario = scenario
@@ -135,7 +139,7 @@ class _Run:
             self._scratch,
             draw_density(seed),
             draw_pipelines(seed),
-            draw_reading(seed),
+            self._reading,
         )
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]

@@ -24,6 +24,7 @@ from elanus.meta.port import Delete, Put
 from elanus.meta.session import Session
 from elanus.querynode.node import QueryNode
 from elanus.server.roles import Role
+from elanus.server.serving.members import Members
 from elanus.sim.builders import Berth, SimBuilders, SimDependencies
 from elanus.sim.chance import Chance
 from elanus.sim.channels import SimChannels
@@ -35,8 +36,9 @@ from elanus.sim.import_tasks import ImportTasks
 from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
+from elanus.sim.mirrors import SimMirror, join, mirror_id
 from elanus.sim.net import Handle, Network
-from elanus.sim.plan import ONE_NODE, PIPELINES, PROXIES, Reading, roles_of
+from elanus.sim.plan import MIRROR, ONE_NODE, PIPELINES, PROXIES, Reading, roles_of
 from elanus.sim.policies import (
     GC_POLICY,
     USUAL,
@@ -94,6 +96,7 @@ class System:
         )
         self.garbage = GarbageJudge(self.records, self.store, self.stamp, GC_POLICY)
         self.reading = reading
+        self.members = Members()
         self.ttl_s = density.ttl_s
         self._roles = roles_of(reading)
         self.handles = {name: Handle(name, self.network) for name in (*self._roles, *pipelines)}
@@ -115,6 +118,9 @@ class System:
             self._offload,
             self.stamp,
             lambda: self._running_node("querynode"),
+            lambda: cast(SimMirror | None, self._running_node(MIRROR)),
+            self.members,
+            trace,
             self.fail,
         )
         self.roles_of_clients = needs.coordinators(self.outside)
@@ -313,7 +319,10 @@ class System:
         """Return when the life is over, or when its session was lost and the role has been stopped."""
         self._running[name] = role
         session = self._sessions.get(name)
-        self.handles[name].up(role, life, None if session is None else session.node_id)
+        node_id = mirror_id(life) if name == MIRROR else None if session is None else session.node_id
+        self.handles[name].up(role, life, node_id)
+        if name == MIRROR:
+            join(self.members, life, self.handles[name])
         self.trace.note(f"{life.name} is up")
         self._ready[name].set()
         ends: list[asyncio.Future[Any]] = [life.ended]
@@ -321,6 +330,8 @@ class System:
             ends.append(asyncio.ensure_future(self._sessions[name].lost.wait()))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self._ready[name].clear()
+        if name == MIRROR:
+            self.members.leave(mirror_id(life))
         if not life.is_over:
             self.trace.note(f"{life.name} has lost its session")
             await asyncio.sleep(_START_AGAIN_S * self._random.random())  # it is not stopped at once

@@ -59,6 +59,21 @@ def test_many_readers_share_the_wait(tmp_path: Path) -> None:
     with_follower(tmp_path, use)
 
 
+def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
+    """Its timer would look in a day."""
+
+    async def use(log: FileLog, _: FileLogFollower) -> None:
+        follower = FileLogFollower(tmp_path, poll_ms=86_400_000)
+        waiting = asyncio.ensure_future(follower.open_reader(CHANNEL, START).read())
+        await asyncio.sleep(0)
+        await log.append(CHANNEL, [entry(1)])
+        follower.look()
+        assert [e.header.ts for e in await asyncio.wait_for(waiting, 60)] == [1]
+        await follower.close()
+
+    with_follower(tmp_path, use)
+
+
 def test_it_does_not_look_beyond_what_is_announced(tmp_path: Path) -> None:
     """Bytes that are being written, or were taken back, are neither an entry nor an error."""
 

@@ -266,3 +266,11 @@ def test_a_search_that_is_denied_or_over_the_rate_reaches_no_node(number: int) -
         with pytest.raises(error):
             verbs[number]()
         assert bench.nodes.asked == []
+
+
+def test_a_proxy_without_a_share_refuses_what_is_limited_and_nothing_else() -> None:
+    """A serving process: the main process admits the read."""
+    world = World({Rate.QUERY: 100})
+    world.proxies = 0
+    assert world.admitted(resolved(PLAIN), 1, 3) == 3
+    assert world.admitted(with_properties(collection__searchRate__max__vps="1000"), 1, 3) == 0

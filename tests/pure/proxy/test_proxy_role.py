@@ -6,11 +6,14 @@ import asyncio
 
 import pytest
 from fakes import CID, collection, settle
-from proxy_bench import NODE, Bench
+from proxy_bench import NODE, POLICY, Bench, inline
 
 from elanus.core.errors import LeaseLost, NoSession, NotReady, Unavailable
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.queues import DmQueue, Turn
+from elanus.proxy.role.stamps import OwnStamps
 
 PCHANNEL = "by-dev-rootcoord-dml_0"
 
@@ -156,3 +159,29 @@ async def test_an_invalidation_empties_the_cache() -> None:
     await bench.proxy.invalidate_collection(CID)
     assert bench.proxy.cache.get("default", "c") is None
     await bench.proxy.stop()
+
+
+async def test_a_proxy_that_only_reads_has_no_part_in_ticks() -> None:
+    """The process may hang or end: no tick waits for it."""
+    bench = Bench(collection())
+    ticked: list[int] = []
+    reader = Proxy(
+        bench.lease,
+        bench.proxy.coordinators,
+        bench.nodes,
+        bench.log,
+        OwnStamps(bench.root.stamp),
+        inline,
+        POLICY,
+        NoMeasures(),
+        is_reader=True,
+        ticked=lambda: ticked.append(1),
+    )
+    await reader.start()
+    await asyncio.sleep(5)
+    assert bench.root.calls.asked == []
+    reader._ask_tick((PCHANNEL,), Timestamp(7))
+    await asyncio.sleep(1)
+    assert [name for name, _ in bench.root.calls.asked] == ["tick_now"]
+    assert ticked == [1], "a follower of the log need not wait for its next look"
+    await reader.stop()

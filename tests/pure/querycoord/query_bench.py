@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from fakes import CID, DEFAULT, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
@@ -19,9 +19,11 @@ from elanus.api.querynode import (
     UnrecoveredSegment,
     WatchVchannel,
 )
+from elanus.api.serving import EVERY_COLLECTION, MirrorNode
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, SegmentUnreadable, Unavailable
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.nodes import Nodes
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
@@ -201,6 +203,62 @@ class HeldData(FakeData):
         self.calls.note("hold_log", holds)
 
 
+class FakeGrants:
+    """Implements `ReadGrants`."""
+
+    def __init__(self) -> None:
+        self.granted: set[CollectionID] = set()
+        self.calls = Calls()
+
+    async def grant(self, collection_id: CollectionID) -> None:
+        self.calls.note("grant", collection_id)
+        self.granted.add(collection_id)
+
+    async def withhold(self, collection_id: CollectionID) -> None:
+        self.calls.note("withhold", collection_id)
+        if collection_id == EVERY_COLLECTION:
+            self.granted.clear()
+        self.granted.discard(collection_id)
+
+
+class MirrorNodes(Nodes[MirrorNode]):
+    """The serving processes that are alive."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[NodeID, MirrorNode] = {}
+        self._listeners: list[Callable[[], None]] = []
+
+    def join(self, number: int) -> tuple[FakeNode, FakeGrants]:
+        node, grants = FakeNode(), FakeGrants()
+        self._nodes[NodeID(number)] = MirrorNode(node, grants)  # type: ignore[arg-type]
+        self._changed()
+        return node, grants
+
+    def leave(self, number: int) -> None:
+        del self._nodes[NodeID(number)]
+        self._changed()
+
+    def _changed(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    def __getitem__(self, node_id: NodeID) -> MirrorNode:
+        return self._nodes[node_id]
+
+    def __iter__(self) -> Iterator[NodeID]:
+        return iter(tuple(self._nodes))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    async def refresh(self) -> None:
+        """It is always up to date."""
+
+    def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+
 class Bench:
     """``meta`` and the peers outlive the role; `start` makes a new instance of it."""
 
@@ -213,10 +271,18 @@ class Bench:
         self.node = FakeNode()
         self.proxy = FakeProxy()
         self.proxies = {self.proxy.node_id: self.proxy}
+        self.mirrors = MirrorNodes()
 
     async def start(self) -> QueryCoord:
         fleet = OneNode(NODE, self.node)  # type: ignore[arg-type]
-        peers = QueryDependencies(self.root, self.data, self.index, fleet, self.proxies)  # type: ignore[arg-type]
+        peers = QueryDependencies(
+            self.root,  # type: ignore[arg-type]
+            self.data,
+            self.index,  # type: ignore[arg-type]
+            fleet,
+            self.proxies,  # type: ignore[arg-type]
+            self.mirrors,
+        )
         self.coord = QueryCoord(LoadState(self.meta), peers)
         await self.coord.start()
         return self.coord

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
-from node_world import COLLECTION, PCHANNEL, World, breathe, scenario
+import pytest
+from node_world import COLLECTION, NODE, PCHANNEL, World, breathe, inline, scenario
 from test_big_deletes import Threads
 
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
+from elanus.index import load
+from elanus.index.spec import IndexSpec
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.cache import IdentityCache
+from elanus.querynode.node import QueryNode
 
 ROWS = [(key, key) for key in range(100)]
+HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "64"}
 
 
 async def sealed(world: World) -> None:
@@ -126,3 +133,35 @@ def test_a_cache_gives_what_it_holds() -> None:
     for number, key in enumerate(keys):
         cache.put(key, number)
     assert sorted(cache.values()) == [1, 2]
+
+
+class Mapping(World):
+    """A node next to others that map the same index files."""
+
+    def _new_node(self) -> QueryNode:
+        return QueryNode(NODE, self.log, self.store, inline, scratch=self.scratch, maps_indexes=True)
+
+
+@pytest.mark.parametrize("world_type", [World, Mapping])
+async def test_several_processes_have_an_index_in_memory_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world_type: type[World]
+) -> None:
+    """Each maps the file, whatever the collection's index says."""
+    mapped: list[bool] = []
+
+    def load_noted(path: Path, spec: IndexSpec) -> object:
+        mapped.append(spec.memory_mapped)
+        return load(path, spec)
+
+    monkeypatch.setattr("elanus.querynode.sealed.load", load_noted)
+    world = world_type(tmp_path, index=HNSW)
+    await world.start()
+    await world.insert(ROWS)
+    await world.tick()
+    world.seal()
+    [segment_id] = world.flush()
+    world.build_index(segment_id)
+    await world.hand_off([segment_id])
+    assert mapped == [world_type is Mapping]
+    assert len(world.nearest(5.0, 3)) == 3
+    await world.node.stop()

@@ -54,6 +54,7 @@ SENT_ONCE = {
     },
     "BackupApi": {"hold", "restore_users", "complete"},
     "KeysApi": {"create_key", "drop_key"},
+    "ServingProcessApi": {"open"},
 }  # fmt: skip
 """All that a client must not send again by itself. A new method stands here until somebody marks it."""
 

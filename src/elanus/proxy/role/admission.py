@@ -31,8 +31,8 @@ _UNITS = {Rate.SEARCH: "query vectors", Rate.QUERY: "queries"}
 
 class Admission:
     """``of_database``: what a database's properties allow. ``server``: rates a second of all collections and
-    proxies together. ``proxies``: how many proxies are live. ``disk``: None if files have no limits. Safe to
-    call from any thread.
+    proxies together. ``proxies``: how many proxies are live; 0: this one has no share of any rate, and
+    refuses what is limited. ``disk``: None if files have no limits. Safe to call from any thread.
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class Admission:
         """From both buckets or from none."""
         if not self._limits(cached, rate):
             return
+        if not self._proxies():
+            raise self._exceeded(cached, rate)
         with self._lock:
             buckets = self._buckets_of(cached, rate)
             now_s = self._now_s()

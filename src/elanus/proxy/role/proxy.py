@@ -91,6 +91,10 @@ class Proxy:
     ``lease``: the proxy's writes are valid only while it is held. When it is lost, the proxy is stopped and
     replaced by another under a new id. ``now_s``: the clock by which reads wait and
     rates count. ``live_proxies``: how many proxies share the rates.
+
+    ``is_reader``: the proxy of a serving process (`elanus.server.serving`), to which no writes come. It has
+    no part in time ticks. ``own_writes``: what it knows of its clients' writes. ``ticked`` is called when a
+    tick that was asked for has been written.
     """
 
     def __init__(
@@ -105,7 +109,12 @@ class Proxy:
         measures: Measures,
         now_s: Callable[[], float] = time.monotonic,
         live_proxies: Callable[[], int] = lambda: 1,
+        is_reader: bool = False,
+        own_writes: OwnWrites | None = None,
+        ticked: Callable[[], None] = lambda: None,
     ) -> None:
+        self._ticked = ticked
+        self._is_reader = is_reader
         self.node_id = lease.node_id
         self._lease = lease
         self.coordinators = coordinators
@@ -129,7 +138,7 @@ class Proxy:
         self._assigner = SegmentAssigner(coordinators.data, policy.allocation_rows_min)
         self.writer = LogWriter(log, self._assigner, offload, lease)
         self.ids = IdBatch(lambda count: self.call(coordinators.root.alloc_ids(count)))
-        self.own_writes = OwnWrites(policy.graceful_time_ms)
+        self.own_writes = own_writes or OwnWrites(policy.graceful_time_ms)
         self.reads = ReadPath(
             nodes,
             self.dq_queue,
@@ -151,6 +160,8 @@ class Proxy:
         Nothing may be written before that. From then on time ticks depend on this proxy's reports.
         """
         await self._nodes.start()
+        if self._is_reader:
+            return
         try:
             await self._report()
         except BaseException:
@@ -274,6 +285,7 @@ class Proxy:
         try:
             async with asyncio.timeout(self._policy.read_timeout_s):
                 await self.coordinators.root.tick_now(pchannels, at_least)
+            self._ticked()
         except (ElanusError, TimeoutError) as error:
             _log.info("early tick not requested", error=str(error))
 

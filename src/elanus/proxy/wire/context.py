@@ -20,6 +20,10 @@ _DATABASE_HEADER = "dbname"
 _IDENTIFIER_HEADER = "identifier"
 _TOKEN_HEADER = "authorization"
 _EXPLAIN_HEADER = "elanus-explain"
+ORIGIN_HEADER = "elanus-origin"
+"""The address of the client, from a process of this server that passes its call on."""
+_LOCAL = "unix:"
+"""The beginning of the addresses of such processes. Only this server's user can reach its local sockets."""
 _ENDLESS_S = 1e9
 """gRPC's threaded server reports centuries for a call without a deadline."""
 
@@ -43,14 +47,19 @@ class Context(Protocol):
 def signed_in(name: str, context: Context, calls: Calls) -> Caller:
     """Return who calls the operation ``name``. Raises `ElanusError` when nobody could be signed in."""
     caller = caller_of(context)
-    if not calls.sign_in.is_required:
-        return caller
-    token = next((str(v) for key, v in context.invocation_metadata() if key == _TOKEN_HEADER), "")
     try:
-        return structs.replace(caller, user=calls.sign_in.user_of_header(token))
+        return with_user(caller, context, calls)
     except ElanusError as error:
         calls.refuse(name, caller, error)
         raise
+
+
+def with_user(caller: Caller, context: Context, calls: Calls) -> Caller:
+    """Return the caller with the user who signs in. Raises `ElanusError`."""
+    if not calls.sign_in.is_required:
+        return caller
+    token = next((str(v) for key, v in context.invocation_metadata() if key == _TOKEN_HEADER), "")
+    return structs.replace(caller, user=calls.sign_in.user_of_header(token))
 
 
 def end_refused(context: Context, error: ElanusError) -> NoReturn:
@@ -79,11 +88,11 @@ def caller_of(context: Context) -> Caller:
             database = database or str(value)
         elif key == _IDENTIFIER_HEADER:
             client = client or str(value)
+        elif key == ORIGIN_HEADER and origin.startswith(_LOCAL):
+            origin = str(value)
         elif key == _EXPLAIN_HEADER and value == "1":
             explain = []
-    left_s = context.time_remaining()
-    if left_s is not None and left_s > _ENDLESS_S:
-        left_s = None
+    left_s = time_left_s(context)
     return Caller(
         database=database,
         client=client or origin,
@@ -92,3 +101,9 @@ def caller_of(context: Context) -> Caller:
         origin=origin,
         explain=explain,
     )
+
+
+def time_left_s(context: Context) -> float | None:
+    """Seconds until the client gives up; None if it set no deadline."""
+    left_s = context.time_remaining()
+    return None if left_s is None or left_s > _ENDLESS_S else left_s

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
+
 from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
@@ -17,6 +19,7 @@ from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.calls import Calls
 from elanus.proxy.wire.interfaces import interface_handler
 from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
+from elanus.proxy.wire.passing import MainProcess, PassingHandler
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
@@ -24,16 +27,22 @@ from elanus.rpc.serving.choice import Serving, grpc_server
 
 REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """The reference's default."""
+_INTERFACES = (ConnectorApi, BackupApi, KeysApi)
+"""The interfaces that Elanus' own clients call."""
 _OPTIONS = (
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
-    # A second server on the same port must fail, not share its connections.
-    ("grpc.so_reuseport", 0),
     # Clients ping every 10 to 55 s even when idle; pings must not end a connection.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
 )
+
+
+def address_of(host: str, port: int) -> str:
+    if host.startswith("unix:"):
+        return host
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class MilvusServer:
@@ -45,6 +54,11 @@ class MilvusServer:
     status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: further
     connections are closed at once, and their clients get the status UNAVAILABLE; None for no limit.
     ``security``: the certificate presented to clients; None serves without TLS.
+
+    ``host`` may also be a local socket, ``unix:PATH``; then ``port`` means nothing. ``shares_port``: the
+    server's other processes listen on the port too, and the kernel shares the connections out. Without it a
+    second server on the port fails. ``main``: the process to which everything is passed on that is no
+    operation of ``calls``.
     """
 
     def __init__(
@@ -58,20 +72,23 @@ class MilvusServer:
         connections_max: int | None = None,
         security: FrontSecurity | None = None,
         serving: Serving = "loop",
+        shares_port: bool = False,
+        main: MainProcess | None = None,
     ) -> None:
-        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._address = address_of(host, port)
         self._security = security
         self.workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
         """The threads that answer requests. Other fronts of the same operations share them."""
         limits = [("grpc.max_receive_message_length", received_max_bytes(request_max_bytes))]
         if connections_max is not None:
             limits.append(("grpc.max_allowed_incoming_connections", connections_max))
-        handlers = (
-            milvus_handlers(calls),
-            interface_handler(ConnectorApi, calls),
-            interface_handler(BackupApi, calls),
-            interface_handler(KeysApi, calls),
-        )
+        limits.append(("grpc.so_reuseport", int(shares_port)))
+        handlers: tuple[grpc.GenericRpcHandler, ...]
+        if main is None:
+            handlers = (milvus_handlers(calls), *(interface_handler(api, calls) for api in _INTERFACES))
+        else:
+            names = (f"elanus.{api.__name__}" for api in _INTERFACES)
+            handlers = (PassingHandler(calls, main, names),)
         limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)
         options = (*limits, *_OPTIONS)
         self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes)

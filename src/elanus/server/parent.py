@@ -1,0 +1,18 @@
+"""The end of a parent, as its child notices it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+
+def when_parent_ends(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Set the event when standard input, which only the parent holds open, is closed."""
+
+    def watch() -> None:
+        while sys.stdin.buffer.read(4096):
+            pass
+        loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
