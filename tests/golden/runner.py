@@ -41,6 +41,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query
 from elanus.sim.chance import Chance
+from elanus.sim.client_collections import rows_of, schema_of
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
@@ -48,7 +49,7 @@ from elanus.sim.scenario import Fault, FaultKind, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
 from elanus.sim.truth import KEY, VALUE
-from elanus.sim.workload import Client, rows_of, schema_of
+from elanus.sim.workload import Client
 
 _SETTLE_S = 1.0
 _SOON_S = 0.1

@@ -12,7 +12,8 @@ from elanus.core.errors import Unavailable
 from elanus.devcluster.etcd import Certificates, Etcd
 from elanus.meta.port import Put
 from elanus.server.backends import open_meta
-from elanus.server.settings import MetaSettings, Settings
+from elanus.server.settings import Settings
+from elanus.server.settings_services import MetaSettings
 
 pytestmark = pytest.mark.services
 

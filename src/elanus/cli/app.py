@@ -8,15 +8,17 @@ traceback.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from elanus.cli.backup_commands import backup, restore
 from elanus.cli.diagnosis import doctor, estimate
 from elanus.cli.explanations import explain, slow
+from elanus.cli.job_commands import jobs_app
 from elanus.cli.key_commands import keys_app
 from elanus.cli.options import (
     EXIT_FAILED,
@@ -35,6 +37,12 @@ from elanus.cli.options import (
 from elanus.cli.share_port import share_port
 from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
+if TYPE_CHECKING:
+    from elanus.server.settings import Settings
+
+Program = Callable[["Settings"], int]
+"""Runs until it is interrupted, and returns the exit code."""
+
 app = typer.Typer(
     name="elanus",
     no_args_is_help=True,
@@ -42,7 +50,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-jobs_app = typer.Typer(invoke_without_command=True)
 app.add_typer(jobs_app, name="jobs")
 tls_app = typer.Typer(no_args_is_help=True)
 app.add_typer(keys_app, name="keys", help="API keys, by which programs sign in as a user.")
@@ -86,23 +93,13 @@ def serve(
 ) -> None:
     """Run the standalone server until it is interrupted."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
-    from elanus.cli.quick_imports import quick_imports
 
-    with quick_imports():
-        settings = effective_settings(config, named, assignments)
-        from elanus.storage.without_pandas import keep_pandas_out
+    def program() -> Program:
+        from elanus.server.standalone import serve
 
-        keep_pandas_out()
-        from elanus.server.standalone import serve as serve_standalone
-        from elanus.server.startup import CannotStart
+        return serve
 
-    try:
-        code = serve_standalone(settings)
-    except CannotStart as error:
-        fail(str(error), EXIT_FAILED)
-    from elanus.server.ending import end_process
-
-    end_process(code)
+    _run_until_interrupted(program, config, named, assignments)
 
 
 @app.command()
@@ -127,6 +124,22 @@ def run(
 ) -> None:
     """Run roles of a cluster in this process until it is interrupted (docs/cluster.md)."""
     named = {"data_dir": data_dir, "proxy.host": host, "proxy.port": port}
+
+    def program() -> Program:
+        from elanus.server.cluster.run import run
+
+        return lambda settings: run(settings, tuple(roles))
+
+    _run_until_interrupted(program, config, named, assignments)
+
+
+def _run_until_interrupted(
+    program_of: Callable[[], Program],
+    config: Path | None,
+    named: Mapping[str, object],
+    assignments: list[str] | None,
+) -> None:
+    """Run a server, and end this process with its exit code. ``program_of`` imports what it needs."""
     from elanus.cli.quick_imports import quick_imports
 
     with quick_imports():
@@ -134,11 +147,11 @@ def run(
         from elanus.storage.without_pandas import keep_pandas_out
 
         keep_pandas_out()
-        from elanus.server.cluster.run import run as run_roles
+        program = program_of()
         from elanus.server.startup import CannotStart
 
     try:
-        code = run_roles(settings, tuple(roles))
+        code = program(settings)
     except CannotStart as error:
         fail(str(error), EXIT_FAILED)
     from elanus.server.ending import end_process
@@ -207,68 +220,6 @@ def restart_role(
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
     typer.echo(f"{role} restarted")
-
-
-@jobs_app.callback()
-def jobs(
-    context: typer.Context,
-    data_dir: DataDir = None,
-    url: Url = None,
-    latest: Annotated[int, typer.Option(min=1, help="How many of the latest jobs.")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one list.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on showing them until interrupted.")] = False,
-    wide: Wide = False,
-) -> None:
-    """Show the job ledger: the latest jobs and how they ended; why they ran with --wide."""
-    if context.invoked_subcommand is not None:
-        return
-    from elanus.cli import jobs, remote
-
-    base_url = observe_url(data_dir, url)
-    try:
-        if as_json:
-            import msgspec
-
-            typer.echo(msgspec.json.encode(jobs.jobs_at(base_url)[-latest:]).decode())
-        elif follow:
-            jobs.follow(base_url, latest, wide=wide)
-        else:
-            jobs.show(jobs.jobs_at(base_url)[-latest:], wide=wide)
-    except remote.NoAnswer as error:
-        fail(str(error), EXIT_FAILED)
-    except KeyboardInterrupt:
-        raise typer.Exit from None
-
-
-@jobs_app.command("show")
-def show_job(
-    job: Annotated[str, typer.Argument(help="Its id, as `elanus jobs` shows it.")],
-    data_dir: DataDir = None,
-    url: Url = None,
-) -> None:
-    """Show the history of one job: why, what it read and wrote, how it ended."""
-    from elanus.cli import jobs, remote
-
-    try:
-        jobs.show_one(observe_url(data_dir, url), job)
-    except remote.NoAnswer as error:
-        fail(str(error), EXIT_FAILED)
-
-
-@jobs_app.command("cancel")
-def cancel_job(
-    job: Annotated[str, typer.Argument(help="Its id, as `elanus jobs` shows it.")],
-    data_dir: DataDir = None,
-    url: Url = None,
-) -> None:
-    """End a job that waits or runs, with what it stands for: an index build leaves its index failed."""
-    from elanus.cli import remote
-
-    try:
-        remote.cancel_job(observe_url(data_dir, url), job)
-    except remote.NoAnswer as error:
-        fail(str(error), EXIT_FAILED)
-    typer.echo(f"{job} cancelled")
 
 
 @app.command("import")

@@ -49,7 +49,7 @@ _GROUP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """``password_hash``: as `elanus.proxy.access.passwords` makes it; "" for root until its first change.
+    """``password_hash``: as `elanus.proxy.passwords` makes it; "" for root until its first change.
 
     ``generation``: another one for each password of each user, also of users that were dropped.
     """

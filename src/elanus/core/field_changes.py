@@ -16,7 +16,6 @@ DYNAMIC = "dynamicfield.enabled"
 MMAP = "mmap.enabled"
 _KEPT = frozenset({MMAP, FIELD_WARMUP})
 """Parameters that are kept and described. They could change speed only, and do not."""
-_OF_INDEXES = frozenset({MMAP, FIELD_WARMUP, "indexoffsetcache.enabled"})
 _TRUTH = frozenset({"true", "false"})
 
 

@@ -26,6 +26,21 @@ ATTEMPTS_MAX = 5
 """How often a task is started if the pipeline process ends while the task runs, before the task fails."""
 
 
+@dataclass(frozen=True, slots=True)
+class ImportPolicy:
+    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept.
+
+    ``write_retention_ms``: how long a named write is remembered (`elanus.core.writes`). ``at_once``: how many
+    tasks run at a time. ``timeout_ms``: how long one may take from its first try on.
+    """
+
+    tasks_max: int
+    retention_ms: int
+    write_retention_ms: int
+    at_once: int = 4
+    timeout_ms: int = 86_400_000
+
+
 class WriteMode(StrEnum):
     """The kind of a write: it adds its rows, and does this in addition.
 

@@ -41,7 +41,7 @@ from elanus.api.snapshots import SnapshotCalls
 from elanus.api.storage_use import StorageCalls
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportPolicy, ImportTask
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
 from elanus.datacoord.attempts import Attempts
@@ -57,7 +57,7 @@ from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.flush_calls import RequestedFlushes
 from elanus.datacoord.flushing import Flushing, FlushPolicy
-from elanus.datacoord.import_queue import ImportPolicy, Imports
+from elanus.datacoord.import_queue import Imports
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Manifests

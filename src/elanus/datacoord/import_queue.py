@@ -12,7 +12,8 @@ issued after it does, and no read at an earlier timestamp sees any of them.
 A task that was interrupted by a crash or a restart begins another try, which continues with what finished
 Spark tasks of earlier tries have written: garbage collection spares it while the task's record says so. The
 record also says when the task began, so that its deadline holds across restarts. A committed task is
-*Completed* when its segments have their indexes and, if the collection is loaded, are served.
+*Completed* when its segments have their indexes and, if the collection is loaded, are served
+(`elanus.datacoord.import_endings`).
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, TaskID
 from elanus.core.imports import (
     ATTEMPTS_MAX,
     OPEN,
+    ImportPolicy,
     ImportState,
     ImportTask,
     failed,
-    forgotten,
     next_task,
     same_write,
     stepped,
@@ -53,33 +54,17 @@ from elanus.core.imports import (
 from elanus.core.partition_keys import key_partitions
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
-from elanus.core.writes import as_task, expired_writes, record_of
+from elanus.core.writes import as_task, record_of
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
+from elanus.datacoord.import_endings import ImportEndings
 from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.rows_before import RowsBefore
 from elanus.datacoord.write_commits import Change, are_current, changed, with_deletes
 
-_LOOK_S = 0.5
 _RETRY_PAUSE_S = 1.0
-_WRITES_LOOK_MS = 60_000
 _log = structlog.get_logger("datacoord")
-
-
-@dataclass(frozen=True, slots=True)
-class ImportPolicy:
-    """``tasks_max``: how many tasks may wait; ``retention_ms``: how long an ended task is kept.
-
-    ``write_retention_ms``: how long a named write is remembered (`elanus.core.writes`). ``at_once``: how many
-    tasks run at a time. ``timeout_ms``: how long one may take from its first try on.
-    """
-
-    tasks_max: int
-    retention_ms: int
-    write_retention_ms: int
-    at_once: int = 4
-    timeout_ms: int = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +103,9 @@ class Imports:
         self._spawn = context.spawn
         self._nodes = nodes
         self._ledger = ledger
-        self._is_served = is_served
         self._policy = policy
         self._before = before
-        self._writes_looked_ms = 0
+        self._endings = ImportEndings(context, is_served, policy)
         self._wake = asyncio.Event()
         self._is_working = False
         self._running: dict[TaskID, _Run] = {}
@@ -212,7 +196,7 @@ class Imports:
         if self._state.imports() and not self._is_working:
             self._is_working = True
             self._spawn(self._work())
-            self._spawn(self._finish())
+            self._spawn(self._endings.run())
 
     async def _work(self) -> None:
         """Start tasks, the oldest first, until cancelled."""
@@ -244,36 +228,6 @@ class Imports:
         finally:
             del self._at_work[task.task_id]
             self._wake.set()
-
-    async def _finish(self) -> None:
-        """Complete committed tasks once they are served, and remove old ones, until cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            try:
-                await self._complete()
-                now_ms = self._clock.wall_ms()
-                old = forgotten(self._state.imports(), now_ms, self._policy.retention_ms)
-                async with self._lock:
-                    await self._state.forget_imports(old)
-                await self._forget_writes(now_ms)
-            except Exception as error:  # noqa: BLE001 - the next look may succeed
-                _log.info("imports not completed; trying again", error=f"{type(error).__name__}: {error}")
-
-    async def _forget_writes(self, now_ms: int) -> None:
-        if now_ms - self._writes_looked_ms < _WRITES_LOOK_MS:
-            return
-        self._writes_looked_ms = now_ms
-        writes, exist = self._state.writes.all(), {v.collection_id for v in self._state.vchannels()}
-        async with self._lock:
-            kept_ms = self._policy.write_retention_ms
-            await self._state.forget_writes(list(expired_writes(writes, now_ms, kept_ms, exist)))
-
-    async def _complete(self) -> None:
-        for task in [t for t in self._state.imports() if t.state is ImportState.PERSISTED]:
-            if await self._is_served(task):
-                done = stepped(task, ImportState.COMPLETED, ended_ms=self._clock.wall_ms())
-                async with self._lock:
-                    await self._state.put(imports=[done])
 
     async def _run(self, task: ImportTask, node: LiveNode) -> None:
         begun = await self._begin(task, node)

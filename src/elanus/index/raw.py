@@ -13,11 +13,11 @@ import numpy as np
 
 from elanus.core.metrics import Metric
 from elanus.core.types import DataType, Space, VectorForm, vectors_in
-from elanus.index.base import Queries, VectorIndex, Vectors, only_matches
+from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows
-from elanus.index.hits import Hits, RowIds, Scores, no_hits
+from elanus.index.hits import Hits, RowIds, Scores
 from elanus.index.masks import RowMask
 from elanus.index.minhash_rows import minhash_rows
 from elanus.index.narrow_rows import NarrowRows
@@ -45,16 +45,6 @@ class RawVectors(VectorIndex):
     @property
     def has_raw_vectors(self) -> bool:
         return True
-
-    def search_rows_exact(self, queries: Queries, k: int, rows: RowIds) -> Hits:
-        """The k best among these rows only, for a caller that already knows the few relevant rows."""
-        queries = self._checked(queries)
-        depth = min(k, len(rows))
-        if depth == 0:
-            return no_hits(len(queries), k, self.spec.metric_type)
-        wanted = np.ascontiguousarray(rows, dtype=np.int64)
-        hits = only_matches(self._exact.nearest_of(queries, depth, wanted), self.spec.metric_type)
-        return hits.padded(k, self.spec.metric_type)
 
     def scores_of(self, queries: Queries, rows: RowIds) -> Scores:
         """As `VectorIndex.scores_of`, without a search."""

@@ -27,6 +27,7 @@ from elanus.core.embedding import PROVIDERS
 from elanus.core.errors import NotReady
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID
+from elanus.core.imports import ImportPolicy
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes
 from elanus.core.offload import Pools
@@ -38,7 +39,6 @@ from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy

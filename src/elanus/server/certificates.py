@@ -6,7 +6,8 @@ from pathlib import Path
 
 from elanus.core.errors import InvalidParameter
 from elanus.rpc.security import FrontSecurity, RpcSecurity
-from elanus.server.settings import ClusterSettings, ProxySettings
+from elanus.server.settings import ProxySettings
+from elanus.server.settings_services import ClusterSettings
 from elanus.server.startup import CannotStart
 
 

@@ -23,7 +23,7 @@ from elanus.server.settings_load import CONFIG_VARIABLE, SECRETS, environment_na
 _INTRODUCTION = f"""\
 # Configuration
 
-<!-- Written by `make docs` from `src/elanus/server/settings.py`: edit that file, not this one. -->
+<!-- Written by `make docs` from `settings*.py` in `src/elanus/server`: edit these files, not this one. -->
 
 Each setting is taken from the first of these that names it:
 

@@ -11,9 +11,10 @@ import pyarrow.parquet as pq
 from elanus.api.imports import ImportRequest
 from elanus.core.ids import TaskID
 from elanus.core.imports import ENDED, Duplicates, ImportState, WriteMode
+from elanus.sim.client_collections import KEYS, rows_of
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.truth import KEY
-from elanus.sim.workload import KEYS, Client, rows_of
+from elanus.sim.workload import Client
 
 _ROWS_MAX = 15
 _COMMON_KEYS_MAX = 3

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.gc import GcPolicy
+from elanus.core.imports import ImportPolicy
 from elanus.core.sealing import SealPolicy
 from elanus.datacoord.collecting import GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy

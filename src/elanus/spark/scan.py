@@ -33,7 +33,6 @@ from elanus.storage.paths import INSERT_LOG
 from elanus.storage.port import ObjectStore
 
 _FOOTERS_AT_ONCE = 16
-ABSENT_DYNAMIC = "{}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from elanus.storage.objects import open_store
 
 SET_MB = 1024
 """The files of the segments that a task opens at once: about so many megabytes, unless one has more."""
-SearchOptions = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ from elanus.core.errors import ElanusError, Internal
 from elanus.core.gc import GcPolicy
 from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportPolicy, ImportTask
 from elanus.core.jobs import JobEntry
 from elanus.core.offload import Offload
 from elanus.core.quarantine import Quarantined
@@ -51,7 +51,6 @@ from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.memory_pressure import MemoryPolicy
 from elanus.datacoord.planner import PlanPolicy

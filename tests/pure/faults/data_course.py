@@ -41,7 +41,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionThresholds
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import NodeID, PartitionID, SegmentID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportPolicy, ImportTask
 from elanus.core.jobs import JobKind
 from elanus.core.messages import DeleteMessage, InsertMessage, TimeTick
 from elanus.core.sealing import SealPolicy
@@ -50,7 +50,6 @@ from elanus.datacoord.collecting import GcPorts, GcSchedule
 from elanus.datacoord.compactor import CompactionPolicy
 from elanus.datacoord.coord import DataCoord, DataDependencies, DataPolicy
 from elanus.datacoord.flushing import FlushPolicy
-from elanus.datacoord.import_queue import ImportPolicy
 from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.memory_pressure import MemoryPolicy

@@ -154,15 +154,6 @@ def test_a_cosine_never_exceeds_one() -> None:
         assert (own > 1 - 1e-6).all()
 
 
-def test_searching_given_rows_exactly() -> None:
-    rows, queries = vectors_for("L2")
-    among = np.array([1, 90, 400, 2000, 13])
-    hits = raw("L2").search_rows_exact(queries[:2], 8, among)
-    truth = among[best(scores(queries[:2], rows[among], "L2"), 5, "L2")]
-    np.testing.assert_array_equal(hits.rows[:, :5], truth)
-    assert (hits.rows[:, 5:] == -1).all()
-
-
 def test_a_query_of_another_dimension_is_refused() -> None:
     with pytest.raises(InvalidDimension, match=r"expected vector size\(byte\) 64, actual 32"):
         built("HNSW", "L2").search(np.zeros((1, 8), np.float32), 1, SearchParams())

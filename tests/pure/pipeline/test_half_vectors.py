@@ -9,31 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
+from vector_files import compacted, imported, of_field, read_by_spark, written
 
-from elanus.api.datanode import CompactionOrder
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
+from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.pipeline.import_columns import Place, check_columns, convert
-from elanus.pipeline.merge import merge_segments
 from elanus.querynode.vectors import VectorColumn
-from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.source import as_spark, spark_schema
 from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
     read_vectors,
-    with_system_columns,
-    write_insert_log,
 )
 from elanus.storage.local import LocalStore
 from elanus.storage.parquet import data_type_of
 
-KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")
 DIM, ROWS = 4, 300
 SCHEMA = CollectionSchema(
     "docs",
@@ -50,7 +38,6 @@ MATRICES = {
     "brain": FLOATS.astype(ml_dtypes.bfloat16),
     "bits": np.random.default_rng(1).integers(0, 256, (ROWS, 2 * DIM), np.uint8),
 }
-HERE = Place("file.parquet", 0, 100)
 
 
 def rows() -> pa.RecordBatch:
@@ -65,11 +52,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture
 def manifest(store: LocalStore, tmp_path: Path) -> SegmentManifest:
-    batch = with_system_columns(rows(), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
-    file = write_insert_log(store, "insert_log/a.parquet", SCHEMA, KEY, [batch], tmp_path)
-    return SegmentManifest(
-        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, (file,), (), NO_TIMESTAMP
-    )
+    return written(store, SCHEMA, rows(), tmp_path)
 
 
 def test_a_file_distinguishes_types_of_one_arrow_type(store: LocalStore, manifest: SegmentManifest) -> None:
@@ -94,42 +77,20 @@ def test_vectors_are_read_as_they_were_written(
 
 
 def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp_path: Path) -> None:
-    order = CompactionOrder(
-        plan_id=1,
-        attempt=1,
-        collection_id=KEY.collection_id,
-        partition_id=KEY.partition_id,
-        vchannel=KEY.vchannel,
-        segment_id=SegmentID(20),
-        schema=SCHEMA,
-        inputs=(manifest,),
-        delta_logs=(),
-        fold_until=NO_TIMESTAMP,
-        expire_until=NO_TIMESTAMP,
-    )
-    output = merge_segments(order, store, tmp_path, "merged")
-    merged = read_columns(store, output.insert_logs, list(MATRICES))
-    assert merged.equals(pa.Table.from_batches([rows()]).select(list(MATRICES)))
+    assert compacted(store, SCHEMA, manifest, tmp_path).equals(pa.Table.from_batches([rows()]))
 
 
 def test_spark_reads_lists_of_floats(store: LocalStore, manifest: SegmentManifest) -> None:
-    names = ("id", "half", "brain", "bits")
-    read = SegmentRead(store.url, SCHEMA, manifest, (), Timestamp(9), names)
-    target = to_arrow_schema(spark_schema(SCHEMA), timezone="UTC")
-    table = pa.Table.from_batches([as_spark(b, SCHEMA, target) for b in read_segment(read, store)])
+    table = read_by_spark(store, SCHEMA, manifest, ("id", *MATRICES))
     assert table.schema.field("half").type.value_type == pa.float32()
     for name in ("half", "brain"):
         found = table.column(name).combine_chunks().flatten().to_numpy().reshape(ROWS, DIM)
         assert np.array_equal(found, MATRICES[name].astype(np.float32))
 
 
-def imported(name: str, values: pa.Array) -> bytes:
-    part = CollectionSchema("docs", (SCHEMA.fields[0], SCHEMA.field(name)))
-    batch = pa.record_batch({"id": pa.array(range(len(values)), pa.int64()), name: values})
-    check_columns(part, batch.schema, "file.parquet")
-    found = convert(part, batch, None, HERE)
-    assert found.schema.equals(part.arrow_schema)
-    return bytes(part.field(name).vector.to_matrix(found[name]).tobytes())
+def taken_in(name: str, values: pa.Array) -> bytes:
+    part = of_field(SCHEMA, name)
+    return bytes(part.field(name).vector.to_matrix(imported(part, {name: values})[name]).tobytes())
 
 
 @pytest.mark.parametrize("name", ["half", "brain"])
@@ -153,17 +114,17 @@ def test_imports_of_every_form(name: str, form: pa.DataType) -> None:
         values = pa.array([list(row.tobytes()) for row in matrix], form)
     else:
         values = pa.array([row.tobytes() for row in matrix], form)
-    assert imported(name, values) == matrix.tobytes()
+    assert taken_in(name, values) == matrix.tobytes()
 
 
 def test_imports_that_do_not_fit() -> None:
-    assert imported("brain", pa.array([[7e4] * DIM])) == np.full(DIM, 7e4, ml_dtypes.bfloat16).tobytes()
+    assert taken_in("brain", pa.array([[7e4] * DIM])) == np.full(DIM, 7e4, ml_dtypes.bfloat16).tobytes()
     with pytest.raises(InvalidParameter, match=r"row 100: field half holds 70000.0 at position 1.*float16"):
-        imported("half", pa.array([[1.0, 7e4, 1.0, 1.0]]))
+        taken_in("half", pa.array([[1.0, 7e4, 1.0, 1.0]]))
     infinite = np.array([1, 2, np.inf, 4], ml_dtypes.bfloat16).tobytes()
     with pytest.raises(InvalidParameter, match=r"row 101: field brain holds inf at position 2.*bfloat16"):
-        imported("brain", pa.array([bytes(2 * DIM), infinite]))
+        taken_in("brain", pa.array([bytes(2 * DIM), infinite]))
     with pytest.raises(InvalidParameter, match="has 7 bytes, its dimension asks for 8"):
-        imported("half", pa.array([bytes(7)]))
+        taken_in("half", pa.array([bytes(7)]))
     with pytest.raises(InvalidParameter, match="does not fit field half of type FLOAT16_VECTOR with dim 4"):
-        imported("half", pa.array(["text"]))
+        taken_in("half", pa.array(["text"]))

@@ -2,44 +2,25 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
+from vector_files import KEY, compacted, imported, index_files, loaded, of_field, read_by_spark, written
 
-from elanus.api.datanode import CompactionOrder
-from elanus.api.querynode import LoadSegment
-from elanus.core.catalog import Checkpoint
-from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.ids import FieldID
 from elanus.core.nullable import spread
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.sparse import padded
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
 from elanus.index import Hits, IndexSpec, NullableIndex, RowMask, resolve_index, resolve_search
-from elanus.pipeline.import_columns import Place, check_columns, convert
-from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
-from elanus.pipeline.merge import merge_segments
 from elanus.querynode.block import Block
-from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.querynode.sealed import load_sealed
-from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.source import as_spark, spark_schema
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
 from elanus.storage.local import LocalStore
 
-KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")
 DIM, ROWS, BARE = 8, 300, "bare"
 DENSE = {
     "floats": DataType.FLOAT_VECTOR,
@@ -102,15 +83,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
 
 @pytest.fixture(scope="module")
 def manifest(store: LocalStore, scratch: Path) -> SegmentManifest:
-    """Two files, so that rows are joined."""
-    batch = with_system_columns(rows(), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
-    files = tuple(
-        write_insert_log(store, f"insert_log/{n}.parquet", SCHEMA, KEY, [part], scratch)
-        for n, part in enumerate((batch[:170], batch[170:]))
-    )
-    return SegmentManifest(
-        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, files, (), NO_TIMESTAMP
-    )
+    return written(store, SCHEMA, rows(), scratch, cut_at=170)
 
 
 def specs() -> dict[FieldID, IndexSpec]:
@@ -123,23 +96,8 @@ def specs() -> dict[FieldID, IndexSpec]:
 
 
 def built(store: LocalStore, manifest: SegmentManifest, scratch: Path) -> tuple[IndexFile, ...]:
-    files = []
-    for name in SEARCHED:
-        field = SCHEMA.field(name)
-        params = specs()[field.field_id].flattened()
-        number = field.field_id
-        plan = IndexBuildPlan(
-            "a", BuildID(number), 1, IndexID(number), field, params, manifest, 1, store.url, ""
-        )
-        files.append(build_index_file(plan, store, scratch, uuid.uuid4().hex))
-    return tuple(files)
-
-
-def sealed(
-    store: LocalStore, manifest: SegmentManifest, scratch: Path, files: tuple[IndexFile, ...]
-) -> Block:
-    load = LoadSegment(KEY.collection_id, manifest, files, (), Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0))
-    return load_sealed(load, SCHEMA, specs(), store, DeltaLogs(store, 1), scratch).blocks[0]
+    params = {field_id: spec.flattened() for field_id, spec in specs().items()}
+    return index_files(store, SCHEMA, manifest, params, scratch)
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +109,8 @@ def blocks(store: LocalStore, manifest: SegmentManifest, scratch: Path) -> dict[
     assert [file.rows for file in files] == [ROWS] * len(files)
     return {
         "growing": growing.blocks[0],
-        "sealed": sealed(store, manifest, scratch, ()),
-        "indexed": sealed(store, manifest, scratch, files),
+        "sealed": loaded(store, SCHEMA, manifest, specs(), (), scratch),
+        "indexed": loaded(store, SCHEMA, manifest, specs(), files, scratch),
     }
 
 
@@ -212,16 +170,11 @@ def test_filters_test_them_for_null(name: str, blocks: dict[str, Block]) -> None
         assert np.array_equal(block.evaluate(some), VALID[name] & (every < 100))
 
 
-def test_an_index_of_rows_that_all_have_a_vector_is_the_plain_one(
-    store: LocalStore, tmp_path: Path, manifest: SegmentManifest
-) -> None:
+def test_an_index_of_rows_that_all_have_a_vector_is_the_plain_one(store: LocalStore, tmp_path: Path) -> None:
     full = np.flatnonzero(VALID["floats"])[:20]
-    batch = with_system_columns(rows().take(pa.array(full)), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
-    file = write_insert_log(store, "insert_log/full.parquet", SCHEMA, KEY, [batch], tmp_path)
-    segment = SegmentManifest(
-        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, (file,), (), NO_TIMESTAMP
-    )
-    block = sealed(store, segment, tmp_path, built(store, segment, tmp_path)[:1])
+    segment = written(store, SCHEMA, rows().take(pa.array(full)), tmp_path)
+    files = built(store, segment, tmp_path)[:1]
+    block = loaded(store, SCHEMA, segment, specs(), files, tmp_path)
     index = block.vectors[SCHEMA.field("floats").field_id].index
     assert not isinstance(index, NullableIndex)
 
@@ -233,28 +186,11 @@ def test_the_copies_of_growing_vectors_count(blocks: dict[str, Block]) -> None:
 
 
 def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp_path: Path) -> None:
-    order = CompactionOrder(
-        plan_id=1,
-        attempt=1,
-        collection_id=KEY.collection_id,
-        partition_id=KEY.partition_id,
-        vchannel=KEY.vchannel,
-        segment_id=SegmentID(20),
-        schema=SCHEMA,
-        inputs=(manifest,),
-        delta_logs=(),
-        fold_until=NO_TIMESTAMP,
-        expire_until=NO_TIMESTAMP,
-    )
-    output = merge_segments(order, store, tmp_path, "merged")
-    merged = read_columns(store, output.insert_logs, SCHEMA.arrow_schema.names)
-    assert merged.to_pydict() == rows().to_pydict()
+    assert compacted(store, SCHEMA, manifest, tmp_path).to_pydict() == rows().to_pydict()
 
 
 def test_spark_reads_them(store: LocalStore, manifest: SegmentManifest) -> None:
-    read = SegmentRead(store.url, SCHEMA, manifest, (), Timestamp(9), ("id", *NAMES), "floats is not null")
-    target = to_arrow_schema(spark_schema(SCHEMA), timezone="UTC")
-    table = pa.Table.from_batches([as_spark(b, SCHEMA, target) for b in read_segment(read, store)])
+    table = read_by_spark(store, SCHEMA, manifest, ("id", *NAMES), "floats is not null")
     there = pa.array(VALID["floats"])
     for name in NAMES:
         found = table.column(name).combine_chunks()
@@ -264,9 +200,6 @@ def test_spark_reads_them(store: LocalStore, manifest: SegmentManifest) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_imports(name: str) -> None:
-    part = CollectionSchema("docs", (SCHEMA.fields[0], SCHEMA.field(name)))
     for values in (VALUES[name], pa.nulls(ROWS)):
-        batch = pa.record_batch({"id": pa.array(range(ROWS), pa.int64()), name: values})
-        check_columns(part, batch.schema, "file.parquet")
-        found = convert(part, batch, None, Place("file.parquet", 0, 0))
+        found = imported(of_field(SCHEMA, name), {name: values})
         assert found.column(name).to_pylist() == values.to_pylist()

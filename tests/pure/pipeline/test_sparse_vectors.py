@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import uuid
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
+from vector_files import KEY, compacted, imported, index_files, loaded, of_field, read_by_spark, written
 
-from elanus.api.datanode import CompactionOrder
-from elanus.api.querynode import LoadSegment
-from elanus.core.catalog import Checkpoint
 from elanus.core.errors import InvalidParameter
-from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.sparse import SparseRows, padded, paired
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.index import Hits, IndexSpec, resolve_index, resolve_search
-from elanus.pipeline.import_columns import Place, check_columns, convert
-from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
-from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.ordering import in_batches, scalar_columns
-from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.querynode.sealed import load_sealed
 from elanus.querynode.vectors import VectorColumn
-from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.source import as_spark, spark_schema
 from elanus.storage import parquet
 from elanus.storage.binlog import (
-    SegmentKey,
     insert_log_schema,
     read_columns,
     read_vectors,
@@ -42,7 +30,6 @@ from elanus.storage.binlog import (
 )
 from elanus.storage.local import LocalStore
 
-KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")
 ROWS = 300
 ID, SPARSE, SIGNED, EMPTY = FieldID(100), FieldID(101), FieldID(102), FieldID(103)
 SCHEMA = CollectionSchema(
@@ -60,7 +47,6 @@ SPARSE_ROWS = [
     {int(t): float(v) for t, v in zip(np.unique(RNG.integers(0, 40, n % 7)), RNG.random(7), strict=False)}
     for n in range(ROWS)
 ]
-HERE = Place("file.parquet", 0, 100)
 
 
 def packed(row: dict[int, float]) -> bytes:
@@ -87,15 +73,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture
 def manifest(store: LocalStore, tmp_path: Path) -> SegmentManifest:
-    """Two files, so that rows are joined."""
-    batch = with_system_columns(rows(), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
-    files = tuple(
-        write_insert_log(store, f"insert_log/{n}.parquet", SCHEMA, KEY, [part], tmp_path)
-        for n, part in enumerate((batch[:200], batch[200:]))
-    )
-    return SegmentManifest(
-        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, files, (), NO_TIMESTAMP
-    )
+    return written(store, SCHEMA, rows(), tmp_path, cut_at=200)
 
 
 @pytest.mark.parametrize("mapped", [False, True])
@@ -126,22 +104,7 @@ def test_single_rows_are_read_in_the_order_of_the_request(
 
 
 def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp_path: Path) -> None:
-    order = CompactionOrder(
-        plan_id=1,
-        attempt=1,
-        collection_id=KEY.collection_id,
-        partition_id=KEY.partition_id,
-        vchannel=KEY.vchannel,
-        segment_id=SegmentID(20),
-        schema=SCHEMA,
-        inputs=(manifest,),
-        delta_logs=(),
-        fold_until=NO_TIMESTAMP,
-        expire_until=NO_TIMESTAMP,
-    )
-    output = merge_segments(order, store, tmp_path, "merged")
-    merged = read_columns(store, output.insert_logs, SCHEMA.arrow_schema.names)
-    assert merged.equals(pa.Table.from_batches([rows()]))
+    assert compacted(store, SCHEMA, manifest, tmp_path).equals(pa.Table.from_batches([rows()]))
 
 
 def test_long_vectors_make_small_row_groups(
@@ -166,9 +129,7 @@ def test_long_vectors_make_small_row_groups(
 
 
 def test_spark_reads_structs_and_lists(store: LocalStore, manifest: SegmentManifest) -> None:
-    read = SegmentRead(store.url, SCHEMA, manifest, (), Timestamp(9), ("id", "sparse", "signed", "empty"))
-    target = to_arrow_schema(spark_schema(SCHEMA), timezone="UTC")
-    table = pa.Table.from_batches([as_spark(b, SCHEMA, target) for b in read_segment(read, store)])
+    table = read_by_spark(store, SCHEMA, manifest, ("id", "sparse", "signed", "empty"))
     for row, found in zip(SPARSE_ROWS, table.column("sparse").to_pylist(), strict=True):
         assert found["indices"] == sorted(row)
         assert found["values"] == [float(np.float32(row[t])) for t in sorted(row)]
@@ -184,10 +145,8 @@ PARAMS = {
 def served(
     store: LocalStore, manifest: SegmentManifest, tmp_path: Path, files: tuple[IndexFile, ...]
 ) -> dict[str, VectorColumn]:
-    specs = specs_of()
-    load = LoadSegment(KEY.collection_id, manifest, files, (), Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0))
-    segment = load_sealed(load, SCHEMA, specs, store, DeltaLogs(store, 1), tmp_path)
-    return {name: segment.blocks[0].vectors[SCHEMA.field(name).field_id] for name in (*PARAMS, "empty")}
+    block = loaded(store, SCHEMA, manifest, specs_of(), files, tmp_path)
+    return {name: block.vectors[SCHEMA.field(name).field_id] for name in (*PARAMS, "empty")}
 
 
 def specs_of() -> dict[FieldID, IndexSpec]:
@@ -207,25 +166,11 @@ def test_growing_rows_rows_without_an_index_and_an_index_answer_alike(
 ) -> None:
     segment = GrowingSegment(KEY.segment_id, KEY.partition_id, SCHEMA, specs_of())
     segment.append([NewRows(rows(), np.full(ROWS, 5, np.uint64))])
-    files = []
-    for name, params in PARAMS.items():
-        field = SCHEMA.field(name)
-        plan = IndexBuildPlan(
-            "a",
-            BuildID(field.field_id),
-            1,
-            IndexID(field.field_id),
-            field,
-            params,
-            manifest,
-            1,
-            store.url,
-            "",
-        )
-        files.append(build_index_file(plan, store, tmp_path, uuid.uuid4().hex))
+    params = {SCHEMA.field(name).field_id: given for name, given in PARAMS.items()}
+    files = index_files(store, SCHEMA, manifest, params, tmp_path)
     assert [file.has_raw_vectors for file in files] == [False, True]
     plain = served(store, manifest, tmp_path, ())
-    indexed = served(store, manifest, tmp_path, tuple(files))
+    indexed = served(store, manifest, tmp_path, files)
     queries = {"sparse": padded(PACKED[1:40]), "signed": SIGNED_ROWS[1:40].astype(np.float32)}
     wanted = np.array([299, 3, 200, 3])
     for name in PARAMS:
@@ -239,13 +184,8 @@ def test_growing_rows_rows_without_an_index_and_an_index_answer_alike(
     assert plain["empty"].take(wanted).to_pylist() == [b""] * 4
 
 
-def imported(name: str, values: pa.Array) -> pa.Array:
-    part = CollectionSchema("docs", (SCHEMA.fields[0], SCHEMA.field(name)))
-    batch = pa.record_batch({"id": pa.array(range(len(values)), pa.int64()), name: values})
-    check_columns(part, batch.schema, "file.parquet")
-    found = convert(part, batch, None, HERE)
-    assert found.schema.equals(part.arrow_schema)
-    return found.column(name)
+def taken_in(name: str, values: pa.Array) -> pa.Array:
+    return imported(of_field(SCHEMA, name), {name: values}).column(name)
 
 
 def structs(rows: list[dict[int, float]], indices: pa.DataType, values: pa.DataType) -> pa.Array:
@@ -267,13 +207,13 @@ def structs(rows: list[dict[int, float]], indices: pa.DataType, values: pa.DataT
 )
 @pytest.mark.parametrize("start", [0, 130])
 def test_sparse_imports_of_every_form(values: pa.Array, start: int) -> None:
-    assert imported("sparse", values.slice(start)).to_pylist() == PACKED[start:]
+    assert taken_in("sparse", values.slice(start)).to_pylist() == PACKED[start:]
 
 
 @pytest.mark.parametrize("form", [pa.list_(pa.int64()), pa.list_(pa.int8(), 4), pa.binary(), pa.binary(4)])
 def test_imports_of_bytes(form: pa.DataType) -> None:
     given = SIGNED_ROWS.tolist() if pa.types.is_nested(form) else [row.tobytes() for row in SIGNED_ROWS]
-    found = imported("signed", pa.array(given, form))
+    found = taken_in("signed", pa.array(given, form))
     assert np.array_equal(SCHEMA.field("signed").vector.to_matrix(found), SIGNED_ROWS)
 
 
@@ -282,7 +222,7 @@ def test_imports_that_do_not_fit() -> None:
 
     def refused(values: list[object], text: str) -> None:
         with pytest.raises(InvalidParameter, match=text):
-            imported("sparse", pa.array(values, two))
+            taken_in("sparse", pa.array(values, two))
 
     fine = {"indices": [1], "values": [0.5]}
     refused(
@@ -300,8 +240,8 @@ def test_imports_that_do_not_fit() -> None:
     refused([fine, {"indices": [None], "values": [1]}], "row 101.*holds a null among its numbers")
     refused([fine, {"indices": None, "values": [1]}], "row 101.*holds a null instead of a list")
     with pytest.raises(InvalidParameter, match="does not fit field sparse of type SPARSE_FLOAT_VECTOR"):
-        imported("sparse", pa.array([[0.5]]))
+        taken_in("sparse", pa.array([[0.5]]))
     with pytest.raises(
         InvalidParameter, match=r"row 101: field signed holds 200 at position 1: values are in"
     ):
-        imported("signed", pa.array([[1, 2, 3, 4], [1, 200, 3, 4]]))
+        taken_in("signed", pa.array([[1, 2, 3, 4], [1, 200, 3, 4]]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,43 +9,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.pandas.types import to_arrow_schema
+from vector_files import KEY, compacted, imported, index_files, loaded, read_by_spark, written
 
-from elanus.api.datanode import CompactionOrder
-from elanus.api.querynode import LoadSegment, NodeSearch
-from elanus.core.catalog import Checkpoint
+from elanus.api.querynode import NodeSearch
 from elanus.core.errors import InvalidParameter
 from elanus.core.grouping import Grouping
-from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.core.segments import SegmentManifest
+from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.structs import StructSchema
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.core.vector_lists import VectorLists, list_column, packed
 from elanus.expr import compile_filter
 from elanus.index import IndexSpec, resolve_field_index, resolve_search
-from elanus.pipeline.import_columns import Place, check_columns, convert
-from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
-from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.ordering import scalar_columns
 from elanus.querynode.block import Block
-from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.grouped_search import grouped
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.querynode.ranking import Found, Ranking
-from elanus.querynode.sealed import load_sealed
-from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.source import as_spark, spark_schema
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
 from elanus.storage.local import LocalStore
 
-KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")
 DIM, ROWS = 8, 120
 TYPES = {
     "floats": DataType.FLOAT_VECTOR,
@@ -123,15 +105,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> LocalStore:
 
 @pytest.fixture(scope="module")
 def manifest(store: LocalStore, scratch: Path) -> SegmentManifest:
-    """Two files, so that rows are joined."""
-    batch = with_system_columns(rows(), 0, Timestamp(5), insert_log_schema(SCHEMA, KEY))
-    files = tuple(
-        write_insert_log(store, f"insert_log/{n}.parquet", SCHEMA, KEY, [part], scratch)
-        for n, part in enumerate((batch[:70], batch[70:]))
-    )
-    return SegmentManifest(
-        KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, files, (), NO_TIMESTAMP
-    )
+    return written(store, SCHEMA, rows(), scratch, cut_at=70)
 
 
 def specs() -> dict[FieldID, IndexSpec]:
@@ -149,34 +123,12 @@ def blocks(store: LocalStore, manifest: SegmentManifest, scratch: Path) -> dict[
     growing = GrowingSegment(KEY.segment_id, KEY.partition_id, SCHEMA, specs())
     growing.append([NewRows(rows()[:110], np.full(110, 5, np.int64))])
     growing.append([NewRows(rows()[110:], np.full(10, 5, np.int64))])
-    files = tuple(
-        build_index_file(
-            IndexBuildPlan(
-                "a",
-                BuildID(n),
-                1,
-                IndexID(n),
-                SCHEMA.by_id[field_id],
-                spec.flattened(),
-                manifest,
-                1,
-                store.url,
-                "",
-            ),
-            store,
-            scratch,
-            uuid.uuid4().hex,
-        )
-        for n, (field_id, spec) in enumerate(specs().items())
-    )
+    params = {field_id: spec.flattened() for field_id, spec in specs().items()}
+    files = index_files(store, SCHEMA, manifest, params, scratch)
     assert [file.rows for file in files] == [ROWS] * len(files)
 
-    def sealed(indexes: Any) -> list[Block]:
-        at = Checkpoint(NO_TIMESTAMP, 0, NO_TIMESTAMP, 0)
-        load = LoadSegment(KEY.collection_id, manifest, indexes, (), at)
-        segment = load_sealed(load, SCHEMA, specs(), store, DeltaLogs(store, 1), scratch)
-        assert len(segment.index_ids) == len(indexes)
-        return list(segment.blocks)
+    def sealed(indexes: tuple[IndexFile, ...]) -> list[Block]:
+        return [loaded(store, SCHEMA, manifest, specs(), indexes, scratch)]
 
     assert len(growing.blocks) == 2
     return {"growing": list(growing.blocks), "sealed": sealed(()), "indexed": sealed(files)}
@@ -300,30 +252,13 @@ def test_the_memory_of_an_index_counts(blocks: dict[str, list[Block]]) -> None:
 
 
 def test_compaction_keeps_them(store: LocalStore, manifest: SegmentManifest, tmp_path: Path) -> None:
-    order = CompactionOrder(
-        plan_id=1,
-        attempt=1,
-        collection_id=KEY.collection_id,
-        partition_id=KEY.partition_id,
-        vchannel=KEY.vchannel,
-        segment_id=SegmentID(20),
-        schema=SCHEMA,
-        inputs=(manifest,),
-        delta_logs=(),
-        fold_until=NO_TIMESTAMP,
-        expire_until=NO_TIMESTAMP,
-    )
-    output = merge_segments(order, store, tmp_path, "merged")
-    merged = read_columns(store, output.insert_logs, SCHEMA.arrow_schema.names)
-    assert merged.to_pydict() == rows().to_pydict()
+    assert compacted(store, SCHEMA, manifest, tmp_path).to_pydict() == rows().to_pydict()
     assert scalar_columns(SCHEMA)[2:] == ["id", "clips[seconds]"], "vectors go through a mapped file"
     assert not list(tmp_path.glob("*.vectors"))
 
 
 def test_spark_reads_them(store: LocalStore, manifest: SegmentManifest) -> None:
-    read = SegmentRead(store.url, SCHEMA, manifest, (), Timestamp(9), ("id", *NAMES), "id >= 0")
-    target = to_arrow_schema(spark_schema(SCHEMA, ("id", *NAMES)), timezone="UTC")
-    table = pa.Table.from_batches([as_spark(b, SCHEMA, target) for b in read_segment(read, store)])
+    table = read_by_spark(store, SCHEMA, manifest, ("id", *NAMES), "id >= 0")
     lists = VectorLists.from_column(SCHEMA.field(NAMES[0]).vector, DIM, VALUES[NAMES[0]])
     found = table.column("clips[floats]").to_pylist()
     for row in range(ROWS):
@@ -336,10 +271,7 @@ def test_imports_of_lists_of_structs() -> None:
     part = replace(SCHEMA, fields=(*SCHEMA.fields[:3], SCHEMA.field("clips[bits]")))
     numbers = [[{"seconds": 1, "floats": [float(n)] * DIM, "bits": bytes([n])}] * (n % 3) for n in range(5)]
     kind = pa.list_(pa.struct({"seconds": pa.int32(), "floats": pa.list_(pa.float64()), "bits": pa.binary()}))
-    batch = pa.record_batch({"id": pa.array(range(5)), "clips": pa.array([*numbers[:4], None], kind)})
-    check_columns(part, batch.schema, "file.parquet")
-    found = convert(part, batch, None, Place("file.parquet", 0, 0))
-    assert found.schema.equals(part.arrow_schema)
+    found = imported(part, {"clips": pa.array([*numbers[:4], None], kind)})
     field = part.field("clips[floats]")
     lists = VectorLists.from_column(field.vector, DIM, found.column("clips[floats]"))
     assert lists.offsets.tolist() == [0, 0, 1, 3, 3, 3]
@@ -350,16 +282,14 @@ def test_imports_of_lists_of_structs() -> None:
 @pytest.mark.parametrize(
     ("vectors", "why"),
     [
-        ([[[0.0] * DIM], [[0.0] * DIM, [0.0] * 3]], r"row 1: .*in its element 1"),
-        ([[[0.0] * DIM], [None]], r"row 1: .*holds a null, in its element 0"),
+        ([[[0.0] * DIM], [[0.0] * DIM, [0.0] * 3]], r"row 101: .*in its element 1"),
+        ([[[0.0] * DIM], [None]], r"row 101: .*holds a null, in its element 0"),
         ([[[0.0] * DIM] * 7], "has 7 elements, its max_capacity is 6"),
-        ([[[0.0] * (DIM - 1) + [float("nan")]]], "row 0: .*holds nan at position 7"),
+        ([[[0.0] * (DIM - 1) + [float("nan")]]], "row 100: .*holds nan at position 7"),
     ],
 )
 def test_a_wrong_vector_of_a_file_is_named(vectors: Any, why: str) -> None:
     part = replace(SCHEMA, fields=(SCHEMA.fields[0], SCHEMA.field("clips[floats]")))
     column = pa.array(vectors, pa.list_(pa.list_(pa.float32())))
-    batch = pa.record_batch({"id": pa.array(range(len(vectors))), "clips[floats]": column})
-    check_columns(part, batch.schema, "file.parquet")
     with pytest.raises(InvalidParameter, match=why):
-        convert(part, batch, None, Place("file.parquet", 0, 0))
+        imported(part, {"clips[floats]": column})

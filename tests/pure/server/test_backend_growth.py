@@ -28,7 +28,8 @@ from elanus.meta.port import MetaBackend
 from elanus.server.backends import bind, open_channels, open_follower, open_log, open_meta, open_objects
 from elanus.server.cluster.run import check
 from elanus.server.data_dir import paths_of
-from elanus.server.settings import ChannelsSettings, LogSettings, MetaSettings, Settings, StorageSettings
+from elanus.server.settings import Settings
+from elanus.server.settings_services import ChannelsSettings, LogSettings, MetaSettings, StorageSettings
 from elanus.server.startup import CannotStart
 from elanus.storage.backends import BACKENDS as STORES
 from elanus.storage.local import LocalStore

@@ -13,7 +13,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.log.port import START, EntryHeader, NewEntry
 from elanus.server.backends import bind, log_url, open_follower, open_log, store_url
 from elanus.server.data_dir import paths_of
-from elanus.server.settings import LogSettings, Settings, StorageSettings
+from elanus.server.settings import Settings
+from elanus.server.settings_services import LogSettings, StorageSettings
 from elanus.server.startup import CannotStart
 
 NATS = "nats://one:4222/mine"

@@ -8,7 +8,8 @@ import pytest
 import trustme
 
 from elanus.server.certificates import cluster_security, front_security
-from elanus.server.settings import ClusterSettings, ProxySettings
+from elanus.server.settings import ProxySettings
+from elanus.server.settings_services import ClusterSettings
 from elanus.server.startup import CannotStart
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from elanus.server.cluster.run import check
-from elanus.server.settings import ClusterSettings, LogSettings, MetaSettings, Settings, StorageSettings
+from elanus.server.settings import Settings
+from elanus.server.settings_services import ClusterSettings, LogSettings, MetaSettings, StorageSettings
 from elanus.server.startup import CannotStart
 
 COMPLETE = Settings(

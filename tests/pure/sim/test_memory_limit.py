@@ -19,6 +19,7 @@ from elanus.core.segments import SegmentState
 from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.verbs.pressure import GrowingData, PressureLimits, admitted_after_s
 from elanus.sim.chance import Chance
+from elanus.sim.client_collections import rows_of
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
@@ -26,7 +27,7 @@ from elanus.sim.policies import USUAL
 from elanus.sim.scenario import Fault, FaultKind, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
-from elanus.sim.workload import Client, rows_of
+from elanus.sim.workload import Client
 
 pytestmark = pytest.mark.sim
 

@@ -106,7 +106,7 @@ class Cloning(Verbs):
                     return await self._clone(database, target or collection, source)
             raise CollectionNotFound(
                 f"collection not found[database={database}][collection={collection}]: none of that name was "
-                "dropped within datacoord.gc.drop_tolerance_s"
+                "dropped within gc.drop_tolerance_s"
             )
 
         return self._proxy.call(undrop(), _TIMEOUT_S)
