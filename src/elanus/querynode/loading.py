@@ -95,6 +95,7 @@ class Loading:
             collection,
             intake,
             self._interim,
+            collection.written_schema,
         )
         channel.propose(follower)
         try:
