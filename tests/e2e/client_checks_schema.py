@@ -134,7 +134,10 @@ def _() -> None:
         filled(made, list(range(ROWS)))
         made.release()
         client().load_collection(made.name, load_fields=["key", "v"])
-        assert len(made.search(VECTORS[:1], "v", L2, 5)[0]) == 5
+        (hits,) = made.search(VECTORS[:1], "v", L2, 5, output_fields=["*"])
+        assert (len(hits), set(hits[0].fields)) == (5, {"key", "v"})
+        refused("field n is not loaded", lambda: made.query("key > 0", output_fields=["n"], limit=1))
+        refused("is not loaded", lambda: made.query("n > 0", output_fields=["key"], limit=1))
         refused("can't change the load field list", lambda: client().load_collection(made.name))
         client().alter_collection_properties(made.name, {"collection.ttl.seconds": 3600})
         assert client().describe_collection(made.name)["properties"]["collection.ttl.seconds"] == "3600"

@@ -80,8 +80,8 @@ class QueryCoordApi(Protocol):
         ``groups``: resource groups, one for all replicas (none named: the default one) or one for each.
         Raises `NodesNotEnough` when one has fewer query nodes than replicas, `InsufficientMemory` when they
         have no room, `ResourceGroupNotFound`, `InvalidParameter` when the collection is loaded with a
-        different number of replicas, in other groups or with other fields. ``fields``: those whose vectors
-        and indexes are held (none named: all); the vectors of others can be read, but not searched.
+        different number of replicas, in other groups or with other fields. ``fields``: those that are
+        held (none named: all); reads that need others are refused.
         """
         ...
 

@@ -58,7 +58,8 @@ class LoadCollection:
     each vchannel takes them in, and they are served from `QueryNodeApi.set_partitions` on. Until the
     release the indexes stay those of the first call; another one for the same field is an
     `IndexConflict`, and a field that had none cannot be searched. ``warmed``: the indexes whose files are
-    read at load even if they are mapped.
+    read at load even if they are mapped. ``left_out``: the fields that are not loaded; reads that need one
+    are refused.
     """
 
     collection_id: CollectionID
@@ -68,6 +69,7 @@ class LoadCollection:
     vchannels: tuple[str, ...]
     whole_collection: bool = False
     warmed: frozenset[IndexID] = frozenset()
+    left_out: frozenset[FieldID] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +371,8 @@ class NodeSearch:
 
     ``grouping``: ``k`` is a number of groups; the hits of a query are its groups' hits, best first. Their
     fields are among the ``output_fields``. ``candidates_max``: how many rows, in all, a grouping search may
-    rank to find its groups. ``boosts``: change the scores before hits are compared.
+    rank to find its groups. ``boosts``: change the scores before hits are compared. ``spared_fields``: as
+    for `NodeQuery`.
     """
 
     collection_id: CollectionID
@@ -388,6 +391,7 @@ class NodeSearch:
     grouping: Grouping | None = None
     candidates_max: int = 0
     boosts: Boosts | None = None
+    spared_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +419,9 @@ class NodeQuery:
 
     ``order``: the order of the rows instead of that of keys; its fields are among the ``output_fields``.
     ``aggregation``: the answer has the partial results of `elanus.core.aggregation` instead of rows.
+
+    ``spared_fields``: those of the ``output_fields`` that the answer lacks if they are not loaded. A read
+    that needs any other field that is not loaded is refused.
     """
 
     collection_id: CollectionID
@@ -429,6 +436,7 @@ class NodeQuery:
     expired_until: Timestamp = NO_TIMESTAMP
     order: tuple[OrderBy, ...] = ()
     aggregation: Aggregation | None = None
+    spared_fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

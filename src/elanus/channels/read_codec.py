@@ -77,6 +77,7 @@ class _Common(msgspec.Struct, frozen=True):
     ignore_growing: bool
     answer_bytes_max: int | None = None
     expired_until: Timestamp = NO_TIMESTAMP
+    spared_fields: tuple[str, ...] = ()
 
 
 class _Boost(msgspec.Struct, frozen=True):
@@ -236,6 +237,7 @@ def _common(read: NodeSearch | NodeQuery) -> _Common:
         read.ignore_growing,
         read.answer_bytes_max,
         read.expired_until,
+        read.spared_fields,
     )
 
 
@@ -271,6 +273,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             grouping=read.grouping,
             candidates_max=read.candidates_max,
             boosts=None if read.boosts is None else _received_boosts(read.boosts, compile_filter),
+            spared_fields=common.spared_fields,
         )
     query = NodeQuery(
         collection_id=common.collection_id,
@@ -285,6 +288,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         expired_until=common.expired_until,
         order=read.order,
         aggregation=read.aggregation,
+        spared_fields=common.spared_fields,
     )
     return NodeCount(query) if read.counts else query
 

@@ -25,6 +25,7 @@
     │   ├── MissingParameter         1101   5
     │   ├── InvalidProperty         65535   5   a property of an index with a wrong value
     │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
+    │   ├── FieldNotLoaded           1100   1   a read needs a field that was not among those to load
     │   ├── InvalidDimension         1100   7
     │   ├── InvalidTopK              1100  10
     │   ├── InvalidDatabaseName       802   1
@@ -227,6 +228,10 @@ class InvalidFilter(InvalidParameter):
     def __init__(self, message: str, position: int | None = None) -> None:
         super().__init__(message)
         self.position = position
+
+
+class FieldNotLoaded(InvalidParameter):
+    legacy_code = 1
 
 
 class InvalidDimension(InvalidParameter):

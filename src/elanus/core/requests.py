@@ -147,18 +147,19 @@ def fields_to_load(schema: CollectionSchema, names: Iterable[str], *, dynamic: b
     Raises `FieldNotFound`, `InvalidParameter`.
     """
     chosen = tuple(names)
-    if chosen:
-        _check_load_fields(schema, chosen)
+    named = _named_fields(schema, chosen) if chosen else schema.fields
     loaded = tuple(
-        field.field_id
-        for field in schema.fields
-        if (dynamic if field.is_dynamic else not chosen or field.name in chosen)
+        field.field_id for field in schema.fields if (dynamic if field.is_dynamic else field in named)
     )
     return () if len(loaded) == len(schema.fields) else loaded
 
 
-def _check_load_fields(schema: CollectionSchema, chosen: tuple[str, ...]) -> None:
-    fields = [schema.field(name) for name in chosen]
+def _named_fields(schema: CollectionSchema, chosen: tuple[str, ...]) -> tuple[FieldSchema, ...]:
+    """Return the fields that a load names; a struct array stands for all fields of its structs."""
+    structs = {struct.name for struct in schema.structs}
+    fields: list[FieldSchema] = []
+    for name in chosen:
+        fields += schema.members(name) if name in structs else [schema.field(name)]
     shown = f"load field list [{' '.join(chosen)}]"
     if schema.primary_field not in fields:
         raise InvalidParameter(f"{shown} does not contain primary key field {schema.primary_field.name}")
@@ -169,6 +170,7 @@ def _check_load_fields(schema: CollectionSchema, chosen: tuple[str, ...]) -> Non
     for field in schema.fields:
         if field.is_clustering_key and field not in fields:
             raise InvalidParameter(f"{shown} does not contain clustering key field {field.name}")
+    return tuple(fields)
 
 
 def checked_shards(asked: int) -> int:

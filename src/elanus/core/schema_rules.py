@@ -169,8 +169,8 @@ def check_default(field: FieldSchema, value: Scalar) -> None:
         low, high = field.kind.integer_range
         if not low <= int(value) <= high:
             raise InvalidParameter(
-                f"default value out of range: {value} out of range {low} <= value <= {high}, "
-                f"field {field.name}"
+                "default value out of range: invalid parameter"
+                f"[{value} out of range {low} <= value <= {high}]: field {field.name}"
             )
 
 

@@ -3,12 +3,13 @@
 A JSON list is decoded as a whole, so its size is limited; JSON lines are cut into groups at ends of lines.
 Neither is read to be cut: how many rows there are is bounded by their bytes
 (`elanus.pipeline.import_bounds`). A key that is no field of the collection goes to the dynamic field. Where a
-row has ``$meta`` itself, an object or a string that contains one, its keys are added.
+row has ``$meta`` itself, an object or a string that contains one, its keys are added. A struct array is a
+list of objects, or a list for each field of the structs under its name, ``clips[title]``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
+from elanus.core.structs import struct_and_name
 from elanus.pipeline.import_bounds import json_rows_max
 from elanus.pipeline.import_columns import Place
 from elanus.pipeline.import_input import InputFile
@@ -155,6 +157,7 @@ def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.
 
     Raises `InvalidParameter` about the first value of the wrong type.
     """
+    rows = _split(rows, schema, place) if schema.structs else rows
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {}
     for field in schema.fields:
@@ -167,6 +170,37 @@ def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.
     elif extra:
         columns[extra[0]] = pa.nulls(len(rows))  # refused by its name with the other columns
     return pa.RecordBatch.from_pydict(columns)
+
+
+def _split(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> list[Row]:
+    """Return rows in which a struct array is one list for each field of its structs."""
+    split = [dict(row) for row in rows]
+    for struct in schema.structs:
+        names = {field.name: struct_and_name(field.name) for field in schema.members(struct.name)}
+        members = {name: parts[1] for name, parts in names.items() if parts is not None}
+        for at, row in enumerate(split):
+            if struct.name in row:
+                row.update(_members_of(row.pop(struct.name), struct.name, members, place, at))
+    return split
+
+
+def _members_of(value: msgspec.Raw, struct: str, members: Mapping[str, str], place: Place, at: int) -> Row:
+    if bytes(value) == JSON_NULL:
+        return dict.fromkeys(members, value)
+    try:
+        structs = _list.decode(value)
+    except msgspec.MsgspecError as error:
+        place.refuse(struct, at, f"is no list of objects: {error}")
+    expected = set(members.values())
+    for one in structs:
+        if one.keys() != expected:
+            place.refuse(
+                struct, at, f"has a struct with {', '.join(one)}: give {', '.join(members.values())}"
+            )
+    return {
+        name: msgspec.Raw(b"[" + b",".join(bytes(one[own]) for one in structs) + b"]")
+        for name, own in members.items()
+    }
 
 
 def _dynamic(row: Row, schema: CollectionSchema, place: Place, at: int) -> bytes:

@@ -29,6 +29,10 @@ _WHOLE = {
     DataType.BINARY_VECTOR: (list[int], pa.list_(pa.uint8())),
     DataType.INT8_VECTOR: (list[int], pa.list_(pa.int64())),
 }
+_VECTOR_LISTS: dict[DataType, tuple[Any, pa.DataType]] = {
+    DataType.BINARY_VECTOR: (list[list[int]], pa.list_(pa.list_(pa.uint8()))),
+    DataType.INT8_VECTOR: (list[list[int]], pa.list_(pa.list_(pa.int64()))),
+}
 _SPARSE = pa.struct([(INDICES, pa.list_(pa.int64())), (VALUES, pa.list_(pa.float64()))])
 
 
@@ -103,6 +107,8 @@ def _pairs(text: Text, row: int, refuse: Callable[[int, str], NoReturn]) -> dict
 
 def _types(field: FieldSchema) -> tuple[Any, pa.DataType]:
     """Return the type of the JSON values, and that of the column."""
+    if field.has_vector_lists:
+        return _VECTOR_LISTS.get(field.element_type, (list[list[float]], pa.list_(pa.list_(pa.float64()))))
     if field.kind.vector is not None:
         return _WHOLE.get(field.data_type, (list[float], pa.list_(pa.float64())))
     if field.kind.family is Family.LIST:

@@ -159,8 +159,8 @@ class Front(AccessFront, SnapshotFront, Protocol):
         """Start the load (of all partitions when none is named); return before it is complete.
 
         ``resource_groups``: one for all replicas, or one for each (empty: the default group).
-        ``load_fields``: those whose vectors and indexes are held (empty: all); ``skip_dynamic``: without
-        the indexes of the dynamic field. Raises `FieldNotFound`, `InvalidParameter`.
+        ``load_fields``: those that are held and can be read (empty: all); ``skip_dynamic``: without the
+        dynamic field. Raises `FieldNotFound`, `InvalidParameter`.
         """
         ...
 

@@ -35,6 +35,7 @@ def load_request(target: Target, whole: bool) -> LoadCollection:
             {field.field_id for field in collection.schema.searched_fields},
             collection.properties,
         ),
+        target.left_out,
     )
 
 

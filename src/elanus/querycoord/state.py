@@ -28,8 +28,8 @@ class Load:
 
     ``whole``: every partition, including those created later; ``partition_ids`` is empty then. ``replicas``:
     how many groups of query nodes hold the collection. ``groups``: the resource group of each replica; empty
-    if all are in the default group. ``fields``: those whose vectors and indexes are held; empty for all
-    fields, with those that are added later.
+    if all are in the default group. ``fields``: those that are held; empty for all fields, with those
+    that are added later.
     """
 
     collection_id: CollectionID

@@ -44,6 +44,7 @@ class Arrivals:
     """Entries of packs, in order; those with rows that are not wanted only if they delete.
 
     ``segments``: those that get rows, as they are now; nobody changes them before `prepared` has returned.
+    ``schema``: that of the log, which a segment may hold a part of.
     """
 
     entries: Sequence[LogEntry]
@@ -68,7 +69,8 @@ class Arrivals:
             if isinstance(message, DeleteMessage | UpsertMessage):
                 deleting.append(message)
             if isinstance(message, InsertMessage | UpsertMessage) and message.segment_id in self.segments:
-                rows.setdefault(message.segment_id, []).append(_new_rows(message, entry))
+                held = self.segments[message.segment_id].column_names
+                rows.setdefault(message.segment_id, []).append(_new_rows(message, entry, held))
         grown = {s: self.segments[s].with_rows(arrived) for s, arrived in rows.items()}
         return Arrived(grown, tuple(deleting))
 
@@ -118,10 +120,17 @@ class Intake:
         return arrivals.prepared()
 
 
-def _new_rows(message: InsertMessage | UpsertMessage, entry: LogEntry) -> NewRows:
-    """Return a message's rows, copied if they are less than half of the log buffer they were read in."""
+def _new_rows(message: InsertMessage | UpsertMessage, entry: LogEntry, held: Sequence[str]) -> NewRows:
+    """Return the columns of a message's rows that are held.
+
+    They are copied if the rows are less than half of the log buffer they were read in, or if some columns are
+    not held: a view would keep the whole buffer.
+    """
     batch = message.rows
+    narrowed = len(held) < batch.num_columns
+    if narrowed:
+        batch = batch.select(held)
     piece = memoryview(entry.payload.obj).nbytes if entry.payload is not None else 0
-    if 2 * entry.payload_bytes < piece:
+    if 2 * entry.payload_bytes < piece or narrowed:
         batch = pa.concat_batches([batch])
     return NewRows(batch, np.full(batch.num_rows, message.ts, dtype=np.int64))

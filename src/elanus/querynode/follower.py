@@ -99,7 +99,10 @@ class Absorber(Protocol):
 
 
 class Follower:
-    """Follows one vchannel: an `elanus.log.shared_reader.PackListener`."""
+    """Follows one vchannel: an `elanus.log.shared_reader.PackListener`.
+
+    ``schema``: of what is held of the rows; ``written_schema``: of the log's, None: the same.
+    """
 
     def __init__(
         self,
@@ -110,6 +113,7 @@ class Follower:
         absorber: Absorber,
         intake: Intake,
         interim: Callable[[Callable[[], None]], Interim],
+        written_schema: CollectionSchema | None = None,
     ) -> None:
         self.vchannel = request.vchannel
         self.coverage = coverage
@@ -120,6 +124,7 @@ class Follower:
         self._collection_id = request.collection_id
         self._checkpoint = request.checkpoint
         self._schema = schema
+        self._written_schema = written_schema or schema
         self._specs = specs
         self._absorber = absorber
         self._intake = intake
@@ -302,7 +307,7 @@ class Follower:
                     dropped_here.add(header.partition_id)
             coverage = coverage.without(dropped_here)
             dropped |= dropped_here
-        arrivals = Arrivals(entries, segments, self._collection_id, self._schema)
+        arrivals = Arrivals(entries, segments, self._collection_id, self._written_schema)
         return _Chosen(arrivals, packs[-1], frozenset(dropped), drops_collection)
 
     def _adopt(self, chosen: _Chosen, arrived: Arrived) -> PackEffect:

@@ -173,6 +173,8 @@ class GrowingSegment:
     ) -> None:
         self.segment_id = segment_id
         self.partition_id = partition_id
+        self.column_names: Sequence[str] = schema.arrow_schema.names
+        """The columns that the segment holds of its rows."""
         self.blocks: tuple[GrowingBlock, ...] = ()
         self._schema = schema
         self._specs = specs

@@ -22,6 +22,7 @@ from elanus.querynode.followed_vchannel import FollowedVchannel, gaps_of
 from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.held_segments import HeldSegments
 from elanus.querynode.index_specs import index_specs
+from elanus.querynode.loaded_fields import Unloaded, held_schema
 from elanus.querynode.sealed import SealedSegment
 from elanus.querynode.sealed_views import SealedViews
 from elanus.querynode.service_clock import ServiceClock
@@ -33,9 +34,10 @@ Blocks = tuple[Block, ...]
 class HeldCollection:
     """The vchannels and segments of a collection, and the snapshot of them.
 
-    ``wanted``: the rows that the load asks for. ``leads``: the vchannels whose growing rows are served.
-    ``on_release``: called with the blocks that a change released; reads may still hold them. ``on_growth``,
-    ``on_leading``: called with the change of ``growing_bytes`` and of ``leading``.
+    ``written_schema``: that of the log; ``schema``: that of what is held. ``wanted``: the rows that the load
+    asks for. ``leads``: the vchannels whose growing rows are served. ``on_release``: called with the blocks
+    that a change released; reads may still hold them. ``on_growth``, ``on_leading``: called with the change
+    of ``growing_bytes`` and of ``leading``.
     """
 
     def __init__(
@@ -46,7 +48,9 @@ class HeldCollection:
         on_leading: Callable[[int], None],
     ) -> None:
         self.collection_id: CollectionID = request.collection_id
-        self.schema = request.schema
+        self.written_schema = request.schema
+        self.schema = held_schema(request.schema, request.left_out)
+        self._unloaded = Unloaded.of(request.schema, request.left_out)
         self.specs = index_specs(request)
         self.warmed = request.warmed
         self.channels = {vchannel: FollowedVchannel(vchannel) for vchannel in request.vchannels}
@@ -177,6 +181,7 @@ class HeldCollection:
         return Snapshot(
             collection_id=self.collection_id,
             schema=self.schema,
+            unloaded=self._unloaded,
             specs=self.specs,
             version=self._version,
             service_ts=service_ts,

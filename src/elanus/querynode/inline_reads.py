@@ -28,6 +28,11 @@ def is_small(snapshot: Snapshot, read: Read) -> bool:
         return False
     if read.grouping is not None or read.boosts is not None:
         return False
+    unloaded = snapshot.unloaded.fields
+    if unloaded and (
+        read.field_id not in snapshot.schema.by_id or not unloaded.keys().isdisjoint(read.output_fields)
+    ):
+        return False
     if any(snapshot.schema.by_name[name].is_searched for name in read.output_fields):
         return False
     if not snapshot.schema.by_id[read.field_id].vector.has_dim:  # a new block's postings are made first

@@ -103,6 +103,7 @@ class Loading:
             collection,
             intake,
             partial(self._interim, is_wanted=collection.is_searched),
+            collection.written_schema,
         )
         channel.propose(follower)
         try:

@@ -173,7 +173,7 @@ class QueryNode:
 
     async def load_collection(self, request: LoadCollection) -> None:
         collection = self._collections.get(request.collection_id)
-        if collection is not None and collection.schema == request.schema:
+        if collection is not None and collection.written_schema == request.schema:
             collection.want(request)
             return
         if collection is not None:  # a release did not reach this node

@@ -34,9 +34,10 @@ def query(snapshot: Snapshot, request: NodeQuery) -> Mapping[str, pa.Array]:
     """Return the output columns of the matching rows, always including the primary key.
 
     The system field Timestamp may be requested as well: merging the answers of several nodes needs it to find
-    the newest row of a key. Raises `PartitionNotLoaded`, `Unavailable`, and `InvalidParameter` if the output
-    is too large.
+    the newest row of a key. Raises `PartitionNotLoaded`, `FieldNotLoaded`, `Unavailable`, and
+    `InvalidParameter` if the output is too large.
     """
+    request = snapshot.unloaded.query(request)
     schema = snapshot.schema
     key = schema.primary_field.name
     step("find rows")
@@ -58,6 +59,7 @@ def _column(found: FoundRows, name: str, schema: CollectionSchema) -> pa.Array:
 
 def count(snapshot: Snapshot, request: NodeQuery) -> int:
     """Count the live rows that match. Each row of a shared primary key counts. Raises as `query` does."""
+    request = snapshot.unloaded.query(request)
     keys = _wanted_keys(request)
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until

@@ -19,8 +19,10 @@ from elanus.querynode.snapshot import Snapshot
 def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     """Answer a search from a snapshot. ``threads``: cores that a large batch may use.
 
-    Raises `IndexNotFound`, `InvalidParameter`, `InvalidDimension`, `PartitionNotLoaded`, `Unavailable`.
+    Raises `IndexNotFound`, `InvalidParameter`, `InvalidDimension`, `PartitionNotLoaded`, `FieldNotLoaded`,
+    `Unavailable`.
     """
+    request = snapshot.unloaded.search(request)
     spec = _spec(snapshot, request)
     params = resolve_search(spec, request.params, request.k)
     blocks = snapshot.blocks(
@@ -53,8 +55,8 @@ def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:
     if spec is None:
         name = snapshot.schema.by_id[request.field_id].name
         raise IndexNotFound(
-            f"field {name} is not loaded: it had no index when collection {snapshot.schema.name} was loaded, "
-            "or was not among the fields to load: create an index, then release and load the collection"
+            f"field {name} is not loaded: it had no index when collection {snapshot.schema.name} was loaded: "
+            "create an index, then release and load the collection"
         )
     if request.metric_type and request.metric_type != spec.metric_type:
         raise InvalidParameter(

@@ -129,7 +129,7 @@ class ChannelServing:
         self._waiting: dict[asyncio.Task[None], DqRequest] = {}
         self._answering: dict[asyncio.Task[None], DqRequest] = {}
         self._task: asyncio.Task[None] | None = None
-        self._compile = lru_cache(_FILTERS_KEPT)(lambda text: compile_filter(text, collection.schema))
+        self._compile = lru_cache(_FILTERS_KEPT)(lambda text: compile_filter(text, collection.written_schema))
 
     @property
     def channel(self) -> str:
@@ -323,7 +323,7 @@ class ChannelServing:
             bound = self._compile(text)
             if not bound.is_random:  # each request takes a sample of its own
                 return bound
-        return compile_filter(text, self._collection.schema, values)
+        return compile_filter(text, self._collection.written_schema, values)
 
     async def _answer(self, turn: _Turn) -> None:
         request, part = turn.request, turn.part

@@ -18,6 +18,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.index import IndexSpec
 from elanus.querynode.block import Block
+from elanus.querynode.loaded_fields import Unloaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Snapshot:
 
     ``service_ts``: everything up to it is included (0: the collection cannot be read yet). ``partitions``:
     those that are served; None: all. ``specs``: the indexes of the collection's fields. ``missing``: segments
-    of these partitions that no node serves.
+    of these partitions that no node serves. ``unloaded``: the fields that are not in ``schema`` because they
+    are not loaded.
     """
 
     collection_id: CollectionID
@@ -54,6 +56,7 @@ class Snapshot:
     partitions: frozenset[PartitionID] | None
     segments: tuple[SnapshotSegment, ...]
     missing: Mapping[SegmentID, MissingSegment] = field(default_factory=dict)
+    unloaded: Unloaded = field(default_factory=Unloaded)
 
     def blocks(
         self,

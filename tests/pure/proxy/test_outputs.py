@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from fakes import schema
 
-from elanus.core.errors import FieldNotFound
+from elanus.core.errors import FieldNotFound, FieldNotLoaded
 from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
 from elanus.proxy.verbs.plans import Plans
 
@@ -25,7 +27,7 @@ DYNAMIC = schema(dynamic=True)
     ],
 )
 def test_declared_fields(requested: tuple[str, ...], with_key: bool, expected: Outputs) -> None:
-    assert resolve_outputs(PLAIN, requested, with_key=with_key) == expected
+    assert replace(resolve_outputs(PLAIN, requested, with_key=with_key), spared=(), keys=()) == expected
 
 
 @pytest.mark.parametrize(
@@ -40,7 +42,37 @@ def test_declared_fields(requested: tuple[str, ...], with_key: bool, expected: O
     ],
 )
 def test_dynamic_keys_and_whole_dynamic_rows(requested: tuple[str, ...], expected: Outputs) -> None:
-    assert resolve_outputs(DYNAMIC, requested, with_key=False) == expected
+    assert replace(resolve_outputs(DYNAMIC, requested, with_key=False), spared=(), keys=()) == expected
+
+
+@pytest.mark.parametrize(
+    ("requested", "needed", "spared"),
+    [
+        (("*",), (), ("price", "v0", "$meta")),
+        (("*", "price"), (), ("v0", "$meta")),
+        (("*",), ("price",), ("v0", "$meta")),
+        (("*", "color"), (), ("price", "v0")),
+        (("price",), (), ()),
+    ],
+)
+def test_only_what_a_star_alone_asks_for_may_be_missing(
+    requested: tuple[str, ...], needed: tuple[str, ...], spared: tuple[str, ...]
+) -> None:
+    assert resolve_outputs(DYNAMIC, requested, with_key=True).spared_unless(needed) == spared
+
+
+def test_an_answer_shows_the_fields_that_are_loaded() -> None:
+    outputs = resolve_outputs(DYNAMIC, ("*",), with_key=True)
+    assert outputs.found_in({"pk", "price", "v0", "$meta"}) is outputs
+    assert outputs.found_in({"pk", "v0"}) == Outputs(("pk", "v0"), ("pk", "v0"), ())
+
+
+def test_a_dynamic_key_that_is_not_loaded_is_refused_by_its_name() -> None:
+    outputs = resolve_outputs(DYNAMIC, ("color",), with_key=True)
+    with pytest.raises(FieldNotLoaded, match=r"^field color cannot be returned"), outputs.naming_keys():
+        raise FieldNotLoaded("field $meta cannot be returned since dynamic field not loaded")
+    with pytest.raises(FieldNotLoaded, match=r"^field price is not loaded"), outputs.naming_keys():
+        raise FieldNotLoaded("field price is not loaded")
 
 
 def test_without_a_dynamic_field_an_unknown_name_is_an_error() -> None:

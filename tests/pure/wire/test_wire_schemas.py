@@ -112,9 +112,16 @@ def default(**value: Any) -> Message:
         ([KEY, VECTOR, scalar(DataType.JSON, is_dynamic=True)], "cannot explicitly set a field as a dynamic"),
         (
             [KEY, VECTOR, scalar(DataType.INT32, default_value=default(long_data=1))],
-            "type (INT32) of field (x) is not equal to the type(long_data) of default_value",
+            "type (Int32) of field (x) is not equal to the type(DataType_Int64) of default_value",
         ),
-        ([KEY, VECTOR, scalar(DataType.INT8, default_value=default(int_data=300))], "300 out of range -128"),
+        (
+            [KEY, VECTOR, scalar(DataType.DOUBLE, default_value=default(string_data="2.6"))],
+            "type (Double) of field (x) is not equal to the type(DataType_VarChar) of default_value",
+        ),
+        (
+            [KEY, VECTOR, scalar(DataType.INT8, default_value=default(int_data=300))],
+            "[300 out of range -128 <= value <= 127]",
+        ),
         (
             [
                 KEY,

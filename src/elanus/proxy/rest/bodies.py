@@ -133,6 +133,17 @@ class FieldBody(Body, kw_only=True):
     multi_analyzer_param: Any = None
 
 
+class StructBody(Body, kw_only=True):
+    """A struct array of a schema. ``fields``: of type ``Array``, or ``ArrayOfVector`` for vectors. Those
+    without a ``max_capacity`` have that of the struct array."""
+
+    field_name: str
+    fields: list[FieldBody]
+    description: str = ""
+    nullable: bool = False
+    element_type_params: dict[str, Any] = {}
+
+
 class FunctionBody(Body, kw_only=True):
     """A function of a schema, or a ranker. ``type``: such as ``BM25`` or ``Rerank``."""
 
@@ -147,7 +158,7 @@ class FunctionBody(Body, kw_only=True):
 class SchemaBody(Body, kw_only=True):
     fields: list[FieldBody] = []
     functions: list[FunctionBody] = []
-    struct_fields: list[dict[str, Any]] = []
+    struct_fields: list[StructBody] = []
     auto_id: bool = field(default=False, name="autoID")
     auto_id_too: bool = field(default=False, name="autoId")
     enable_dynamic_field: bool = False

@@ -83,6 +83,9 @@ def _hits(session: Session, result: SearchResult) -> Answer:
     for row, key, score in zip(rows, keys, result.scores, strict=True):
         row["id"] = key
         row["distance"] = score
+    if result.elements is not None:
+        for row, element in zip(rows, result.elements.tolist(), strict=True):
+            row["offset"] = element
     extra = {"topks": operations.hits_per_query(result), **_explained(session)}
     return Answer(rows, {**_NO_COST, **extra})
 

@@ -80,6 +80,12 @@ texts. Only integers beyond 64 bits, in JSON or dynamic fields, become floating-
 | Float16Vector, BFloat16Vector | a list of numbers, or base64 | base64 |
 | BinaryVector | base64, or a list of bytes | base64 |
 | SparseFloatVector | `{"1": 0.5}`, or `{"indices": [1], "values": [0.5]}` | `{"1": 0.5}` |
+| struct array | a list of objects, each with all fields of the struct | a list of objects |
+
+The schema of a collection declares struct arrays in `structFields`: `fieldName`, `nullable`,
+`elementTypeParams` with `max_capacity`, and `fields`, whose `dataType` is `Array`, or `ArrayOfVector` for
+vectors. A search of `clips[v]` takes vectors, and its hits have an `offset`. With an index whose metric is
+`MAX_SIM_*`, it takes lists of vectors.
 
 Members of a row that are no fields are dynamic fields. A null, or a field that a row lacks, is the field's
 default value or null.

@@ -12,6 +12,7 @@ BinaryVector    base64, or a list of bytes (0 to 255)
 Float16Vector   a list of numbers, or base64, as BFloat16Vector
 Int8Vector      a list of whole numbers
 SparseVector    ``{"1": 0.5}``, or ``{"indices": [1], "values": [0.5]}``
+struct array    a list of objects
 =============== ==================================================================================
 
 A null, and a field that a row lacks, is the field's default value, or null. Keys that are no fields are
@@ -38,7 +39,10 @@ from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.rows import Given, check_sent, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.sparse import NO_INDEX, paired
+from elanus.core.structs import check_lengths
 from elanus.core.types import DataType
+from elanus.core.vector_lists import list_column
+from elanus.proxy.rest.structs import offsets_of, split
 from elanus.proxy.rest.values import no_json_form
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.columns import decode_column
@@ -57,6 +61,7 @@ def batch_of(schema: CollectionSchema, rows: Rows, *, with_auto_key: bool) -> pa
     """
     if not rows:
         raise InvalidParameter("the data to be inserted is empty: send at least one row")
+    rows = split(schema, rows)
     names = set(itertools.chain.from_iterable(rows))
     strangers = names - schema.by_name.keys()
     known = names - strangers if schema.enable_dynamic else names
@@ -67,7 +72,9 @@ def batch_of(schema: CollectionSchema, rows: Rows, *, with_auto_key: bool) -> pa
             return _dynamic(rows, strangers, is_whole=DYNAMIC_FIELD in names)
         return _column(field, rows) if field.name in names else None
 
-    return conform(schema, given, len(rows), with_auto_key=with_auto_key)
+    batch = conform(schema, given, len(rows), with_auto_key=with_auto_key)
+    check_lengths(schema.structs, batch)
+    return batch
 
 
 def _dynamic(rows: Rows, strangers: set[str], *, is_whole: bool) -> Given | None:
@@ -95,6 +102,8 @@ def column_values(field: FieldSchema, values: list[Any]) -> pa.Array | Sequence[
 
     Raises `InvalidParameter`, `InvalidDimension`.
     """
+    if field.has_vector_lists:
+        return _vector_lists(field, values)
     if field.kind.vector is not None:
         return vectors(field, values)
     read = _READERS.get(field.kind.data_type)
@@ -176,6 +185,13 @@ def _arrays(field: FieldSchema, values: list[Any]) -> pa.Array:
         raise _wrong(field, None, "a list without nulls")
     elements = column_values(field.element, flat)
     return pa.ListArray.from_arrays(pa.array(offsets), elements)
+
+
+def _vector_lists(field: FieldSchema, values: list[Any]) -> pa.Array:
+    lists: list[Any] = [_list(value) for value in values]
+    _check(field, lists, frozenset({list}), "a list of vectors")
+    flat = list(itertools.chain.from_iterable(lists))
+    return list_column(field.vector, matrix(field, flat), offsets_of(lists))
 
 
 def _list(value: object) -> object:

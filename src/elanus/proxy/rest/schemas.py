@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from msgspec import structs
+
 from elanus.core.errors import InvalidParameter
 from elanus.core.types import DataType
-from elanus.proxy.rest.bodies import CreateCollection, FieldBody, SchemaBody
+from elanus.proxy.rest.bodies import CreateCollection, FieldBody, SchemaBody, StructBody
 from elanus.proxy.rest.errors import MissingField
 from elanus.proxy.rest.searches import function_message
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
-from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
 
+MAX_CAPACITY = "max_capacity"
 PRIMARY_FIELD, VECTOR_FIELD = "id", "vector"
 
 
@@ -60,8 +62,6 @@ def quick_schema(body: CreateCollection) -> Any:
 
 def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
     """Return the schema that the body spells out. Raises `InvalidParameter`, `NotSupported`."""
-    if schema.struct_fields:
-        raise unsupported("structFields", INSTEAD_OF_FIELD.get("struct_array_fields"))
     auto_id = schema.auto_id or schema.auto_id_too
     fields = [field_message(field) for field in schema.fields]
     for field in fields:
@@ -73,7 +73,22 @@ def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
         autoID=auto_id,
         enable_dynamic_field=schema.enable_dynamic_field or schema.enable_dynamic_field_too,
         fields=fields,
+        struct_array_fields=[_struct_message(struct) for struct in schema.struct_fields],
         functions=[function_message(function) for function in schema.functions],
+    )
+
+
+def _struct_message(body: StructBody) -> Any:
+    capacity = {name: v for name, v in body.element_type_params.items() if name == MAX_CAPACITY}
+    members = []
+    for member in body.fields:
+        params = {**capacity, **member.element_type_params}
+        members.append(field_message(structs.replace(member, element_type_params=params)))
+    return schema_pb2.StructArrayFieldSchema(
+        name=body.field_name,
+        description=body.description,
+        nullable=body.nullable,
+        fields=members,
     )
 
 
@@ -148,6 +163,24 @@ def schema_shown(schema: Any) -> dict[str, object]:
         "enableDynamicField": schema.enable_dynamic_field,
         "fields": [_field_shown(field) for field in schema.fields],
         "functions": [_function_shown(function) for function in schema.functions],
+        **_structs_shown(schema),
+    }
+
+
+def _structs_shown(schema: Any) -> dict[str, object]:
+    if not schema.struct_array_fields:
+        return {}
+    return {
+        "structFields": [
+            {
+                "description": struct.description,
+                "fields": [_field_shown(field) for field in struct.fields],
+                "id": struct.fieldID,
+                "name": struct.name,
+                "nullable": struct.nullable,
+            }
+            for struct in schema.struct_array_fields
+        ]
     }
 
 
@@ -165,7 +198,7 @@ def _field_shown(field: Any) -> dict[str, object]:
     }
     if field.type_params:
         shown["params"] = pairs_shown(field.type_params)
-    if field.data_type == schema_pb2.Array:
+    if field.data_type in (schema_pb2.Array, schema_pb2.ArrayOfVector):
         shown["elementType"] = schema_pb2.DataType.Name(field.element_type)
     member = field.default_value.WhichOneof("data")
     if member is not None:

@@ -225,12 +225,23 @@ def _add_vectors(request: Any, schema: CollectionSchema, name: str, data: Sequen
         placeholder.type = _TEXT_PLACEHOLDER
         placeholder.values.extend([value.encode() for value in data])
     else:
-        kind = VECTOR_CODECS[field.data_type].placeholder_type
+        codec = VECTOR_CODECS[field.searched_type]
+        are_lists = field.has_vector_lists and all(_is_list_of_vectors(value) for value in data)
+        kind = codec.list_placeholder_type if are_lists else codec.placeholder_type
+        assert kind is not None, f"lists of {field.searched_type.name} are no values of a struct array"
         placeholder.type = common_pb2.PlaceholderType.ValueType(kind)
-        placeholder.values.extend(_query_bytes(field, data))
+        if are_lists:
+            placeholder.values.extend(b"".join(_query_bytes(field, value)) for value in data)
+        else:
+            placeholder.values.extend(_query_bytes(field, data))
     group = common_pb2.PlaceholderGroup(placeholders=[placeholder])
     request.placeholder_group = group.SerializeToString()
     request.nq = len(data)
+
+
+def _is_list_of_vectors(value: object) -> bool:
+    """Whether a query is a list of vectors, each of them a list of numbers or base64."""
+    return isinstance(value, list) and any(isinstance(item, list | str) for item in value)
 
 
 def _takes_texts(field: FieldSchema) -> bool:

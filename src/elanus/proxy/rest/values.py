@@ -8,6 +8,7 @@ Array           ``{"Data": {"LongData": {"data": [...]}}}``, as in the reference
 FloatVector     a list of numbers, as Int8Vector
 BinaryVector    base64, as Float16Vector and BFloat16Vector
 SparseVector    an object: the values by index
+struct array    a list of objects, whose members have these forms
 dynamic fields  members of the row
 =============== ==========================================================================
 """
@@ -29,6 +30,7 @@ from elanus.core.errors import NotSupported
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
 from elanus.core.types import DataType
+from elanus.proxy.rest.structs import joined, listed_vectors, members_of, own_name
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
@@ -86,7 +88,14 @@ def rows_of(
 ) -> list[Row]:
     """Return ``count`` rows. ``dynamic_fields``: the keys to pick from dynamic rows; None: all of them."""
     rows: list[Row] = [{} for _ in range(count)]
+    structs = members_of(schema, columns) if schema.structs else {}
+    for struct, fields in structs.items():
+        for row, value in zip(rows, _structs(fields, columns, integers), strict=True):
+            row[struct] = value
+    in_structs = {field.name for fields in structs.values() for field in fields}
     for name, column in columns.items():
+        if name in in_structs:
+            continue
         field = schema.by_name.get(name)
         if field is not None and field.is_dynamic:
             _add_dynamic(rows, column, dynamic_fields, integers)
@@ -95,6 +104,19 @@ def rows_of(
         for row, value in zip(rows, values, strict=True):
             row[name] = value
     return rows
+
+
+def _structs(
+    fields: Sequence[FieldSchema], columns: Mapping[str, pa.Array], integers: Integers
+) -> Sequence[Any]:
+    members = {own_name(field): columns[field.name] for field in fields}
+    values = {
+        own_name(field): listed_vectors(field, columns[field.name])
+        if field.has_vector_lists
+        else json_values(field.element, columns[field.name].flatten(), integers)
+        for field in fields
+    }
+    return joined(members, values)
 
 
 def computed(column: pa.Array, integers: Integers) -> Iterable[Any]:

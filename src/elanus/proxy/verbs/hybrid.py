@@ -44,7 +44,8 @@ class HybridSearching(Verbs):
             proxy.admission.read(cached, Rate.SEARCH, queries * len(request.searches))
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
             groups = () if request.grouping is None else request.grouping.fields
-            columns = (*outputs.columns, *groups, *check_decay_field(schema, request.ranker))
+            extra = (*groups, *check_decay_field(schema, request.ranker))
+            columns = (*outputs.columns, *extra)
             plans = [
                 planned(
                     proxy,
@@ -53,6 +54,7 @@ class HybridSearching(Verbs):
                     request.partitions,
                     tuple(dict.fromkeys(columns)),
                     request.grouping,
+                    outputs.spared_unless(extra),
                 )
                 for search in request.searches
             ]
@@ -63,8 +65,10 @@ class HybridSearching(Verbs):
             step("prepare the vectors")
             wanted = [pinned(proxy, cached, plan, read_ts, patience) for plan in plans]
             step("search on query nodes")
-            parts = [reads.nodes.search(search, patience) for search in wanted]
+            with outputs.naming_keys():
+                parts = [reads.nodes.search(search, patience) for search in wanted]
         step("rank and cut")
+        outputs = outputs.found_in(parts[0].fields)
         note_answer("{} hits before they are fused", sum(len(part.scores) for part in parts))
         size_bytes = sum(column.nbytes for part in parts for column in part.fields.values())
         check_answer_size(sum(len(part.scores) for part in parts), size_bytes, limits.answer_bytes_max)

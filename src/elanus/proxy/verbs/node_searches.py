@@ -49,9 +49,10 @@ def planned(
     partitions: tuple[str, ...],
     columns: Sequence[str],
     grouping: Grouping | None,
+    spared: tuple[str, ...] = (),
 ) -> Planned:
     """``partitions``: the names that the client gave. ``columns``: the stored columns that are wanted with
-    the hits.
+    the hits. ``spared``: those that hits lack if they are not loaded.
 
     Raises what an unusable search raises, but nothing about loads and indexes.
     """
@@ -85,6 +86,7 @@ def planned(
         grouping=grouping,
         candidates_max=limits.search_hits_max,
         boosts=_compiled(cached, request.boosts),
+        spared_fields=spared,
     )
     return Planned(request, field, draft)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.errors import FieldNotFound, FieldNotLoaded, InvalidParameter
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
 from elanus.core.structs import struct_and_name
 
@@ -23,12 +25,41 @@ def asks_for_count(requested: tuple[str, ...]) -> bool:
 class Outputs:
     """``columns`` are read from storage; ``names`` are the output names reported to the client.
 
-    ``dynamic``: the keys of ``$meta`` that were named; ``None``: whole dynamic rows.
+    ``dynamic``: the keys of ``$meta`` that were named; ``None``: whole dynamic rows. ``spared``: the columns
+    that only ``*`` asked for, which an answer lacks if their fields are not loaded. ``keys``: all keys that
+    were named.
     """
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
     dynamic: tuple[str, ...] | None
+    spared: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ()
+
+    def spared_unless(self, needed: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns that the answer may lack, if the request needs ``needed`` for something else."""
+        kept = set(needed)
+        return tuple(c for c in self.spared if c not in kept) if self.spared else ()
+
+    def found_in(self, columns: Collection[str]) -> Outputs:
+        """Return what is shown of an answer with these columns."""
+        missing = {c for c in self.spared if c not in columns}
+        if not missing:
+            return self
+        found = tuple(c for c in self.columns if c not in missing)
+        gone = {*map(_shown, missing)}.difference(map(_shown, found))
+        dynamic = () if DYNAMIC_FIELD in missing else self.dynamic
+        return Outputs(found, tuple(name for name in self.names if name not in gone), dynamic)
+
+    @contextmanager
+    def naming_keys(self) -> Iterator[None]:
+        """Refuse the first dynamic key by its name, if nodes refuse the dynamic field."""
+        try:
+            yield
+        except FieldNotLoaded as error:
+            if not self.keys or DYNAMIC_FIELD not in error.message:
+                raise
+            raise FieldNotLoaded(error.message.replace(DYNAMIC_FIELD, self.keys[0])) from error
 
 
 def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
@@ -39,6 +70,7 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
     """
     structs = {struct.name for struct in schema.structs}
     columns: dict[str, None] = {}
+    named: set[str] = set()
     keys: list[str] = []
     whole_meta = False
     for name in requested:
@@ -47,14 +79,18 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
             columns |= dict.fromkeys(f.name for f in schema.fields if schema.returns(f))
             whole_meta = schema.dynamic_field is not None
         elif name in structs:
-            columns |= dict.fromkeys(f.name for f in schema.members(name))
+            members = [f.name for f in schema.members(name)]
+            columns |= dict.fromkeys(members)
+            named |= set(members)
         elif name in schema.by_name and not schema.returns(schema.by_name[name]):
             raise InvalidParameter(f"not allowed to retrieve raw data of field {name}")
         elif name in schema.by_name:
             columns[name] = None
+            named.add(name)
             whole_meta = whole_meta or schema.by_name[name].is_dynamic
         elif schema.dynamic_field is not None:
             columns[schema.dynamic_field.name] = None
+            named.add(schema.dynamic_field.name)
             keys.append(_dynamic_key(name))
         else:
             raise FieldNotFound(f"field {name} not exist")
@@ -64,7 +100,8 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
     if whole_meta and schema.dynamic_field is not None:
         names.append(schema.dynamic_field.name)
     dynamic = None if whole_meta else tuple(keys)
-    return Outputs(tuple(columns), (*names, *(keys if not whole_meta else ())), dynamic)
+    spared = tuple(c for c in columns if c not in named and c != schema.primary_field.name)
+    return Outputs(tuple(columns), (*names, *(keys if not whole_meta else ())), dynamic, spared, tuple(keys))
 
 
 def _shown(column: str) -> str:

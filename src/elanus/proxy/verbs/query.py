@@ -56,6 +56,7 @@ class Querying(Verbs):
                 )
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
+            extra = (*(by.field for by in request.order), *columns_read(bound)) if is_rows else ()
             more = 0 if request.after is None else 1  # of the first row, no element may be left
             note_read(cached, request.consistency, read_ts, bound)
             step("query on query nodes")
@@ -64,15 +65,7 @@ class Querying(Verbs):
                 partition_ids=partitions,
                 filter=bound,
                 primary_keys=None if request.ids is None else _key_array(schema, request.ids),
-                output_fields=tuple(
-                    dict.fromkeys(
-                        (
-                            *outputs.columns,
-                            *(by.field for by in request.order if is_rows),
-                            *(columns_read(bound) if is_rows else ()),
-                        )
-                    )
-                ),
+                output_fields=tuple(dict.fromkeys((*outputs.columns, *extra))),
                 limit=None if request.limit is None else request.offset + request.limit + more,
                 read_ts=read_ts,
                 ignore_growing=request.ignore_growing,
@@ -80,14 +73,17 @@ class Querying(Verbs):
                 expired_until=cached.expired_until(read_ts),
                 order=request.order if is_rows else (),
                 aggregation=None if aggregating is None else aggregating[0],
+                spared_fields=outputs.spared_unless(extra),
             )
             if counting:
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
                 return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
-            rows = reads.nodes.query(wanted, patience)
+            with outputs.naming_keys():
+                rows = reads.nodes.query(wanted, patience)
         step("cut and encode the answer")
         if aggregating is not None:
             return _groups(rows, request, *aggregating, wanted.read_ts)
+        outputs = outputs.found_in(rows)
         elements = None
         if bound.element_filter is None:
             fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}

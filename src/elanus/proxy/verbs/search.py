@@ -45,12 +45,10 @@ class Searching(Verbs):
             check_round_decimal(request.round_decimal)
             check_measurable(request)
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
-            groups = () if request.grouping is None else request.grouping.fields
-            extra = (*_extra_columns(schema, request), *bucket_columns(request.levels))
-            columns = (*outputs.columns, *groups, *extra)
-            plan = planned(
-                proxy, cached, request, request.partitions, tuple(dict.fromkeys(columns)), request.grouping
-            )
+            extra = _extra_columns(schema, request)
+            columns = tuple(dict.fromkeys((*outputs.columns, *extra)))
+            spared = outputs.spared_unless(extra)
+            plan = planned(proxy, cached, request, request.partitions, columns, request.grouping, spared)
             check_field_measurable(request, schema.by_id[plan.draft.field_id])
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
@@ -60,7 +58,8 @@ class Searching(Verbs):
             wanted = pinned(proxy, cached, plan, read_ts, patience)
             step("search on query nodes")
             if request.page is None:
-                hits, page_end = reads.nodes.search(wanted, patience), None
+                with outputs.naming_keys():
+                    hits, page_end = reads.nodes.search(wanted, patience), None
                 if request.measures_recall:
                     recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
             else:
@@ -71,6 +70,7 @@ class Searching(Verbs):
                     lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
                 )
         step("rank and cut")
+        outputs = outputs.found_in(hits.fields)
         note_answer("{} hits", len(hits.scores))
         size_bytes = sum(column.nbytes for column in hits.fields.values())
         check_answer_size(len(hits.scores), size_bytes, limits.answer_bytes_max)
@@ -116,7 +116,7 @@ class Searching(Verbs):
 
 
 def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]:
-    """Return the columns that the ranker, the order and highlights read.
+    """Return the columns that groups, buckets, the ranker, the order and highlights read.
 
     Raises `InvalidParameter` for a combination that makes no sense.
     """
@@ -140,6 +140,8 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
         raise InvalidParameter("highlighter is not supported with search iterator")
     highlighted = () if request.highlight is None else request.highlight.columns(schema)
     return (
+        *(() if request.grouping is None else request.grouping.fields),
+        *bucket_columns(request.levels),
         *check_decay_field(schema, request.ranker),
         *(by.field for by in request.order),
         *highlighted,

@@ -162,6 +162,17 @@ def _type_params(message: schema_pb2.FieldSchema) -> dict[str, str]:
     return params
 
 
+_DEFAULT_TYPES = {
+    "bool_data": "DataType_Bool",
+    "int_data": "DataType_Int",
+    "long_data": "DataType_Int64",
+    "float_data": "DataType_Float",
+    "double_data": "DataType_Double",
+    "string_data": "DataType_VarChar",
+}
+"""The reference's names of the types that the members of ``ValueField`` hold."""
+
+
 def _default_value(message: schema_pb2.FieldSchema, field: FieldSchema, zone: str) -> Scalar | None:
     member = message.default_value.WhichOneof("data")
     if member is None:
@@ -169,8 +180,8 @@ def _default_value(message: schema_pb2.FieldSchema, field: FieldSchema, zone: st
     check_takes_default(field)
     if member != _default_member(field.data_type):
         raise InvalidParameter(
-            f"type ({field.data_type.name}) of field ({field.name}) "
-            f"is not equal to the type({member}) of default_value"
+            f"type ({schema_pb2.DataType.Name(message.data_type)}) of field ({field.name}) "
+            f"is not equal to the type({_DEFAULT_TYPES.get(member, member)}) of default_value"
         )
     value: Scalar = getattr(message.default_value, member)
     if field.kind.family is Family.TIME:
