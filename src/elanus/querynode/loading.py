@@ -97,7 +97,7 @@ class Loading:
             intake,
             partial(self._interim, is_wanted=collection.is_searched),
         )
-        channel.propose(follower)
+        collection.propose(channel, follower)
         try:
             async with collection.loads:
                 recovered = await self.offload(
