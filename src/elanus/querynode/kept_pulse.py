@@ -116,9 +116,9 @@ class KeptPulse:
                 _failures(collection),
                 [rows.segment_id for rows in _growing(collection)],
             )
-            assert kept == now, f"collection {collection_id}: the pulse has {kept}, and the node {now}"
+            assert kept == now, f"LIVE1: of {collection_id} the pulse has {kept}, the node {now}"
             behind = [follower.vchannel for follower in _behind(collection)]
-            assert not behind, f"the pulse has the positions of the readers of {behind}, which are behind"
+            assert not behind, f"DUR1: the pulse has the positions of readers, and {behind} are behind"
 
 
 def _with(

@@ -351,7 +351,7 @@ class QueryNode:
             check_collection(collection)
         self._pulse.check()
         led = sum(collection.leading for collection in self._collections.values())
-        assert self._leading == led, f"{self._leading} vchannels are led, of the collections {led}"
+        assert self._leading == led, f"LIVE1: {self._leading} vchannels are led, of the collections {led}"
 
     def _loaded(self, collection_id: CollectionID) -> LoadedCollection:
         collection = self._collections.get(collection_id)
