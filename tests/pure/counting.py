@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
 from collections.abc import Awaitable, Callable
@@ -33,15 +34,38 @@ async def steps_of(work: Callable[[], Awaitable[object]]) -> int:
 
     Work inside built-in functions, such as copying a dict, is not seen.
     """
-    steps = 0
+    turns = [0]
+    await _count_steps(work, turns)
+    return sum(turns)
 
+
+async def turns_of(work: Callable[[], Awaitable[object]]) -> list[int]:
+    """As `steps_of`, for each turn of the event loop: between two of them other tasks run.
+
+    For work that waits for no time to pass: on virtual time none does meanwhile.
+    """
+    turns = [0]
+
+    async def run_meanwhile() -> None:
+        while True:
+            turns.append(0)
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(run_meanwhile())
+    try:
+        await _count_steps(work, turns)
+    finally:
+        other.cancel()
+    return turns
+
+
+async def _count_steps(work: Callable[[], Awaitable[object]], turns: list[int]) -> None:
     def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal steps
         if not frame.f_globals.get("__name__", "").startswith("elanus."):
             return None
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
-        steps += event == "opcode"
+        turns[-1] += event == "opcode"
         return trace
 
     gc.disable()
@@ -52,5 +76,4 @@ async def steps_of(work: Callable[[], Awaitable[object]]) -> int:
     finally:
         sys.settrace(before)
         gc.enable()
-    assert steps, "nothing was done"
-    return steps
+    assert any(turns), "nothing was done"

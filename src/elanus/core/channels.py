@@ -25,6 +25,11 @@ def pchannel_of(vchannel: str) -> str:
     return vchannel.rsplit("_", 1)[0]
 
 
+def collection_of(vchannel: str) -> CollectionID:
+    """Return the id in the name of a vchannel."""
+    return CollectionID(int(vchannel.rsplit("_", 1)[1].partition("v")[0]))
+
+
 def shard_of_keys(keys: pa.Array, shards: int) -> npt.NDArray[np.int64]:
     """Return the shard number of each primary key (int64 or string). shape (n,), values in [0, shards)."""
     if shards == 1:

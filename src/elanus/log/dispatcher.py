@@ -55,6 +55,14 @@ class Dispatcher:
         """How many readers are open."""
         return sum(len(self._of(pchannel)) for pchannel in self._readers)
 
+    def seeks(self) -> dict[str, int]:
+        """Return from where each pchannel would be read again, for all vchannels that follow their reader."""
+        return {
+            pchannel: min(reader.line.seek.position for reader in readers)
+            for pchannel in self._readers
+            if (readers := self._of(pchannel))
+        }
+
     def follow(self, vchannel: str, start: Checkpoint, listener: PackListener) -> Subscription:
         """Hand the vchannel's packs from the checkpoint on to ``listener``, beginning in a later step."""
         reader = self._reader_for(pchannel_of(vchannel), start)

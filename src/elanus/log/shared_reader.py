@@ -79,6 +79,11 @@ class Subscription:
         return self._line.seek if self._has_passed_start() else self.start
 
     @property
+    def is_at_line(self) -> bool:
+        """Whether ``seek`` is that of its reader's line, now and until it ends."""
+        return self.reader is not None and self._has_passed_start()
+
+    @property
     def stop(self) -> int:
         """The position after the last tick."""
         return self._line.stop if self._has_passed_start() else self.start.position

@@ -44,6 +44,7 @@ from elanus.querycoord.log_positions import LogPositions
 from elanus.querycoord.mirrors import Mirrors
 from elanus.querycoord.served_watch import ServedWatch
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
+from elanus.querycoord.strays import Strays
 
 T = TypeVar("T")
 _FOLLOW_TIMEOUT_S = 5.0
@@ -72,6 +73,7 @@ class QueryCoord:
         self._lock = asyncio.Lock()
         self._followers: list[asyncio.Task[None]] = []
         self._watch = ServedWatch(self._loaders)
+        self._strays = Strays(self._loaders)
         self._unbalanced: set[CollectionID] = set()
         """The collections that have changed since segments were balanced."""
         self._latest: Mapping[NodeID, QueryNodePulse] = {}
@@ -161,6 +163,7 @@ class QueryCoord:
                 return
             await self._state.remove(collection_id)
             del self._loaders[collection_id]
+            self._strays.released(collection_id)
             await loader.stop()
             await self._mirrors.release(collection_id)
             await loader.release(self._peers.fleet.alive())
@@ -372,13 +375,8 @@ class QueryCoord:
             await self._release_strays(pulses)
 
     async def _release_strays(self, pulses: Mapping[NodeID, QueryNodePulse]) -> None:
-        """Release collections on nodes that missed the release.
-
-        The node was unreachable at the time, or this role stopped in the middle of the release.
-        """
-        loaded = self._loaders.keys()
-        strays = {(n, c) for n, pulse in pulses.items() for c in pulse.versions.keys() - loaded}
-        for node_id, collection_id in sorted(strays):
+        """Release collections on nodes that missed the release."""
+        for node_id, collection_id in self._strays.look(pulses):
             async with self._lock:
                 if collection_id in self._loaders:
                     continue  # loaded again meanwhile

@@ -17,12 +17,12 @@ that takes over the vchannel starts after their rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from elanus.api.querynode import SegmentServing
-from elanus.core.ids import NO_SEGMENT, SegmentID
+from elanus.core.ids import NO_SEGMENT, NodeID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
@@ -34,16 +34,18 @@ Split = Mapping[SegmentID, tuple[SegmentID, ...]]
 class Served:
     """The segments that a replica serves, read before its target is read.
 
-    ``named``: the sealed segments of the version in force. ``sealed``: those of them that nodes serve.
+    ``named``: the sealed segments of the version in force, to be asked about each of them: no sequence.
+    ``sealed``: those of them that nodes serve; ``nodes``: the node of each, and of others.
     ``growing``: growing segments, each with its vchannel. ``ticks``: the time tick up to which the leading
     node has followed each vchannel; none for a vchannel that nobody follows yet, or whose node serves no
     version.
     """
 
-    named: Collection[SegmentID]
-    sealed: Mapping[SegmentID, SegmentServing]
+    named: Set[SegmentID]
+    sealed: dict[SegmentID, SegmentServing]
     growing: Mapping[SegmentID, str]
     ticks: Mapping[str, Timestamp]
+    nodes: Mapping[SegmentID, NodeID] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,14 +39,15 @@ class LoadProgress:
         ``served``: the sealed segments that each replica serves. A segment that all replicas serve counts as
         it is, even if its successor already exists.
         """
-        successors = target.recovery.successors
+        successors, damaged = target.recovery.successors, target.damaged
         found = {}
         for segment_id, partition_id in (self._initial or {}).items():
-            is_served = all(segment_id in segments for segments in served)
-            one = segment_id if is_served else successors.get(segment_id, segment_id)
-            heirs = (one,) if is_served else target.recovery.split.get(segment_id, (one,))
-            for current in heirs:
-                if is_served or current in target.segments or current in target.damaged:
+            if all(segment_id in segments for segments in served):
+                found[segment_id] = partition_id
+                continue
+            one = successors.get(segment_id, segment_id)
+            for current in target.recovery.split.get(segment_id, (one,)):
+                if current in target.segments or current in damaged:
                     found[current] = partition_id
         self._initial = found
 

@@ -38,7 +38,7 @@ from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
 from elanus.querycoord.planned_layout import room_of
 from elanus.querycoord.reconcile_loop import ReconcileLoop, text_of
-from elanus.querycoord.replica import Replica
+from elanus.querycoord.replica import Replica, let_others_run
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
@@ -262,6 +262,7 @@ class CollectionLoader:
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
         found = {s for of in served for s in of.sealed}
+        await let_others_run(found)
         target = await self._target(load, (*held, *progress.segments()))
         self._recovering[self.collection_id] = target.recovery.vchannels
         progress.note_successors(target.recovery.successors)
@@ -272,6 +273,7 @@ class CollectionLoader:
             pchannels = tuple(map(pchannel_of, target.collection.vchannels))
             await self._peers.root.tick_now(pchannels, progress.load_ts)
         failures = []
+        await let_others_run(target.segments)
         for replica, of in zip(self._replicas, served, strict=True):
             group = groups[replica.info.replica]
             moments = self._settled(found)

@@ -28,12 +28,18 @@ class Layout:
     def nodes(self) -> set[NodeID]:
         return {*self.segments.values(), *self.vchannels.values()}
 
-    def vchannels_of(self, node_id: NodeID, target: Target) -> list[str]:
-        """Return the vchannels that a node must follow, for their rows or for their deletes."""
-        led = [v for v, at in self.vchannels.items() if at == node_id]
-        here = [s for s, at in self.segments.items() if at == node_id]
-        needed = [self.kept[s] if s in self.kept else target.segments[s].vchannel for s in here]
-        return list(dict.fromkeys((*led, *needed)))
+    def vchannels_by_node(self, target: Target) -> dict[NodeID, dict[str, None]]:
+        """Return the vchannels that each node must follow, for their rows or for their deletes, in order."""
+        found: dict[NodeID, dict[str, None]] = {}
+        for vchannel, node_id in self.vchannels.items():
+            found.setdefault(node_id, {})[vchannel] = None
+        here = (
+            (node_id, self.kept[s] if s in self.kept else target.segments[s].vchannel)
+            for s, node_id in self.segments.items()
+        )
+        for node_id, vchannel in dict.fromkeys(here):
+            found.setdefault(node_id, {})[vchannel] = None
+        return found
 
 
 def plan_layout(
@@ -51,8 +57,10 @@ def plan_layout(
     """
     wanted = [s for s in target.segments if s not in handoff.held]
     placed = {s: places[s] for s in wanted if places.get(s) in statuses}
-    rooms = [_room_with(n, status, placed, target) for n, status in statuses.items()]
-    new = place([target.piece(s) for s in wanted if s not in placed], rooms)
+    coming = [target.piece(s) for s in wanted if s not in placed]
+    # The rooms list all that the nodes hold, and most rounds place nothing.
+    rooms = [_room_with(n, status, placed, target) for n, status in statuses.items()] if coming else []
+    new = place(coming, rooms)
     kept = {s: found[s] for s in handoff.kept}
     channels = {n: status.leads_elsewhere for n, status in statuses.items()}
     vchannels = place_channels(target.collection.vchannels, leads, channels)

@@ -15,7 +15,7 @@ from there, with the same placement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sized
 from dataclasses import replace
 
 from elanus.api.query_channel import MissingSegment, QueryChannelInfo
@@ -37,6 +37,8 @@ from elanus.querycoord.visible_from import Settled
 
 _FRESH_S = 1.0
 """If loading took longer than this, node status is fetched again before switching versions."""
+LONG_STEP_SEGMENTS = 1000
+"""From this many segments on, other tasks run between the parts of a reconciliation."""
 
 
 class Replica:
@@ -80,37 +82,35 @@ class Replica:
 
     def serving(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[SegmentID, SegmentServing]:
         """Return the sealed segments that are served on the node where the version in force places them."""
-        return {s: serving for s, (_, serving) in self._found(statuses).items()}
+        return self.served(statuses).sealed
 
-    def _found(
-        self, statuses: Mapping[NodeID, QueryNodeStatus]
-    ) -> dict[SegmentID, tuple[NodeID, SegmentServing]]:
-        """As `serving`, with the node of each segment.
+    def served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
+        """Return what the replica serves now, for `reconcile`.
 
         A planned version may already be in force: a node received it and the reply was lost. Its segments
         count as served like any other.
         """
-        return {
-            s.segment_id: (node_id, s)
-            for places in (self.record.plan, self.info.sealed)
-            for node_id, status in statuses.items()
-            for s in status.segments
-            if s.sealed and s.collection_id == self.collection_id
-            if places.get(s.segment_id) == node_id
-        }
-
-    def served(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
-        """Return what the replica serves now, for `reconcile`."""
-        growing = {
-            s.segment_id: s.vchannel
-            for node_id, status in statuses.items()
-            for s in status.segments
-            if not s.sealed and s.collection_id == self.collection_id
-            if self.info.vchannels.get(s.vchannel) == node_id
-        }
-        sealed = self.serving(statuses)
-        named = tuple(dict.fromkeys((*self.info.sealed, *sealed)))
-        return Served(named, sealed, growing, self._ticks(statuses))
+        info, plan = self.info, self.record.plan
+        planned: dict[SegmentID, SegmentServing] = {}
+        placed: dict[SegmentID, SegmentServing] = {}
+        growing: dict[SegmentID, str] = {}
+        for node_id, status in statuses.items():
+            for one in status.segments:
+                segment_id = one.segment_id
+                if one.collection_id != info.collection_id:
+                    continue
+                if not one.sealed:
+                    if info.vchannels.get(one.vchannel) == node_id:
+                        growing[segment_id] = one.vchannel
+                    continue
+                if plan and plan.get(segment_id) == node_id:
+                    planned[segment_id] = one
+                if info.sealed.get(segment_id) == node_id:
+                    placed[segment_id] = one
+        sealed = {**planned, **placed}
+        nodes = {**info.sealed, **{s: plan[s] for s in planned if s not in placed}}
+        named = dict.fromkeys((*info.sealed, *sealed)).keys()
+        return Served(named, sealed, growing, self._ticks(statuses), nodes)
 
     def _ticks(self, statuses: Mapping[NodeID, QueryNodeStatus]) -> dict[str, Timestamp]:
         """Return the tick up to which each vchannel's leading node has followed it.
@@ -175,30 +175,35 @@ class Replica:
         wanted = target.segments.keys() | target.damaged.keys()
         statuses = await without_strays(self.info, self._fleet, statuses, wanted, places)
         service_ts = min(self._ticks(statuses).values(), default=NO_TIMESTAMP)
-        found = self._found(statuses)
-        before = self._still(before, statuses)
+        await let_others_run(target.segments)
+        now = self.served(statuses)
+        before = _still(before, now)
+        await let_others_run(target.segments)
         successors, split = target.recovery.successors, target.recovery.split
         handoff = decide(target.segments, before, successors, target.unbuilt, service_ts, split)
         now_s = asyncio.get_running_loop().time()
         unreadable = self.unreadable.waiting_with(target.segments, target.damaged, now_s)
         handoff = hold_back(handoff, unreadable, before, successors, split)
-        nodes_of = {s: node_id for s, (node_id, _) in found.items()}
-        layout = plan_layout(target, handoff, statuses, places, nodes_of, self.info.vchannels)
+        await let_others_run(target.segments)
+        named = self.info.sealed
+        layout = plan_layout(target, handoff, statuses, places, now.nodes, self.info.vchannels)
+        await let_others_run(target.segments)
         online = {
             segment_id: node_id
             for segment_id, node_id in layout.segments.items()
             if segment_id not in layout.kept
-            if self.info.sealed.get(segment_id) != node_id
-            or not target.is_served(found[segment_id][1] if segment_id in found else None)
+            if named.get(segment_id) != node_id or not target.is_served(now.sealed.get(segment_id))
         }
         # A planned move may be in force without a record of it: the kept segment is then named where it is.
-        unnamed = {s: at for s in layout.kept if (at := layout.segments[s]) != self.info.sealed.get(s)}
+        unnamed = {s: at for s in layout.kept if (at := layout.segments[s]) != named.get(s)}
         await version.persist(replace(self.record, nodes=tuple(statuses), plan={**online, **unnamed}))
+        await let_others_run(target.segments)
         await self._prepare_all(layout, target, whole)
         began_s = asyncio.get_running_loop().time()
-        failures = await asyncio.gather(
-            *(self._load(n, [s for s, at in online.items() if at == n], target) for n in layout.nodes())
-        )
+        coming: dict[NodeID, list[SegmentID]] = {node_id: [] for node_id in layout.nodes()}
+        for segment_id, node_id in online.items():
+            coming[node_id].append(segment_id)
+        failures = await asyncio.gather(*(self._load(n, ids, target) for n, ids in coming.items()))
         if any(failures):
             return True  # to be brought up without these segments
         self.unreadable.readable(online)
@@ -206,6 +211,7 @@ class Replica:
         self.stood_in_for = frozenset(unreadable) - missing.keys()
         if asyncio.get_running_loop().time() > began_s + _FRESH_S:
             await self._check_ready(online)
+        await let_others_run(target.segments)
         info = await version.announce(
             layout,
             {**online, **unnamed},
@@ -217,21 +223,9 @@ class Replica:
         )
         partitions = None if whole else target.partition_ids
         await version.persist(replace(self.record, info=info, plan={}, stamps={}, partitions=partitions))
+        await let_others_run(target.segments)
         is_complete = await version.complete(layout, target, statuses)
         return bool(handoff.late) or not is_complete
-
-    def _still(self, before: Served, statuses: Mapping[NodeID, QueryNodeStatus]) -> Served:
-        """Reduce ``before`` to what the nodes still have.
-
-        A node may have started afresh since; it then follows from a position after all flushed rows.
-        """
-        now = self.served(statuses)
-        return replace(
-            before,
-            sealed={s: serving for s, serving in before.sealed.items() if s in now.sealed},
-            growing={s: vchannel for s, vchannel in before.growing.items() if s in now.growing},
-            ticks={v: tick for v, tick in before.ticks.items() if now.ticks.get(v, NO_TIMESTAMP)},
-        )
 
     # preparing the nodes
 
@@ -239,24 +233,31 @@ class Replica:
         """Prepare all nodes, and note the growing segments that could not be recovered."""
         now_s = asyncio.get_running_loop().time()
         again = self.unrecovered.due(now_s)
+        needed = layout.vchannels_by_node(target)
         found = await asyncio.gather(
-            *(self._prepare(n, layout, target, whole, again) for n in layout.nodes())
+            *(self._prepare(n, layout, needed[n], target, whole, again) for n in layout.nodes())
         )
         answers = {vchannel: segments for of in found for vchannel, segments in of.items()}
         self.unrecovered.found(self.collection_id, answers, now_s)
 
     async def _prepare(
-        self, node_id: NodeID, layout: Layout, target: Target, whole: bool, again: tuple[SegmentID, ...]
+        self,
+        node_id: NodeID,
+        layout: Layout,
+        needed: Iterable[str],
+        target: Target,
+        whole: bool,
+        again: tuple[SegmentID, ...],
     ) -> dict[str, tuple[UnrecoveredSegment, ...]]:
         """Follow the vchannels that the node leads, and those whose deletes its segments need.
 
-        ``again``: growing segments to be tried once more. Returns those that could not be recovered, by
-        vchannel.
+        ``needed``: all of these. ``again``: growing segments to be tried once more. Returns those that could
+        not be recovered, by vchannel.
         """
         node = self._fleet.node(node_id)
         await node.load_collection(load_request(target, whole))
         found = {}
-        for vchannel in layout.vchannels_of(node_id, target):
+        for vchannel in needed:
             leads = layout.vchannels[vchannel] == node_id
             request = watch_request(target, vchannel, leads=leads, again=again)
             segments = await node.watch_vchannel(request)
@@ -307,3 +308,26 @@ class Replica:
             ready = {*loaded, *(s.segment_id for s in status.segments if s.sealed)}
             if gone := sorted(s for s, at in online.items() if at == node_id and s not in ready):
                 raise NotReady(f"query node {node_id} has released segments {gone} since they were loaded")
+
+
+async def let_others_run(segments: Sized) -> None:
+    """Yield to other tasks between two parts of a reconciliation that look at all of these segments.
+
+    The parts work on statuses and a target that have been read before, and on the replica's record, which
+    nothing else changes: what happens in between is for the next reconciliation.
+    """
+    if len(segments) >= LONG_STEP_SEGMENTS:
+        await asyncio.sleep(0)
+
+
+def _still(before: Served, now: Served) -> Served:
+    """Reduce ``before`` to what the nodes still have.
+
+    A node may have started afresh since; it then follows from a position after all flushed rows.
+    """
+    return replace(
+        before,
+        sealed={s: serving for s, serving in before.sealed.items() if s in now.sealed},
+        growing={s: vchannel for s, vchannel in before.growing.items() if s in now.growing},
+        ticks={v: tick for v, tick in before.ticks.items() if now.ticks.get(v, NO_TIMESTAMP)},
+    )

@@ -8,9 +8,10 @@ not what is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 from elanus.api.querynode import QueryNodePulse
+from elanus.core.channels import collection_of
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.resource_groups import Groups
 from elanus.querycoord.loader import CollectionLoader
@@ -35,7 +36,7 @@ class ServedWatch:
         groups."""
         others = pulses.keys() != self._before.keys()
         concerned = self._due | self._unserved | self._changed(pulses)
-        if others or groups != self._groups or self._failures(pulses) != self._failures(self._before):
+        if others or groups != self._groups:
             concerned = set(self._loaders)
         self._before, self._groups, self._due = pulses, groups, set()
         was_unserved, self._unserved = self._unserved, set()
@@ -50,18 +51,21 @@ class ServedWatch:
                 loader.look_again()
 
     def _changed(self, pulses: Mapping[NodeID, QueryNodePulse]) -> set[CollectionID]:
-        """Return the collections of which a node serves another version, or follows another channel."""
-        return {
-            collection_id
-            for node_id, pulse in pulses.items()
-            if (before := self._before.get(node_id)) is not None
-            for entries, known in (
-                (pulse.versions.items(), before.versions.items()),
-                (pulse.query_channels.items(), before.query_channels.items()),
-            )
-            for collection_id, _ in entries ^ known
-        }
+        """Return the collections of which a node serves another version, follows another channel, or has
+        begun or ceased to fail."""
+        found: set[CollectionID] = set()
+        for node_id, pulse in pulses.items():
+            before = self._before.get(node_id)
+            if before is not None:
+                found |= _differing(pulse.versions, before.versions)
+                found |= _differing(pulse.query_channels, before.query_channels)
+                failed = pulse.failures.keys() ^ before.failures.keys()
+                found |= {collection_of(vchannel) for vchannel in failed}
+        return found
 
-    @staticmethod
-    def _failures(pulses: Mapping[NodeID, QueryNodePulse]) -> set[tuple[NodeID, str]]:
-        return {(node_id, vchannel) for node_id, pulse in pulses.items() for vchannel in pulse.failures}
+
+def _differing(
+    now: Mapping[CollectionID, Hashable], then: Mapping[CollectionID, Hashable]
+) -> set[CollectionID]:
+    """Return the keys with other values. Nearly always there are none, and often the mappings are one."""
+    return set() if now is then or now == then else {key for key, _ in now.items() ^ then.items()}

@@ -144,12 +144,13 @@ class VersionSwitch:
         A collection that was released and loaded again has a new record, and the node may have missed the
         release. Meanwhile compaction may have moved the rows of these segments elsewhere.
         """
+        named = self.info.sealed
         return {
             s.segment_id: node_id
             for node_id, status in statuses.items()
             for s in status.segments
-            if s.sealed and s.collection_id == self._collection_id
-            if s.segment_id not in self.info.sealed and layout.segments.get(s.segment_id) != node_id
+            if s.segment_id not in named and s.sealed and s.collection_id == self._collection_id
+            if layout.segments.get(s.segment_id) != node_id
         }
 
     async def complete(
@@ -161,10 +162,9 @@ class VersionSwitch:
         the version: until then it answers earlier reads. Returns whether all such nodes have released it.
         """
         await self._wait_served([n for n in sorted(layout.nodes()) if not self._serves(statuses[n])])
-        for node_id in sorted(layout.nodes()):
+        for node_id, needed in sorted(layout.vchannels_by_node(target).items()):
             node = self._fleet.node(node_id)
             await node.set_partitions(self._collection_id, target.partition_ids)
-            needed = layout.vchannels_of(node_id, target)
             for vchannel in target.recovery.vchannels:
                 name = vchannel.vchannel
                 if name in needed:

@@ -59,8 +59,7 @@ class Target:
         """Whether a node has the segment as it should be: with its indexes, once they are built."""
         if serving is None:
             return False
-        built = {file.index_id for file in self.files.get(serving.segment_id, ())}
-        return built <= set(serving.index_ids)
+        return all(file.index_id in serving.index_ids for file in self.files.get(serving.segment_id, ()))
 
     def piece(self, segment_id: SegmentID) -> Piece:
         """The segment with the memory it will take: its vectors once, and its files.
@@ -102,7 +101,8 @@ async def find_target(
     recovery = await data.recovery_info(load.collection_id, held)
     if recovery.schema is not None and _is_changing(collection.schema, recovery.schema):
         collection = replace(collection, schema=recovery.schema)
-    segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in partition_ids}
+    wanted = frozenset(partition_ids)
+    segments = {m.segment_id: m for m in recovery.flushed if m.partition_id in wanted}
     # Files last: an output whose index has been built by now is loaded with it at once.
     left_out = load.left_out(collection.schema)
     fields = collection.schema.by_id.keys() - left_out

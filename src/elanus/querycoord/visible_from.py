@@ -93,9 +93,10 @@ def settled(records: Iterable[ReplicaRecord], found: Collection[SegmentID]) -> S
         stamped |= record.stamps
         info = record.info
         deletes |= info.deletes
-        for segment_id in info.sealed:
-            moment = info.visible_from.get(segment_id, NO_TIMESTAMP)
-            named[segment_id] = max(moment, named.get(segment_id, NO_TIMESTAMP))
+        named = {**dict.fromkeys(info.sealed, NO_TIMESTAMP), **named}
+        for segment_id, moment in info.visible_from.items():
+            if moment > named.get(segment_id, moment):
+                named[segment_id] = moment
         if info.version and partitions is not None:
             partitions = None if record.partitions is None else partitions.union(record.partitions)
     return Settled(named, stamped, partitions, found, deletes, writes)

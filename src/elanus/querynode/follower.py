@@ -163,6 +163,17 @@ class Follower:
         return seek.position
 
     @property
+    def needs_log(self) -> bool:
+        """Whether it reads the log, or is about to."""
+        has_ended = self._subscription is not None and self._subscription.reader is None
+        return self.failure is None and not has_ended
+
+    @property
+    def is_at_its_reader(self) -> bool:
+        """Whether ``position`` is that of its reader's tick line, until packs are taken."""
+        return self._held is None and self._subscription is not None and self._subscription.is_at_line
+
+    @property
     def late_messages(self) -> int:
         return 0 if self._subscription is None else self._subscription.late_messages
 

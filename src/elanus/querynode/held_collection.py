@@ -19,6 +19,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querynode.block import Block
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.followed_vchannel import FollowedVchannel, gaps_of
+from elanus.querynode.follower import Follower
 from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.held_segments import HeldSegments
 from elanus.querynode.index_specs import index_specs
@@ -36,8 +37,9 @@ class HeldCollection:
 
     ``written_schema``: that of the log; ``schema``: that of what is held. ``wanted``: the rows that the load
     asks for. ``leads``: the vchannels whose growing rows are served. ``on_release``: called with the blocks
-    that a change released; reads may still hold them. ``on_growth``, ``on_leading``: called with the change
-    of ``growing_bytes`` and of ``leading``.
+    that a change released; reads may still hold them. ``on_growth``: called at the end of each step that
+    changes anything here, with the change of ``growing_bytes``, which may be 0. ``on_leading``: called with
+    the change of ``leading``.
     """
 
     def __init__(
@@ -206,6 +208,11 @@ class HeldCollection:
         blocks = tuple(block for segment in segments for block in segment.blocks)
         if blocks:
             self._on_release(blocks)
+
+    def propose(self, channel: FollowedVchannel, follower: Follower) -> None:
+        """Register a follower that prepares to start: the log is needed from its checkpoint on."""
+        channel.propose(follower)
+        self._weigh()
 
     def settle(self, channel: FollowedVchannel) -> None:
         """Let a successor take over if it can."""

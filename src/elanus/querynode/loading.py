@@ -105,7 +105,7 @@ class Loading:
             partial(self._interim, is_wanted=collection.is_searched),
             collection.written_schema,
         )
-        channel.propose(follower)
+        collection.propose(channel, follower)
         try:
             async with collection.loads:
                 recovered = await self.offload(

@@ -49,6 +49,7 @@ from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.explaining import noted
 from elanus.querynode.interim import Interim, InterimRules
 from elanus.querynode.invariants import check_collection
+from elanus.querynode.kept_pulse import KeptPulse
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.loading import Loading
 from elanus.querynode.memory import MemoryReturn
@@ -58,7 +59,7 @@ from elanus.querynode.sealed import files_of
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
-from elanus.querynode.status import UsedMemory, collection_status, node_pulse, node_status
+from elanus.querynode.status import UsedMemory, collection_status, node_status
 from elanus.querynode.text_search import statistics
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore
@@ -123,6 +124,11 @@ class QueryNode:
         self._incarnation = uuid.uuid4().hex
         self._dispatcher = Dispatcher(log, spawn=untraced)
         self._used = UsedMemory(lambda: asyncio.get_running_loop().time())
+        self._collections: dict[CollectionID, LoadedCollection] = {}
+        self._serving: dict[CollectionID, ChannelServing] = {}
+        self._pulse = KeptPulse(
+            node_id, self._incarnation, self._dispatcher, self._collections, self._serving
+        )
         self._loading = Loading(
             store,
             offload,
@@ -142,10 +148,8 @@ class QueryNode:
         self._offload_reads = offload_reads or offload
         self._applier = DeleteApplier(offload_deletes or offload, delete_limits)
         self._intake = Intake(offload_arrivals or offload, inline_rows_max)
-        self._collections: dict[CollectionID, LoadedCollection] = {}
         self._growing_bytes = 0
         self._leading = 0
-        self._serving: dict[CollectionID, ChannelServing] = {}
         self._flights = SingleFlight()
         self._background: set[asyncio.Task[None]] = set()
 
@@ -178,9 +182,11 @@ class QueryNode:
             return
         if collection is not None:  # a release did not reach this node
             await self.release_collection(request.collection_id)
+        grew = partial(self._grew, request.collection_id)
         self._collections[request.collection_id] = LoadedCollection(
-            request, self._applier, self._dropped, self._memory.let_go, self._grew, self._leads
+            request, self._applier, self._dropped, self._memory.let_go, grew, self._leads
         )
+        self._pulse.changed(request.collection_id)
 
     async def watch_vchannel(self, request: WatchVchannel) -> tuple[UnrecoveredSegment, ...]:
         collection = self._loaded(request.collection_id)
@@ -255,19 +261,23 @@ class QueryNode:
             self._offload_reads,
             self._search_threads,
             self._recall,
+            partial(self._pulse.changed, info.collection_id),
         )
         await self._leave_channel(info.collection_id)
         await serving.start()
         self._serving[info.collection_id] = serving
+        self._pulse.changed(info.collection_id)
 
     async def _leave_channel(self, collection_id: CollectionID) -> None:
         serving = self._serving.pop(collection_id, None)
+        self._pulse.changed(collection_id)
         if serving is not None:
             await serving.stop()
 
     async def release_collection(self, collection_id: CollectionID) -> None:
         await self._leave_channel(collection_id)
         collection = self._collections.pop(collection_id, None)
+        self._pulse.changed(collection_id)
         if collection is None:
             return
         collection.close(_not_loaded(collection_id))
@@ -299,9 +309,7 @@ class QueryNode:
         )
 
     async def pulse(self) -> QueryNodePulse:
-        return node_pulse(
-            self._node_id, self._incarnation, self._collections, self._serving, self.growing_bytes
-        )
+        return self._pulse.take(self.growing_bytes)
 
     def _beyond_segments_bytes(self) -> int:
         return self._dispatcher.waiting_bytes + self._loading.delta_logs.memory_bytes
@@ -345,8 +353,9 @@ class QueryNode:
         """Raise `AssertionError` if the node's state is inconsistent. For tests and the simulator."""
         for collection in self._collections.values():
             check_collection(collection)
+        self._pulse.check()
         led = sum(collection.leading for collection in self._collections.values())
-        assert self._leading == led, f"{self._leading} vchannels are led, of the collections {led}"
+        assert self._leading == led, f"LIVE1: {self._leading} vchannels are led, of the collections {led}"
 
     def _loaded(self, collection_id: CollectionID) -> LoadedCollection:
         collection = self._collections.get(collection_id)
@@ -358,8 +367,9 @@ class QueryNode:
         """Release a collection whose drop was read in the log, by one of the followers that must stop."""
         self._spawn(self.release_collection(collection_id))
 
-    def _grew(self, change_bytes: int) -> None:
+    def _grew(self, collection_id: CollectionID, change_bytes: int) -> None:
         self._growing_bytes += change_bytes
+        self._pulse.changed(collection_id)
 
     def _leads(self, change: int) -> None:
         self._leading += change

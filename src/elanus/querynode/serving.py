@@ -98,7 +98,8 @@ class ChannelServing:
     """Serves one replica of one collection on its channel. Belongs to the node's loop.
 
     ``offload``: runs a read in a thread. ``proxies``: finds a proxy for payloads outside the channel.
-    ``threads``: cores that one large batch of queries may use.
+    ``threads``: cores that one large batch of queries may use. ``on_end``: called when the channel is not
+    followed any more.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class ChannelServing:
         offload: Offload,
         threads: int,
         recall: RecallSampler | None = None,
+        on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self._node_id = node_id
         self._collection = collection
@@ -120,6 +122,7 @@ class ChannelServing:
         self._offload = offload
         self._threads = threads
         self._recall = recall
+        self._on_end = on_end
         self._sealed: dict[SegmentID, NodeID] = {}
         self._version = 0
         self._part = _Part()
@@ -189,6 +192,7 @@ class ChannelServing:
             _log.info("query channel lost", channel=self.channel, error=error.message)
         finally:
             await reader.close()
+            self._on_end()  # the task ends in the same step
 
     async def _end_waits(self, version: int) -> None:
         """Return when no read waits for a snapshot, after giving up those that wait for too long."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from elanus.api.querynode import GrowingRows, QueryNodePulse, QueryNodeStatus, SegmentServing
+from elanus.api.querynode import QueryNodeStatus, SegmentServing
 from elanus.core.channels import pchannel_of
 from elanus.core.ids import CollectionID, IndexID, NodeID
 from elanus.querynode.followed_vchannel import FollowedVchannel
@@ -64,33 +64,6 @@ def collection_status(
         used_bytes=used.of(collections),
         positions={},
         leads_elsewhere=leading - (0 if known is None else known.leading),
-    )
-
-
-def node_pulse(
-    node_id: NodeID,
-    incarnation: str,
-    collections: Mapping[CollectionID, LoadedCollection],
-    serving: Mapping[CollectionID, ChannelServing],
-    growing_bytes: int,
-) -> QueryNodePulse:
-    """Return what is looked at all the time. For the loop thread."""
-    channels = [channel for c in collections.values() for channel in c.channels.values()]
-    return QueryNodePulse(
-        node_id,
-        incarnation,
-        growing_bytes,
-        tuple(
-            GrowingRows(growing.segment_id, c.collection_id, growing.memory_bytes)
-            for c in collections.values()
-            for growing in _growing(c)
-        )
-        if growing_bytes
-        else (),
-        {collection_id: c.version for collection_id, c in collections.items()},
-        _followed(serving),
-        {c.vchannel: c.failure for c in channels if c.failure is not None},
-        _positions(channels),
     )
 
 
@@ -154,7 +127,7 @@ def _positions(channels: Iterable[FollowedVchannel]) -> dict[str, int]:
     for channel in channels:
         pchannel = pchannel_of(channel.vchannel)
         for follower in channel.followers():
-            if follower.failure is None:
+            if follower.needs_log:
                 found[pchannel] = min(found.get(pchannel, follower.position), follower.position)
     return found
 

@@ -38,7 +38,7 @@ def served(
 ) -> Served:
     ids = {s.segment_id: s for s in segments}
     return Served(
-        (*ids, *map(SegmentID, named)), ids, {SegmentID(s): V for s in growing}, {V: tick} if tick else {}
+        {*ids, *map(SegmentID, named)}, ids, {SegmentID(s): V for s in growing}, {V: tick} if tick else {}
     )
 
 

@@ -11,6 +11,7 @@ from fakes import CID, collection, manifest, recovery, settle
 from query_bench import Bench
 
 from elanus.core.ids import CollectionID
+from elanus.querycoord.fleet import Pulses
 
 FEW, MANY = 10, 200
 Work = Callable[[Bench], Awaitable[object]]
@@ -76,4 +77,25 @@ async def test_a_node_that_was_restarted_is_noticed_for_each_collection() -> Non
     assert {c: held.version for c, held in bench.node.held.items()} == {
         c.collection_id: 2 for c in bench.collections
     }
+    await bench.coord.stop()
+
+
+async def test_a_vchannel_that_fails_concerns_its_own_collection_only() -> None:
+    bench = await with_loaded(FEW)
+    woken: list[int] = []
+    for collection_id, loader in bench.coord._loaders.items():
+        loader.wake = lambda c=collection_id: woken.append(c)  # type: ignore[method-assign,misc]
+    asked: list[int] = []
+    for collection_id, loader in bench.coord._loaders.items():
+        is_served = loader.is_served
+
+        def noted(statuses: Pulses, c: int = collection_id, of: Callable[[Pulses], bool] = is_served) -> bool:
+            asked.append(c)
+            return of(statuses)
+
+        loader.is_served = noted  # type: ignore[method-assign]
+    bench.node.failures[bench.collections[3].vchannels[0]] = "cannot be read"
+    await asyncio.sleep(1.5)
+    assert woken == [bench.collections[3].collection_id]
+    assert set(asked) == set(woken)
     await bench.coord.stop()

@@ -35,3 +35,20 @@ async def test_the_status_of_a_collection_and_the_pulse_are_parts_of_the_whole(w
         whole.incarnation,
     )
     assert (pulse.query_channels, pulse.failures) == (whole.query_channels, whole.failures)
+
+
+@scenario()
+async def test_the_pulse_follows_rows_and_their_handoff(world: World) -> None:
+    for change in (lambda: world.insert([(1, 1)]), world.stamp_and_tick, world.stamp_and_tick):
+        await change()
+        pulse, whole = await world.node.pulse(), await world.node.status()
+        world.node.invariants()
+        assert pulse.positions == whole.positions
+        assert {g.segment_id for g in pulse.growing} == {s.segment_id for s in whole.segments if not s.sealed}
+    assert pulse.growing
+    world.seal()
+    await world.hand_off(world.flush())
+    assert not (await world.node.pulse()).growing
+    await world.node.release_collection(COLLECTION)
+    after = await world.node.pulse()
+    assert (after.versions, after.positions, after.failures) == ({}, {}, {})

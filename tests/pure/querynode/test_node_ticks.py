@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from counting import calls_of
+from counting import calls_of, steps_of
 from node_rows import schema_of
 from node_world import COLLECTION, NODE, VCHANNEL, World, inline, scenario
 
@@ -128,6 +128,46 @@ async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_
     await loaded.tick(3000)
     assert (loaded.served(), {c.failure for c in second.channels.values()}) == ({3000}, {None})
     assert follower.tick < 3000
+    await loaded.node.stop()
+
+
+async def test_a_pulse_costs_what_has_changed_since_the_one_before(tmp_path: Path) -> None:
+    steps = []
+    for collections in (8, 200):
+        loaded = Loaded(tmp_path, collections)
+        await loaded.start()
+        await loaded.tick(1000)
+        first = await loaded.node.pulse()
+        assert first.versions == dict.fromkeys(loaded.ids, 1)
+        await loaded.tick(2000)
+        steps.append([await steps_of(loaded.node.pulse)])
+        second = await loaded.node.pulse()
+        assert second.versions is first.versions
+        assert second.positions == (await loaded.node.status()).positions
+        assert all(second.positions[pchannel] > first.positions[pchannel] for pchannel in PCHANNELS)
+        await loaded.node.announce(SealedSegmentsChange(loaded.ids[0], 2, (), ()))
+        await loaded.node.release_collection(loaded.ids[1])
+        steps[-1].append(await steps_of(loaded.node.pulse))
+        third = await loaded.node.pulse()
+        assert third.versions == {c: n for c, n in first.versions.items() if c != loaded.ids[1]} | {
+            loaded.ids[0]: 2
+        }
+        assert second.versions == dict.fromkeys(loaded.ids, 1), "what was handed out stays as it is"
+        await loaded.node.stop()
+    assert steps[0][0] == steps[1][0]
+    assert steps[1][1] < 1.2 * steps[0][1], steps
+
+
+async def test_a_change_that_the_pulse_misses_breaks_an_invariant(tmp_path: Path) -> None:
+    loaded = Loaded(tmp_path, 2)
+    await loaded.start()
+    await loaded.tick(1000)
+    await loaded.node.pulse()
+    loaded.node.invariants()
+    await loaded.node.announce(SealedSegmentsChange(loaded.ids[0], 2, (), ()))
+    loaded.node._pulse._changed.clear()
+    with pytest.raises(AssertionError, match="the pulse has"):
+        loaded.node.invariants()
     await loaded.node.stop()
 
 
