@@ -100,6 +100,10 @@ serving-soak: $(VENV)/.dev  ## A storm of clients on the serving loop for MINUTE
 day: $(VENV)/.demo  ## Live through a server's day, watching its disk, and write docs/pipeline-day.md
 	$(BIN)/python -m benchmarks day
 
+.PHONY: connector
+connector: $(VENV)/.dev  ## Build the connector's wheel and run it on Spark 4.0 to 4.3 and Spark Connect; needs PyPI
+	$(BIN)/python tests/e2e/connector_releases.py $(ARGS)
+
 .PHONY: sim
 sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
 	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGE = DOCS / "spark.md"
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
 
@@ -24,6 +25,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     before = dict(os.environ)
+    path = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "connector"), *([path] if path else [])])
     session = PipelineSession.start(
         SparkSettings(master="local[2]", driver_memory_mb=512), tmp_path_factory.mktemp("spark")
     )
@@ -35,6 +38,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 def frame(spark: SparkSession, server: Server, name: str, **options: str) -> Any:
     return spark.read.format("elanus").options(uri=server.uri, collection=name, **options).load()
+
+
+def test_spark_finds_the_format_by_itself(shared: Server, client: MilvusClient, spark: SparkSession) -> None:
+    client.create_collection("found", dimension=2, metric_type="L2")
+    client.insert("found", [{"id": n, "vector": [n, 0]} for n in range(3)])
+    assert frame(spark, shared, "found", columns="id").count() == 3
 
 
 @pytest.mark.filterwarnings("ignore::pymilvus.decorators.PyMilvusDeprecationWarning")

@@ -19,9 +19,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from elanus.spark.attached import attach, table
+    from elanus.spark.attached import attach
     from elanus.spark.duplicates import delete_filters, near_duplicates
     from elanus.spark.knn import knn_join
+    from elanus.spark.opened import table
     from elanus.spark.recall import recall_report
     from elanus.spark.source import ElanusSource, register
 
@@ -44,7 +45,7 @@ _HOMES = {
     "near_duplicates": "duplicates",
     "recall_report": "recall",
     "register": "source",
-    "table": "attached",
+    "table": "opened",
 }
 
 
@@ -52,4 +53,13 @@ def __getattr__(name: str) -> Any:
     """Import pyspark only where it is used: `elanus.spark.changes` does without."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    return getattr(import_module(f"elanus.spark.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"elanus.spark.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "faiss":
+            raise
+        raise ModuleNotFoundError(
+            f"{name} searches indexes, which needs faiss, also on the executors: "
+            "pip install 'pyspark-elanus[search]'",
+            name="faiss",
+        ) from error

@@ -18,24 +18,11 @@ from __future__ import annotations
 import contextlib
 from types import TracebackType
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from elanus.core.errors import InvalidParameter, MissingParameter
-from elanus.spark.opened import OpenCollection, open_collection, pinned
+from elanus.spark.opened import OpenCollection, pinned
 from elanus.spark.table_functions import register_functions
-
-
-def table(
-    spark: SparkSession, collection: str, *, as_of: int | str | None = None, **options: str
-) -> DataFrame:
-    """Return the rows of a collection as a frame over Spark's own Parquet reader.
-
-    It prunes columns and row groups as Spark does, and needs no Python in the executors. Columns have the
-    types in which they are stored: vectors of floats are arrays, all other vectors their bytes. ``as_of`` and
-    ``options``: as for `elanus.spark.opened.open_collection`, which this calls; it says what is raised. The
-    files stay until the lease ends; to let them go earlier, use ``elanus.open(…).to_spark(spark)``.
-    """
-    return open_collection(collection, as_of=as_of, **options).to_spark(spark)
 
 
 def attach(

@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
@@ -24,6 +23,7 @@ from elanus.spark.change_rows import (
 )
 from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions
+from elanus.spark.releases import arrow_schema
 from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
@@ -63,7 +63,7 @@ class _Tasks:
         read = partition.value
         if read is None:
             return
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = arrow_schema(self._schema)
         try:
             for batch in read_changes(read, open_store(read.store_url)):
                 yield as_spark(batch.select(target.names), read.schema, target)

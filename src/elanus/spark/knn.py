@@ -16,11 +16,12 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from elanus.core.errors import InvalidParameter
 from elanus.spark.hits import QUERY, hits_schema
+from elanus.spark.releases import arrow_schema, require
 from elanus.spark.searches import SearchJob, best_hits, pinned_job, search_set
 
 VECTOR = "vector"
@@ -82,7 +83,8 @@ def knn_join(
 
 def joined(spark: SparkSession, job: SearchJob, asked: DataFrame, parallelism: int) -> DataFrame:
     """Return the hits of the queries ``asked``, of the columns query_id and vector."""
-    query_type = to_arrow_schema(StructType([asked.schema[QUERY]])).field(0).type
+    require("4.1", "a search", hasattr(asked, "repartitionById"), "search from a newer one")
+    query_type = arrow_schema(StructType([asked.schema[QUERY]])).field(0).type
     schema = hits_schema(query_type, job.plan.schema.primary_field.arrow_type)
     result = StructType(
         [

@@ -56,6 +56,19 @@ def open_collection(collection: str, *, as_of: int | str | None = None, **option
     return pinned(collection, as_of, options)
 
 
+def table(
+    spark: SparkSession, collection: str, *, as_of: int | str | None = None, **options: str
+) -> DataFrame:
+    """Return the rows of a collection as a frame over Spark's own Parquet reader.
+
+    It prunes columns and row groups as Spark does, and needs no Python in the executors. Columns have the
+    types in which they are stored: vectors of floats are arrays, all other vectors their bytes. ``as_of`` and
+    ``options``: as for `open_collection`, which this calls; it says what is raised. The
+    files stay until the lease ends; to let them go earlier, use ``elanus.open(…).to_spark(spark)``.
+    """
+    return open_collection(collection, as_of=as_of, **options).to_spark(spark)
+
+
 def pinned(
     collection: str, as_of: int | str | None, options: Mapping[str, str], *, with_indexes: bool = False
 ) -> OpenCollection:

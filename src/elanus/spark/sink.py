@@ -1,10 +1,9 @@
-"""``df.write.format("elanus")`` and ``writeStream``: rows written to a collection, exactly once.
+"""``df.write.format("elanus")``: rows written to a collection, exactly once.
 
 Tasks write their rows as Parquet files into the server's import directory. The commit has the server import
 all of them at once, under the write's name: the server records the name with the rows, in one transaction,
 and a write that it knows is not repeated. So it does not matter how often Spark runs a task or the commit, or
-what dies in between. A streaming query's batches are named by the query's checkpoint and their numbers, so
-that a batch that is replayed after a crash adds nothing.
+what dies in between. `elanus.spark.stream_sink` writes the batches of streaming queries the same way.
 
 A write that upserts, deletes or overwrites is an import too: its deletes are part of the same commit.
 
@@ -25,12 +24,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import (
-    DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
@@ -39,6 +33,7 @@ from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.spark.asking import ask
 from elanus.spark.options import WriteOptions
+from elanus.spark.releases import arrow_schema
 from elanus.spark.tables import generated_columns
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
@@ -158,32 +153,10 @@ class ElanusWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._replaces and not _files(messages):  # the rows that are there go all the same
-            messages = [*messages, self._sink.staging.write_empty(to_arrow_schema(self._schema))]
+            messages = [*messages, self._sink.staging.write_empty(arrow_schema(self._schema))]
         self._sink.commit(messages, self._write_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self._sink.abort(messages)
-
-
-class ElanusStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming query: each of its batches is a write, named by the query and the batch."""
-
-    def __init__(self, options: WriteOptions) -> None:
-        if not options.stream_id:
-            raise InvalidParameter(
-                "a streaming query needs a name that survives restarts: give .option('checkpointLocation', "
-                "...) or .option('stream_id', ...)"
-            )
-        self._sink = Sink(options)
-        self._stream_id = options.stream_id
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return self._sink.staging.write(iterator)
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
-        self._sink.commit(messages, self._stream_id, batch_id)
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         self._sink.abort(messages)
 
 

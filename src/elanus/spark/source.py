@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession, datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -52,11 +53,17 @@ from elanus.spark.asking import ask
 from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader
 from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
+from elanus.spark.releases import arrow_schema, require, require_change_streams
 from elanus.spark.segment import SegmentRead, read_segment
-from elanus.spark.sink import ElanusStreamWriter, ElanusWriter
+from elanus.spark.sink import ElanusWriter
 from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
+
+if TYPE_CHECKING:
+    from elanus.spark.stream_sink import ElanusStreamWriter
+
+_BATCHES = "write the batches by foreachBatch, with the option write_id"
 
 TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataType]] = {
     elanus_schema.DataType.BOOL: BooleanType(),
@@ -91,9 +98,22 @@ TYPES: Mapping[elanus_schema.DataType, DataType | Callable[[FieldSchema], DataTy
 
 
 def register(spark: SparkSession, **defaults: str) -> None:
-    """Make the format known to a session. ``defaults``: options of all its reads and writes."""
+    """Make the format known to a session. ``defaults``: options of all its reads and writes.
+
+    Raises `NotSupported` for defaults if Spark keeps the format that it found by itself (`pyspark_elanus`),
+    as Spark 4.0 does.
+    """
     source = type("ElanusSource", (ElanusSource,), {"defaults": defaults}) if defaults else ElanusSource
-    spark.dataSource.register(source)
+    try:
+        spark.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        if defaults:
+            raise NotSupported(
+                f"this Spark keeps the format as it found it, without {', '.join(sorted(defaults))}: "
+                "give the options to each read and write"
+            ) from error
 
 
 class ElanusSource(DataSource):
@@ -146,6 +166,7 @@ class ElanusSource(DataSource):
         return ElanusReader(options, lease, schema)
 
     def streamReader(self, schema: StructType) -> ElanusStreamReader:  # noqa: N802
+        require_change_streams()
         return ElanusStreamReader(parse_options(self._given()), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
@@ -166,6 +187,9 @@ class ElanusSource(DataSource):
             raise NotSupported(
                 "the output mode complete is not supported: use update, with the option operation=upsert"
             )
+        require("4.1", "writing a stream", hasattr(datasource, "DataSourceStreamArrowWriter"), _BATCHES)
+        from elanus.spark.stream_sink import ElanusStreamWriter
+
         return ElanusStreamWriter(parse_write_options(self._given()))
 
     def _given(self, of_table: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -211,7 +235,7 @@ class ElanusReader(DataSourceReader):
         read = partition.value
         if read is None:
             return
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = arrow_schema(self._schema)
         try:
             for batch in read_segment(read, open_store(read.store_url)):
                 yield as_spark(batch, read.schema, target)

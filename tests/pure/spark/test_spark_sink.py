@@ -15,7 +15,8 @@ from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.spark.options import parse_write_options
-from elanus.spark.sink import ElanusStreamWriter, Sink, Staged, Staging
+from elanus.spark.sink import Sink, Staged, Staging
+from elanus.spark.stream_sink import ElanusStreamWriter
 
 OPTIONS = parse_write_options({"collection": "docs", "partition": "p", "import_directory": "file:///nothing"})
 BATCH = pa.record_batch({"id": [1, 2]})

@@ -1,0 +1,134 @@
+"""A user of the connector, on one release of Spark: prints a JSON object of outcomes.
+
+Run by `connector_releases` with the Python of an environment that has PySpark and the connector's wheel, and
+neither the sources nor the server. Arguments: the server's address, a collection with 1,000 rows, a directory
+for files of its own, and, for Spark Connect, what to connect to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+URI, COLLECTION, FILES = sys.argv[1:4]
+REMOTE = sys.argv[4] if len(sys.argv) > 4 else ""
+THERE = {"uri": URI, "collection": COLLECTION}
+OUTCOMES: dict[str, str] = {}
+
+
+def start() -> SparkSession:
+    if REMOTE:
+        return SparkSession.builder.remote(REMOTE).getOrCreate()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    return builder.config("spark.sql.shuffle.partitions", "2").getOrCreate()
+
+
+def step(title: str) -> Callable[[Callable[[], Any]], None]:
+    def run(check: Callable[[], Any]) -> None:
+        try:
+            check()
+            OUTCOMES[title] = "yes"
+        except Exception as error:  # noqa: BLE001 - any failure is an outcome
+            text = str(error)
+            said = (
+                [line for line in text.splitlines() if "NotSupported:" in line] or text.splitlines() or [""]
+            )
+            OUTCOMES[title] = f"{type(error).__name__}: {said[0].strip()}"
+
+    return run
+
+
+def load(**options: str) -> Any:
+    return spark.read.format("elanus").options(**THERE, **options).load()
+
+
+spark = start()
+
+
+@step("read")
+def _read() -> None:
+    docs = load()
+    assert docs.count() == 1000
+    row = docs.where("id = 3").collect()[0]
+    assert (row["vector"], json.loads(row["$meta"])) == ([3.0, 1.0, 2.0, 3.0], {"color": "red"})
+
+
+@step("filter, columns")
+def _filter() -> None:
+    assert load(columns="id", filter='color == "red" and id < 10').count() == 5
+
+
+@step("write, exactly once")
+def _write() -> None:
+    more = spark.range(1000, 1100).selectExpr("id", "array(1f, 1f, 2f, 3f) AS vector", "'late' AS color")
+    for _ in range(2):
+        more.write.format("elanus").mode("append").options(**THERE, write_id=COLLECTION).save()
+    assert load(columns="id").count() == 1100
+
+
+@step("changes")
+def _changes() -> None:
+    assert load(changes_from="0", columns="id").where("_change_type = 'insert'").count() == 1100
+
+
+@step("register again")
+def _register() -> None:
+    from elanus.spark import register
+
+    register(spark)
+    assert load(columns="id").count() == 1100
+
+
+@step("SQL view")
+def _view() -> None:
+    spark.sql(
+        f"create temporary view of_elanus using elanus options (uri '{URI}', collection '{COLLECTION}')"
+    )
+    assert spark.sql("select count(id) from of_elanus").collect()[0][0] == 1100
+
+
+@step("table")
+def _table() -> None:
+    from elanus.spark import table
+
+    assert table(spark, COLLECTION, uri=URI).where("id >= 1000").count() == 100
+
+
+@step("write a stream")
+def _stream() -> None:
+    spark.range(2000, 2010).selectExpr("id", "array(1f, 1f, 2f, 3f) AS vector").write.parquet(f"{FILES}/in")
+    frame = spark.readStream.schema("id long, vector array<float>").parquet(f"{FILES}/in")
+    query = frame.writeStream.format("elanus").trigger(availableNow=True)
+    query.options(**THERE, checkpointLocation=f"{FILES}/out").start().awaitTermination(100)
+    assert load(columns="id", filter="id >= 2000").count() == 10
+
+
+@step("stream of changes")
+def _change_stream() -> None:
+    frame = spark.readStream.format("elanus").options(**THERE, changes_from="0", columns="id").load()
+    query = frame.writeStream.format("parquet").option("checkpointLocation", f"{FILES}/seen")
+    query.trigger(once=True).start(f"{FILES}/changes").awaitTermination(100)
+    assert spark.read.parquet(f"{FILES}/changes").where("id < 1100").count() == 1100
+
+
+@step("search")
+def _search() -> None:
+    from elanus.spark import knn_join
+
+    queries = spark.range(3).selectExpr("id", "array(float(id * 100) + 0.2f, 1f, 2f, 3f) AS vector")
+    hits = knn_join(spark, COLLECTION, queries, field="vector", k=1, filter="id < 1000", uri=URI)
+    assert [row.key for row in hits.orderBy("query_id").collect()] == [0, 100, 200]
+
+
+@step("nothing of the server")
+def _no_server() -> None:
+    assert not (Path(sys.modules["elanus"].__path__[0]) / "server").exists()
+
+
+spark.stop()
+sys.stdout.write(f"{json.dumps(OUTCOMES)}\n")

@@ -1,0 +1,87 @@
+"""Run the connector's wheel on several releases of Spark, with and without Spark Connect, and print a table.
+
+``make connector``. Needs the package index: the wheel is built and installed as a user's pip would, next to
+each release of PySpark and the newest libraries that the wheel takes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from environments import ROOT, python_environment
+from harness import Server
+from pymilvus import MilvusClient
+
+RELEASES = sys.argv[1:] or ["4.0.1", "4.1.1", "4.2.0", "4.3.0"]
+
+
+def build(directory: Path) -> Path:
+    """Build the wheel. Its path is new each time, so the environments are made again."""
+    source = ROOT / "connector"
+    uv = (sys.executable, "-m", "uv", "--quiet")
+    subprocess.run([*uv, "build", "--wheel", "--out-dir", str(directory), str(source)], check=True)
+    return next(directory.glob("*.whl"))
+
+
+def run(release: str, wheel: Path, server: Server, files: Path, *remote: str) -> dict[str, str]:
+    python = python_environment(
+        f"spark-{release}",
+        f"pyspark[connect]=={release}",
+        "pandas<3",
+        f"pyspark-elanus[search] @ {wheel.as_uri()}",
+    )
+    name = f"c{release.replace('.', '')}{'connect' if remote else ''}"
+    client = MilvusClient(server.uri)
+    client.create_collection(name, dimension=4, metric_type="L2")
+    rows = [{"id": i, "vector": [i, 1, 2, 3], "color": ("blue", "red")[i % 2]} for i in range(1000)]
+    client.insert(name, rows)
+    client.close()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SPARK"))}
+    ran = subprocess.run(
+        [
+            str(python),
+            str(Path(__file__).with_name("connector_program.py")),
+            server.uri,
+            name,
+            str(files),
+            *remote,
+        ],
+        env=environment | {"PYSPARK_PYTHON": str(python)},
+        cwd=files,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    found: dict[str, str] = json.loads(ran.stdout.splitlines()[-1])
+    return found
+
+
+def show(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    outcomes: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as scratch, Server(Path(scratch) / "data") as server:
+        wheel = build(Path(scratch))
+        server.start().wait_for_spark()
+        for release in RELEASES:
+            for remote in ((), ("local[2]",)):
+                title = f"{release}{' Connect' if remote else ''}"
+                files = Path(scratch) / title.replace(" ", "-")
+                files.mkdir()
+                outcomes[title] = run(release, wheel, server, files, *remote)
+                show(f"{title} {json.dumps(outcomes[title], indent=1)}")
+    show("|" + "|".join(["", *outcomes]) + "|")
+    for step in next(iter(outcomes.values())):
+        show("|" + "|".join([step, *("yes" if o[step] == "yes" else "no" for o in outcomes.values())]) + "|")
+
+
+if __name__ == "__main__":
+    main()
