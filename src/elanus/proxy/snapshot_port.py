@@ -15,8 +15,14 @@ class SnapshotFront(Protocol):
     Raises `SnapshotNotFound` for a snapshot, and `CollectionNotFound` for a collection that was never there.
     """
 
-    def create_snapshot(self, database: str, collection: str, name: str, description: str) -> None:
-        """Raises `InvalidParameter` for a name that is illegal or taken, `Unavailable` without a pipeline."""
+    def create_snapshot(
+        self, database: str, collection: str, name: str, description: str, timeout_s: float | None = None
+    ) -> None:
+        """``timeout_s``: how long the client waits (None: as long as the server does).
+
+        Raises `InvalidParameter` for a name that is illegal or taken, `Unavailable` without a pipeline, and
+        `DeadlineExceeded`: the wait for the files has ended then, and no snapshot is made.
+        """
         ...
 
     def drop_snapshot(self, database: str, collection: str, name: str) -> None:

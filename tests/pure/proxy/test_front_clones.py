@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,7 +14,13 @@ from proxy_bench import Bench
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import CloneSource, NamedSnapshot, NewSnapshot
 from elanus.core.catalog import Collection, Origin
-from elanus.core.errors import CollectionNotFound, InvalidParameter, JobNotFound, SnapshotNotFound
+from elanus.core.errors import (
+    CollectionNotFound,
+    DeadlineExceeded,
+    InvalidParameter,
+    JobNotFound,
+    SnapshotNotFound,
+)
 from elanus.core.ids import CollectionID
 from elanus.core.pins import Pin
 from elanus.core.timestamps import Timestamp
@@ -101,6 +108,25 @@ def test_snapshots_of_a_collection_and_of_one_that_had_its_name() -> None:
             front.list_snapshots("default", "other")
         with pytest.raises(InvalidParameter, match="Invalid snapshot name"):
             front.create_snapshot("default", name, "1st", "")
+
+    in_a_thread(work)
+
+
+def test_a_snapshot_is_waited_for_no_longer_than_its_client_waits() -> None:
+    def work(bench: Bench, data: Data) -> None:
+        ended = threading.Event()
+
+        async def waits_for_files(request: NewSnapshot) -> Pin:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            return LIVE
+
+        data.create_snapshot = waits_for_files  # type: ignore[method-assign]
+        with pytest.raises(DeadlineExceeded):
+            bench.front.create_snapshot("default", collection().name, "daily", "", timeout_s=0.001)
+        assert ended.wait(60), "datacoord's wait is cancelled"
 
     in_a_thread(work)
 

@@ -17,15 +17,19 @@ class FakeSnapshots:
     def __init__(self) -> None:
         super().__init__()
         self.snapshots: dict[tuple[str, str, str], SnapshotView] = {}
+        self.snapshot_timeouts_s: list[float | None] = []
         self.jobs: dict[int, RestoreJob] = {}
         self.snapshot_pins: list[tuple[str, int]] = []
         self.undropped: list[tuple[str, str, str]] = []
 
-    def create_snapshot(self, database: str, collection: str, name: str, description: str) -> None:
+    def create_snapshot(
+        self, database: str, collection: str, name: str, description: str, timeout_s: float | None = None
+    ) -> None:
         if (database, collection) not in self.held:
             raise CollectionNotFound(f"collection not found[database={database}][collection={collection}]")
         view = SnapshotView(name, description, collection, ("_default",), compose(5), "file:///s/1", 10)
         self.snapshots[database, collection, name] = view
+        self.snapshot_timeouts_s.append(timeout_s)
 
     def drop_snapshot(self, database: str, collection: str, name: str) -> None:
         self.snapshots.pop((database, collection, name), None)

@@ -47,6 +47,16 @@ def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_w
     assert (plain.consistency.moment, plain.collection_id) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [({"order_by_fields": "id:desc"}, "order_by is not"), ({"group_by_fields": "id"}, "group by is not")],
+)
+def test_a_page_of_an_iterator_has_no_order_of_its_own(params: dict[str, object], text: str) -> None:
+    assert decode_query(query_request({**params, "limit": 9}), BOOKS).limit == 9
+    with pytest.raises(InvalidParameter, match=f"{text} supported when using query iterator"):
+        decode_query(query_request({**params, "limit": 9, "iterator": "True"}), BOOKS)
+
+
 def test_a_query_may_ask_for_a_moment_of_the_past() -> None:
     query = decode_query(query_request(expr="id > 1", travel_timestamp=10**15, guarantee_timestamp=1), BOOKS)
     assert query.consistency.moment == 10**15

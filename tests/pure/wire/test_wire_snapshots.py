@@ -18,9 +18,11 @@ def books(call: Call) -> None:
     assert call("CreateCollection", **BOOKS, schema=schema).code == 0
 
 
-def test_a_snapshot_is_made_described_listed_and_dropped(call: Call) -> None:
+def test_a_snapshot_is_made_described_listed_and_dropped(call: Call, front: FakeFront) -> None:
     status = call("CreateSnapshot", **DAILY, description="all", compaction_protection_seconds=60)
     assert status.code == 0
+    (timeout_s,) = front.snapshot_timeouts_s
+    assert timeout_s is not None, "the server waits no longer than the client"
     found = call("DescribeSnapshot", **DAILY)
     assert (found.name, found.description, found.collection_name) == ("daily", "all", "books")
     assert list(found.partition_names) == ["_default"]

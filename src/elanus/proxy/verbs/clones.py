@@ -38,12 +38,15 @@ class Cloning(Verbs):
 
     # snapshots
 
-    def create_snapshot(self, database: str, collection: str, name: str, description: str) -> None:
+    def create_snapshot(
+        self, database: str, collection: str, name: str, description: str, timeout_s: float | None = None
+    ) -> None:
         check_snapshot_name(name)
         cached = self._collection(database, collection)
         self._proxy.admission.allow(Action.DDL, cached)
         request = NewSnapshot(cached.collection_id, name, description)
-        self._proxy.call(self._snapshots.create_snapshot(request), _TIMEOUT_S)
+        waits_s = _TIMEOUT_S if timeout_s is None else min(timeout_s, _TIMEOUT_S)
+        self._proxy.call(self._snapshots.create_snapshot(request), waits_s)
 
     def drop_snapshot(self, database: str, collection: str, name: str) -> None:
         check_snapshot_name(name)

@@ -50,6 +50,8 @@ class Mutations(Verbs):
         count = request.rows.num_rows
         if count == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")
+        if replaces:
+            _refuse_repeated_keys(cached.view.schema.primary_field.name, request.rows)
         rows = self._proxy.embedder.with_vectors(cached.view.schema, request.rows)
         keys, write = row_write(cached, partition_id, rows, self._proxy.ids.take, replaces=replaces)
         try:
@@ -195,7 +197,7 @@ def row_write(
 
     With automatic keys an upsert's rows get fresh keys, each in the shard of the key that it replaces, unless
     the collection keeps keys that clients send.
-    Raises `SchemaMismatch` when the rows do not fit the schema.
+    An upsert's rows have distinct keys. Raises `SchemaMismatch` when the rows do not fit the schema.
     """
     view = cached.view
     replaced: pa.Array | None = None
@@ -210,11 +212,7 @@ def row_write(
     if reason := misfit_rows(rows, view.schema):
         raise SchemaMismatch(f"rows do not fit collection {view.name}: {reason}")
     keys = rows.column(key_field.name)
-    if replaces and not _gets_fresh_keys(cached):
-        rows, distinct = _last_of_each_key(rows, key_field.name)
-    else:
-        distinct = keys
-    shards = rows_by_shard(rows, distinct, view.vchannels, replaced)
+    shards = rows_by_shard(rows, keys, view.vchannels, replaced)
     if view.schema.partition_key is not None:
         shards = shards_by_partition(shards, view.schema.partition_key.name, cached.key_partitions)
     return keys, RowWrite(
@@ -239,16 +237,19 @@ def _with_keys(rows: pa.RecordBatch, cached: CachedCollection, keys: pa.Array) -
     return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
 
 
-def _last_of_each_key(rows: pa.RecordBatch, key: str) -> tuple[pa.RecordBatch, pa.Array]:
-    """Keep the last of the rows with the same key within one upsert. Return the rows and their keys."""
-    keys = rows.column(key)
-    encoded = keys.dictionary_encode()
+def _refuse_repeated_keys(field: str, rows: pa.RecordBatch) -> None:
+    """Refuse an upsert with several rows of one key, as the reference does.
+
+    The rows of a batch have no order that its sender could rely on.
+    """
+    encoded = rows.column(field).dictionary_encode()
     if len(encoded.dictionary) == rows.num_rows:
-        return rows, keys
-    last = np.empty(len(encoded.dictionary), dtype=np.int64)
-    last[encoded.indices.to_numpy()] = np.arange(rows.num_rows)  # the last value of each index wins
-    rows = rows.take(pa.array(np.sort(last)))
-    return rows, rows.column(key)
+        return
+    repeated = int(np.argmax(np.bincount(encoded.indices.to_numpy()) > 1))
+    raise InvalidParameter(
+        "duplicate primary keys are not allowed in the same batch: several rows have the "
+        f"{field} {encoded.dictionary[repeated].as_py()!r}; send one row of each key"
+    )
 
 
 def _flush_result(outcomes: dict[str, FlushOutcome]) -> FlushResult:

@@ -61,7 +61,7 @@ class Connector:
     def create_snapshot(
         self, caller: Caller, database: str, collection: str, name: str, description: str
     ) -> SnapshotView:
-        self._front.create_snapshot(database, collection, name, description)
+        self._front.create_snapshot(database, collection, name, description, caller.time_left_s)
         return self._front.describe_snapshot(database, collection, name)
 
     @requires("PrivilegeDropSnapshot", on="collection")

@@ -84,6 +84,15 @@ def decode_query(
     params = to_dict(request.query_params)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, {})
     limit, offset = _window(params)
+    order = parse_order(params.get(ORDER, ""), collection.view.schema)
+    group_by = tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip())
+    if iterates(params) and (order or group_by):
+        # the next page begins behind the last row's key: with another order, rows would be left out
+        refused = "order_by" if order else "group by"
+        raise InvalidParameter(
+            f"{refused} is not supported when using query iterator: rows come in the order of their keys; "
+            "leave it out, or send one query with a limit"
+        )
     times = time_format(params.get(TIMEZONE) or collection.timezone, params.get(TIME_FIELDS, ""))
     return Query(
         collection=collection,
@@ -104,8 +113,8 @@ def decode_query(
         ignore_growing=ignore_growing(params),
         collection_id=expected_collection(params),
         timeout_s=timeout_s,
-        order=parse_order(params.get(ORDER, ""), collection.view.schema),
-        group_by=tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip()),
+        order=order,
+        group_by=group_by,
         times=times,
         after=_cursor(params),
     )

@@ -40,6 +40,7 @@ class Snapshots:
             check_collection_name(request.collection_name),
             request.name,
             request.description,
+            caller.time_left_s,
         )
         return success()
 
