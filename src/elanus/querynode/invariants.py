@@ -2,9 +2,9 @@
 
 ``VIS2`` a row is served exactly once: a version names one copy of each segment, and no growing segment is
 served together with its sealed copy. ``TT3`` a service time is the lowest tick of its vchannels. ``DEL2`` a
-delete concerns older rows only. What the node keeps for its pulses is as the collections are
-(`elanus.querynode.kept_pulse`): querycoord finds by it what is not served (``LIVE1``), and how much of the
-log is needed (``DUR1``).
+delete concerns older rows only. The kept pulse agrees with the collections (`elanus.querynode.kept_pulse`):
+by it querycoord finds collections that are not served (``LIVE1``), and how much of the log is needed
+(``DUR1``).
 """
 
 from __future__ import annotations
