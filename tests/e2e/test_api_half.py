@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from harness import Server, until
 from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
+from pyspark.sql import SparkSession
 
 from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
@@ -169,10 +170,11 @@ def test_spark_reads_floats(
     settings = SparkSettings(master="local[2]", driver_memory_mb=512)
     session = PipelineSession.start(settings, tmp_path_factory.mktemp("spark"))
     try:
-        register(session.spark)
+        spark = SparkSession(session.context)
+        register(spark)
         for data_type in TYPES:
             options = {"uri": shared.uri, "collection": name_of(data_type, "FLAT")}
-            frame = session.spark.read.format("elanus").options(**options).load()
+            frame = spark.read.format("elanus").options(**options).load()
             assert frame.schema["v"].dataType.simpleString() == "array<float>"
             rows = frame.where("key in (7, 300)").orderBy("key").collect()
             assert [row["v"] for row in rows] == sent(data_type)[[7, 300]].astype(np.float32).tolist()

@@ -138,8 +138,10 @@ def test_upsert_replaces_and_adds(ints: MilvusClient) -> None:
     assert [hit["key"] for hit in ints.search("ints", [[3.0, 0.0]], limit=1)[0]] == [2]
 
 
-def test_the_last_row_of_a_key_in_one_upsert_counts(ints: MilvusClient) -> None:
-    ints.upsert("ints", [{"key": 3, "n": n, "v": [0.0, 0.0]} for n in (60, 61, 62)])
+def test_an_upsert_has_one_row_of_each_key(ints: MilvusClient) -> None:
+    with pytest.raises(MilvusException, match="several rows have the key 3"):
+        ints.upsert("ints", [{"key": 3, "n": n, "v": [0.0, 0.0]} for n in (60, 61, 62)])
+    ints.upsert("ints", [{"key": 3, "n": 62, "v": [0.0, 0.0]}])
     assert [row["n"] for row in ints.query("ints", ids=[3], output_fields=["n"])] == [62]
     assert ints.query("ints", output_fields=["count(*)"])[0]["count(*)"] == 100
 

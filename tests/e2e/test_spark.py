@@ -30,7 +30,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = PipelineSession.start(
         SparkSettings(master="local[2]", driver_memory_mb=512), tmp_path_factory.mktemp("spark")
     )
-    yield session.spark
+    yield SparkSession(session.context)
     session.stop()
     os.environ.clear()
     os.environ.update(before)

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture(scope="module")
 def spark(session: PipelineSession) -> SparkSession:
-    return session.spark
+    return SparkSession(session.context)
 
 
 def frame(spark: SparkSession, world: World, snapshot: CollectionSnapshot, *columns: str) -> Any:

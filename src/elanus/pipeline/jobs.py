@@ -25,7 +25,7 @@ from elanus.api.job_book import JobBook
 from elanus.core.errors import JobNotFound
 from elanus.core.jobs import JobKind
 from elanus.pipeline.long_jobs import LongJobs
-from elanus.pipeline.port import Job, JobCancelled, JobSession
+from elanus.pipeline.port import Job, JobCancelled, JobLost, JobSession
 from elanus.pipeline.progress import REPORT_INTERVAL_S, ProgressBoard, ProgressReport, combined
 
 Plan = TypeVar("Plan")
@@ -99,6 +99,9 @@ class JobRunner:
         ``cause``: why, and ``waiting``: who waits for it, for the ledger. ``attempt`` is the caller's count
         of its tries of the same work. Cancelling the awaiting task cancels the job, and returns once its
         tasks have stopped. Raises what `JobSession.run` raises, `JobCancelled` after `cancel` too.
+
+        A job that ends because Spark has died never returns: its role ends too and cancels this, and whoever
+        ordered the job orders it again from the next one. An error would count as the job's own.
         """
         job_id = self.book.order(job.kind, cause, job.inputs, attempt, waiting)
         work = asyncio.ensure_future(self._in_turn(job_id, job))
@@ -114,6 +117,8 @@ class JobRunner:
             raise JobCancelled(f"{job_id} was cancelled") from None
         except Exception as error:
             self.book.fail(job_id, error)
+            if isinstance(error, JobLost) and not await asyncio.to_thread(self._session.is_alive):
+                await asyncio.Event().wait()
             raise
         finally:
             del self._works[job_id]

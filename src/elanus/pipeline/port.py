@@ -86,6 +86,10 @@ class JobSession(Protocol):
         """How far the running job of that group is; None when that is not known."""
         ...
 
+    def is_alive(self) -> bool:
+        """Whether jobs can still run, now or after a start."""
+        ...
+
     def cancel(self, group: str) -> None:
         """Cancel the running job of that group. Only what has begun is hit: repeat until `run` ends."""
         ...

@@ -106,7 +106,7 @@ class PipelineSession:
         self._profiles: dict[int, ResourceProfile] = {}
         """By the cores of a task: each that is made stays with Spark."""
         self._counts_cpus = True
-        self._slots = context.defaultParallelism
+        self._slots = 0
         self._lock = threading.Lock()
 
     @classmethod

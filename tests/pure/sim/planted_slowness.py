@@ -71,6 +71,7 @@ def weak_reads_as_of_the_newest_node(patch: pytest.MonkeyPatch) -> None:
 @_in_clusters
 def weak_reads_sent_to_any_replica(patch: pytest.MonkeyPatch) -> None:
     """A weak read goes to the next replica, whether or not that one has reported what it serves."""
+    patch.setattr(plan, "_READINGS", tuple(r for r in plan._READINGS if r.replicas > 1))
 
     def rotated(self: ServiceTimes, replicas: Any, turn: int, read_ts: Timestamp) -> list[Any]:
         first = turn % len(replicas)
