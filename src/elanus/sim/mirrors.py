@@ -29,7 +29,7 @@ from elanus.server.serving.reads import Grants
 from elanus.sim.coop_threads import Turns
 from elanus.sim.incarnation import Life
 from elanus.sim.net import Handle, client
-from elanus.sim.plan import MIRROR, ONE_NODE, draw, draw_reading
+from elanus.sim.plan import MIRROR, ONE_NODE, USUAL, Profile, draw, draw_reading
 from elanus.sim.reads_in_turns import ReadsInTurns
 from elanus.sim.scenario import Fault, FaultKind, Scenario
 from elanus.sim.trace import Trace
@@ -45,11 +45,11 @@ def has_mirror(seed: int) -> bool:
     return draw_reading(seed) == ONE_NODE
 
 
-def draw_mirrored(seed: int) -> Scenario:
+def draw_mirrored(seed: int, profile: Profile = USUAL) -> Scenario:
     """Draw the scenario of a seed with a mirror. Raises `ValueError` for a seed that has none."""
     if not has_mirror(seed):
         raise ValueError(f"seed {seed} has several query nodes: take a seed for which has_mirror holds")
-    usual, chance = draw(seed), random.Random(f"{seed}/mirror")
+    usual, chance = draw(seed, profile), random.Random(f"{seed}/mirror")
 
     def at_s() -> float:
         return chance.uniform(_FIRST_S, usual.work_s)

@@ -209,10 +209,10 @@ class Profile:
 
 CALM = Profile(faults={}, only_lags=False)
 """A profile without faults."""
-_USUAL = Profile()
+USUAL = Profile()
 
 
-def draw(seed: int, profile: Profile = _USUAL) -> Scenario:
+def draw(seed: int, profile: Profile = USUAL) -> Scenario:
     """Draw the scenario of a seed. The result is always the same, on every machine."""
     operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
     if clusters(seed):

@@ -27,6 +27,7 @@ _SLOW_IMPORTS = replace(_BRIEF, clients=1, work_s=54.0, faults={_K.STORE_SLOW: 6
 _PARTITIONED = replace(_BRIEF, clients=1, import_clients=0, partition_clients=3, faults={_K.RESTART: 2})
 _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_SLOW: 25, _K.RESTART: 12})
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
+_READ_OFTEN = replace(_ONLY_LAGS, clients=8, pause_s=0.3)
 _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
 _CLONING = replace(_BRIEF, clients=1, import_clients=0, clone_clients=2, faults={}, work_s=54.0)
 _CLUSTERING = replace(_BRIEF, import_clients=0, work_s=40.0, faults={_K.CHANNEL_SLOW: 10, _K.STORE_SLOW: 4})
@@ -45,7 +46,7 @@ PROFILES = {
     "drop takes all partitions": _PARTITIONED,
     "deletes looked up before the load": _SLOW_OBJECTS,
     "weak reads as of the newest node": _ONLY_LAGS,
-    "weak reads sent to any replica": _ONLY_LAGS,
+    "weak reads sent to any replica": _READ_OFTEN,
     "partly written acknowledged": _FULL,
     "refused write stays unfinished": _FULL,
     "sealed for memory at once": _CALM,

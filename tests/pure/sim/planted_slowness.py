@@ -127,7 +127,7 @@ _BEHIND_A_SEAL = frozenset({"LIVE1", "SEG1", "SEG3", "VIS1"})
 BUGS = (
     ("deletes looked up before the load", deletes_looked_up_before_the_load, _DELETED_IS_SEEN),
     ("weak reads as of the newest node", weak_reads_as_of_the_newest_node, frozenset({"CON2"})),
-    ("weak reads sent to any replica", weak_reads_sent_to_any_replica, frozenset({"CON2"}), 12, 2),
+    ("weak reads sent to any replica", weak_reads_sent_to_any_replica, frozenset({"CON2"}), 12, 20),
     ("partly written acknowledged", partly_written_acknowledged, frozenset({"DUR1"})),
     ("refused write stays unfinished", refused_write_stays_unfinished, frozenset({"LIVE1"}), 12, 2),
     (
