@@ -16,7 +16,7 @@ from elanus.core.errors import DiskFull, JobNotFound
 from elanus.core.jobs import JobKind, JobProgress, JobState
 from elanus.pipeline import jobs
 from elanus.pipeline.jobs import JobRunner, default_limits
-from elanus.pipeline.port import Job, JobCancelled, JobLook, JobOutput
+from elanus.pipeline.port import Job, JobCancelled, JobLook, JobLost, JobOutput
 from elanus.pipeline.progress import ProgressBoard, ProgressReport
 from elanus.storage.objects import open_store
 from elanus.storage.paths import progress_path
@@ -35,6 +35,7 @@ class HeldSession:
         self.cancels: list[str] = []
         self.deaf_to_cancels = 0
         self.looks: dict[str, JobLook] = {}
+        self.alive = True
         self._gates: dict[str, threading.Event] = {}
         self._cancelled: set[str] = set()
         self._change = threading.Condition()
@@ -66,6 +67,9 @@ class HeldSession:
         if group in self._cancelled:
             raise JobCancelled(description)
         return [task(plan) for plan in plans]
+
+    def is_alive(self) -> bool:
+        return self.alive
 
     def look(self, group: str) -> JobLook | None:
         return self.looks.get(group)
@@ -414,3 +418,26 @@ def test_builds_run_as_many_at_a_time_as_is_set_or_as_there_are_slots_for() -> N
 
     running(scenario(1, "index build: a"))
     running(scenario(0, "index build: a", "index build: b"))
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_job_that_ends_with_its_spark_is_no_failure_of_its_own(alive: bool) -> None:
+    """Its role ends with Spark too, and who ordered the job orders it again."""
+
+    def lost(_: int) -> int:
+        session.alive = alive
+        raise JobLost("the pipeline process ended")
+
+    session = HeldSession()
+    runner = JobRunner(session)
+
+    async def ordered() -> bool:
+        work = asyncio.ensure_future(runner.run(job(JobKind.COMPACTION, "segment 1", task=lost), "test"))
+        while [entry.state for entry in runner.book.entries()] != [JobState.FAILED]:
+            await asyncio.sleep(0.001)
+        done, _ = await asyncio.wait([work], timeout=TIMEOUT_S if alive else 0.05)
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+        return bool(done)
+
+    assert running(ordered()) is alive
