@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import psutil
 import pytest
-from harness import Server, until
+from harness import SPARK_DEADLINE_S, Server, until
 from pymilvus import DataType, MilvusClient
 from pymilvus.exceptions import MilvusException
 
@@ -184,7 +184,8 @@ def test_it_serves_while_its_pipeline_is_down_and_flushes_when_it_is_back(new_se
     client.create_partition("rows", "late")
     assert count(client) == 100
     assert client.search("rows", [[60.0] * 4], limit=1, consistency_level="Strong")[0][0]["id"] == 60
-    assert server.status()["pipeline"] == {"state": "Abnormal", "pid": None, "restarts": 1, "spark": ""}
+    down = {"state": "Abnormal", "pid": None, "restarts": 1, "spark": ""}
+    until(lambda: server.status()["pipeline"] == down, SPARK_DEADLINE_S, "the end of Spark is noticed")
     client = server.restart().client()
     client.flush("rows")
     (segment,) = client.list_persistent_segments("rows")

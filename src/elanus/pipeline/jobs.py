@@ -100,8 +100,8 @@ class JobRunner:
         of its tries of the same work. Cancelling the awaiting task cancels the job, and returns once its
         tasks have stopped. Raises what `JobSession.run` raises, `JobCancelled` after `cancel` too.
 
-        A job that ends because Spark has died never returns: its role ends too and cancels this, and whoever
-        ordered the job orders it again from the next one. An error would count as the job's own.
+        A job that ends because Spark has died never returns: its role ends too and cancels this, and the job
+        is ordered again from the next one. An error would count as the job's own.
         """
         job_id = self.book.order(job.kind, cause, job.inputs, attempt, waiting)
         work = asyncio.ensure_future(self._in_turn(job_id, job))

@@ -30,7 +30,9 @@ class Front:
         self.asked: list[tuple[object, ...]] = []
 
     def create_snapshot(self, *arguments: object) -> None:
-        self.asked.append(("create", *arguments))
+        *named, timeout_s = arguments
+        assert timeout_s
+        self.asked.append(("create", *named))
 
     def describe_snapshot(self, *_: object) -> SnapshotView:
         return VIEW
