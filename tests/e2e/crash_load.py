@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from harness import until
 from pymilvus import DataType, MilvusClient
+from pymilvus.client.types import Status
 from pymilvus.exceptions import MilvusException
 
 DIM = 8
@@ -274,7 +275,8 @@ def settled_read(client: MilvusClient, name: str) -> tuple[int, list[dict[str, o
             counted = client.query(name, output_fields=["count(*)"], consistency_level="Strong")
             rows = client.query(name, filter="key >= 0", output_fields=["*"], consistency_level="Strong")
         except MilvusException as error:
-            if "loaded" in error.message:
+            # or the client's attempt to connect again, which began while the server was down, has just failed
+            if "loaded" in error.message or error.code == Status.CONNECT_FAILED:
                 return None
             raise
         return int(counted[0]["count(*)"]), list(rows)

@@ -433,7 +433,7 @@ def test_a_job_that_ends_with_its_spark_is_no_failure_of_its_own(alive: bool) ->
 
     async def ordered() -> bool:
         work = asyncio.ensure_future(runner.run(job(JobKind.COMPACTION, "segment 1", task=lost), "test"))
-        while [entry.state for entry in runner.book.entries()] != [JobState.FAILED]:
+        while [entry.state for entry in runner.book.entries()] != [JobState.FAILED]:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         done, _ = await asyncio.wait([work], timeout=TIMEOUT_S if alive else 0.05)
         work.cancel()
