@@ -167,7 +167,7 @@ async def until_dead(session: OnDemandSession) -> None:
     while await asyncio.to_thread(session.is_alive):
         await asyncio.sleep(_ALIVE_LOOK_S)
         await asyncio.to_thread(session.stop_if_idle)
-    _log.error("Spark JVM ended; process exits to be restarted")
+    _log.error("Spark ended; the data node ends too and is started again")
 
 
 class PipelineRole:
