@@ -65,6 +65,12 @@ lint: $(VENV)/.dev  ## Check style, types and which room imports which
 bench: $(VENV)/.demo  ## Measure against Milvus and milvus-lite; DATA=file.npz takes other vectors
 	$(BIN)/python -m benchmarks run $(if $(DATA),--data $(DATA)) $(ARGS)
 
+.PHONY: large
+large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Milvus: an hour
+	$(BIN)/python -m benchmarks run --drawn 1000000x128 --systems milvus,elanus --only "search, recall 0.95" \
+		--only "several clients" --only filters --only restart --out docs/benchmarks-large.json
+	$(BIN)/python -m benchmarks render large > docs/benchmarks-large.md
+
 .PHONY: freshness
 freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/freshness.md
 	$(BIN)/python -m benchmarks freshness

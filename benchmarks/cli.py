@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from benchmarks import dataset
+from benchmarks.measures import QUESTIONS
 from benchmarks.runner import Plan
 from benchmarks.runner import run as run_plan
 from benchmarks.settings import (
@@ -38,7 +39,9 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
 def run(
     data: Annotated[Path, typer.Option(help="vectors: .npz with train and test, or .parquet")] = DEFAULT_DATA,
     systems: Annotated[str, typer.Option(help=f"comma-separated, of: {', '.join(NAMES)}")] = ",".join(NAMES),
+    drawn: Annotated[str, typer.Option(help="draw vectors instead: ROWSxDIM, such as 1000000x128")] = "",
     rows: Annotated[int | None, typer.Option(help="use only so many training vectors", min=1)] = None,
+    only: Annotated[list[str] | None, typer.Option(help="ask this question only; may be repeated")] = None,
     out: Annotated[Path, typer.Option(help="results file to write")] = Path(".bench/results.json"),
     quickly: Annotated[bool, typer.Option("--quick", help="one short repeat: a check, not to quote")] = False,
     vector_column: Annotated[str | None, typer.Option(help="vectors' column in a .parquet file")] = None,
@@ -50,24 +53,38 @@ def run(
     names = [name.strip() for name in systems.split(",") if name.strip()]
     if unknown := [name for name in names if name not in NAMES]:
         raise typer.BadParameter(f"unknown {', '.join(unknown)}; known are {', '.join(NAMES)}")
+    questions = [question for question in QUESTIONS if not only or question.name in only]
+    if only and len(questions) != len(set(only)):
+        known = "; ".join(question.name for question in QUESTIONS)
+        raise typer.BadParameter(f"{only} are not all questions; known are: {known}", param_hint="--only")
     try:
-        vectors = dataset.load(data, rows, settings.queries, vector_column)
+        if drawn:
+            vectors = dataset.drawn(*_size(drawn), settings.queries)
+        else:
+            vectors = dataset.load(data, rows, settings.queries, vector_column)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(str(error)) from error
     out.parent.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        run_plan(Plan(names, vectors, settings, out, config, keep))
+        run_plan(Plan(names, vectors, settings, out, questions, config, keep))
     except KeyboardInterrupt:
         typer.echo(f"interrupted; everything started has been stopped; {out} has what was measured", err=True)
         raise typer.Exit(130) from None
     _say_written("benchmarks", out)
 
 
+def _size(text: str) -> tuple[int, int]:
+    rows, _, dim = text.partition("x")
+    if not (rows.isdigit() and dim.isdigit() and int(rows) and int(dim)):
+        raise ValueError(f"{text!r} is not ROWSxDIM, such as 1000000x128")
+    return int(rows), int(dim)
+
+
 @app.command()
 def render(
-    page: Annotated[str, typer.Argument(help="benchmarks, freshness, limits, pipeline or scaling")],
+    page: Annotated[str, typer.Argument(help="benchmarks, freshness, large, limits, pipeline or scaling")],
     results: Annotated[
         Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")
     ] = None,

@@ -2,8 +2,9 @@
 
 A data set is an ``.npz`` with arrays ``train`` and ``test``, or a Parquet file with a column of vectors,
 whose last rows then serve as queries. Any number type is taken; everything is float32 from here on, and
-compared under L2. Each row gets a ``bucket``, an integer uniform over 0..99 and independent of its vector:
-the field on which filters of a known selectivity are built.
+compared under L2. Each row gets a ``bucket``, an integer uniform over 0..999 and independent of its vector:
+the field on which filters of a known selectivity are built. Vectors for sizes that no file here has are drawn
+(`drawn`).
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ import pyarrow.parquet as pq
 Floats = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.int64]
 
-BUCKETS = 100
+BUCKETS = 1000
 SEED = 20
 #: Of a Parquet file, which has no test set of its own.
 PARQUET_QUERIES = 1000
+#: Of vectors that are drawn.
+CLUSTERS, LATENT_DIM, DRAWN_AT_ONCE = 1000, 24, 100_000
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,32 @@ def load(path: Path, rows: int | None, queries: int, vector_column: str | None =
         raise ValueError(f"cannot read {path.name}: give an .npz or a .parquet file")
     if rows is not None and rows > len(train):
         raise ValueError(f"{path.name} holds {len(train)} training vectors, fewer than the {rows} asked for")
-    buckets = np.random.default_rng(SEED).integers(0, BUCKETS, size=len(train[:rows]), dtype=np.int64)
-    return Dataset(path.stem, _as_floats(train[:rows]), _as_floats(test[:queries]), buckets)
+    return _with_buckets(path.stem, _as_floats(train[:rows]), _as_floats(test[:queries]))
+
+
+def drawn(rows: int, dim: int, queries: int) -> Dataset:
+    """Draw vectors with the structure of embeddings: clusters of different sizes on a curved surface.
+
+    Points of `LATENT_DIM` latent dimensions around `CLUSTERS` centres go through a random layer with a
+    nonlinearity, and a little noise. So neighbours exist, unlike those of independent coordinates.
+    """
+    random = np.random.default_rng(SEED)
+    centres = random.standard_normal((CLUSTERS, LATENT_DIM), dtype=np.float32) * 1.5
+    shares = random.dirichlet(np.full(CLUSTERS, 2.0))
+    layer = random.standard_normal((LATENT_DIM, dim), dtype=np.float32) / np.sqrt(LATENT_DIM)
+    found = np.empty((rows + queries, dim), np.float32)
+    for first in range(0, len(found), DRAWN_AT_ONCE):
+        part = found[first : first + DRAWN_AT_ONCE]
+        latent = centres[random.choice(CLUSTERS, len(part), p=shares)]
+        latent += random.standard_normal(latent.shape, dtype=np.float32)
+        np.tanh(latent @ layer, out=part)
+        part += 0.05 * random.standard_normal(part.shape, dtype=np.float32)
+    return _with_buckets(f"drawn-{dim}", found[:rows], found[rows:])
+
+
+def _with_buckets(name: str, train: Floats, test: Floats) -> Dataset:
+    buckets = np.random.default_rng(SEED).integers(0, BUCKETS, size=len(train), dtype=np.int64)
+    return Dataset(name, train, test, buckets)
 
 
 def _as_floats(vectors: npt.NDArray[np.generic]) -> Floats:

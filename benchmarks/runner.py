@@ -44,6 +44,7 @@ class Plan:
         data: the vectors.
         settings: the numbers.
         out: the results file.
+        questions: what is asked of each system once it is loaded.
         elanus_config: configuration file for Elanus, or None.
         keep: leave the servers' folders and logs behind.
     """
@@ -52,6 +53,7 @@ class Plan:
     data: Dataset
     settings: Settings
     out: Path
+    questions: Sequence[Measure] = QUESTIONS
     elanus_config: Path | None = None
     keep: bool = False
 
@@ -60,10 +62,10 @@ def run(plan: Plan) -> Results:
     """Measure every system of the plan; the results are also in ``plan.out``."""
     with _run_folder(plan) as folder, ExitStack() as started, _progress() as progress:
         plan.data.write(folder / "vectors")
-        task = progress.add_task("", total=len(plan.systems) * len(LOADING + QUESTIONS))
+        task = progress.add_task("", total=len(plan.systems) * (len(LOADING) + len(plan.questions)))
         current = _Run(plan, Results.begin(plan.data, plan.settings), folder, started, progress, task)
         loaded = [bench for name in plan.systems if (bench := current.load(name)) is not None]
-        for measure in QUESTIONS:
+        for measure in plan.questions:
             for bench in loaded:
                 current.ask(measure, bench)
     return current.results

@@ -27,6 +27,10 @@ SHOWN_GROWTH = Path("docs/pipeline-growth.svg")
 SHOWN_DAY = Path("docs/pipeline-day.md")
 SHOWN_DAY_PICTURE = Path("docs/pipeline-day.svg")
 
+SHOWN_LARGE = Path("docs/benchmarks-large.json")
+#: The shares of rows that filters keep.
+SELECTIVITIES_PERCENT = (0.1, 1, 10, 50, 99)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -68,7 +72,7 @@ class Settings:
     repeats: int = 3
     clients_many: int = 4
     batch_queries: int = 100
-    selectivities_percent: tuple[int, ...] = (1, 10, 50)
+    selectivities_percent: tuple[float, ...] = SELECTIVITIES_PERCENT
     write_rows_per_s: int = 800
     write_batch_rows: int = 80
     build_rows: int = 20_000

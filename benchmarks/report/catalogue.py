@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.settings import SELECTIVITIES_PERCENT
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -41,12 +43,13 @@ def _chosen(key: str, label: str) -> tuple[Metric, ...]:
     return (Metric(f"{key}.ef", f"{label}: ef"), Metric(f"{key}.recall", f"{label}: recall@10", 3))
 
 
-def _filter(percent: int) -> tuple[Metric, ...]:
-    key, label = f"filter{percent}", f"{percent} % of rows"
+def _filter(percent: float) -> tuple[Metric, ...]:
+    key, label = f"filter{percent:g}", f"{percent:g} % of rows"
     return (
         *_chosen(key, label),
         Metric(f"{key}.qps", f"{label}: QPS"),
         Metric(f"{key}.p50_ms", f"{label}: p50, ms", 2),
+        Metric(f"{key}.cpu_ms", f"{label}: server CPU per search, ms", 2),
     )
 
 
@@ -78,7 +81,10 @@ TABLES: tuple[Table, ...] = (
             Metric("batch.cpu_ms_per_query", "batches of 100: server CPU per query, ms", 2),
         ),
     ),
-    Table("Search under a filter", (*_filter(1), *_filter(10), *_filter(50))),
+    Table(
+        "Search under a filter",
+        tuple(metric for percent in SELECTIVITIES_PERCENT for metric in _filter(percent)),
+    ),
     Table(
         "Search while other things happen",
         (

@@ -28,6 +28,16 @@ also does other work.
 with any other. The peers are installed into `.bench/` by the run itself.
 """
 
+LARGE_HEAD = """\
+# Benchmarks of a larger collection
+
+*Made from `benchmarks-large.json` by `python -m benchmarks render large > docs/benchmarks-large.md`.*
+
+As [benchmarks.md](benchmarks.md), with more rows and fewer questions. The vectors are drawn, so that anybody
+can have them: clusters of different sizes on a curved surface of few dimensions (`benchmarks/dataset.py`,
+`drawn`). `make large` repeats it.
+"""
+
 QUICK = """\
 > **A quick run**: one short repeat of every measure. It shows that everything works and is too short to
 quote.
@@ -45,7 +55,7 @@ METHOD = """\
 - A timed search runs for {search_s:g} s, {repeats} time(s); the median of each figure is reported. Searches
   use the default consistency level, Bounded.
 - Server CPU is user and system time of the whole process tree, Spark's JVM and workers included.
-- Filters keep 1, 10 and 50 % of the rows by an integer field that is independent of the vectors.
+- Filters keep 0.1 to 99 % of the rows by an integer field that is independent of the vectors.
 - *During inserts*: {write_rows_per_s} rows/s go into the searched collection. *During an index build*: the
   index of another collection of {build_rows:,} rows (or all, where there are fewer) is built meanwhile.
 - *Strong read*: a query for the one row just written, at Strong consistency; time from the write's
@@ -60,16 +70,17 @@ METHOD = """\
 """
 
 
-def render_page(results: Results, notes: str | None = None) -> str:
+def render_page(results: Results, notes: str | None = None, head: str = HEAD) -> str:
     """The whole page as Markdown.
 
     Args:
         results: one run.
         notes: Markdown on why targets are missed, included as it is.
+        head: the beginning of the page.
     """
     figures = {name: one.values for name, one in results.systems.items()}
     systems = [name for name in COLUMNS if name in results.systems]
-    parts = [HEAD, _circumstances(results), _verdicts(figures)]
+    parts = [head, _circumstances(results), _verdicts(figures)]
     if results.settings["repeats"] == 1:
         parts.insert(1, QUICK)
     if notes:

@@ -20,7 +20,7 @@ class Vectors:
     Attributes:
         train: ``(rows, dimension)`` float32, the rows to insert; the primary key is the position.
         test: ``(queries, dimension)`` float32.
-        buckets: ``(rows,)`` int64, uniform over 0..99: the field that filters select on.
+        buckets: ``(rows,)`` int64, uniform over 0..999: the field that filters select on.
     """
 
     train: Floats

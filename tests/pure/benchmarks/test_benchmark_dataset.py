@@ -63,11 +63,11 @@ def test_buckets_are_uniform_and_the_same_in_every_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first, again)
     share = np.bincount(first, minlength=BUCKETS) / len(first)
     assert len(share) == BUCKETS
-    assert share.min() > 0.006
-    assert share.max() < 0.014
+    assert share.min() > 0.0002
+    assert share.max() < 0.0025
 
 
-@pytest.mark.parametrize("below", [1, 10, 100])
+@pytest.mark.parametrize("below", [10, 100, 1000])
 def test_exact_answers_are_those_of_a_full_sort(below: int) -> None:
     random = np.random.default_rng(5)
     train, test = (random.random((n, 8), dtype=np.float32) for n in (300, 6))

@@ -104,8 +104,9 @@ def test_questions_go_round_and_a_failure_costs_one_figure(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runner, "make", lambda name, place, config: Named(name, place))
     monkeypatch.setattr(runner, "LOADING", (question("load"),))
-    monkeypatch.setattr(runner, "QUESTIONS", (question("one"), Measure("bad", fail), question("two")))
-    results = runner.run(runner.Plan(["left", "right"], data, SETTINGS, tmp_path / "results.json"))
+    questions = (question("one"), Measure("bad", fail), question("two"))
+    plan = runner.Plan(["left", "right"], data, SETTINGS, tmp_path / "results.json", questions)
+    results = runner.run(plan)
     assert asked == [(name, side) for name in ("load", "one", "two") for side in ("left", "right")]
     for found in results.systems.values():
         assert found.values == {"load": 1.0, "one": 1.0, "two": 1.0}
@@ -129,8 +130,8 @@ def test_a_system_that_cannot_be_loaded_leaves_the_run(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(runner, "make", make)
     monkeypatch.setattr(runner, "LOADING", (Measure("load", load),))
-    monkeypatch.setattr(runner, "QUESTIONS", (Measure("one", lambda bench: {"one": float(made[0].closed)}),))
-    plan = runner.Plan(["broken", "absent", "good"], data, SETTINGS, tmp_path / "results.json")
+    questions = (Measure("one", lambda bench: {"one": float(made[0].closed)}),)
+    plan = runner.Plan(["broken", "absent", "good"], data, SETTINGS, tmp_path / "results.json", questions)
     systems = runner.run(plan).systems
     assert systems["absent"].failures == {"set up": "no such program"}
     assert systems["broken"].failures == {"load": "RuntimeError: out of luck"}
