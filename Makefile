@@ -71,6 +71,10 @@ large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Mi
 		--only "several clients" --only filters --only restart --out docs/benchmarks-large.json
 	$(BIN)/python -m benchmarks render large > docs/benchmarks-large.md
 
+.PHONY: surface
+surface: $(VENV)/.demo  ## Measure full text, hybrid search, narrow vectors and the index on disk; an hour
+	$(BIN)/python -m benchmarks surface $(ARGS)
+
 .PHONY: freshness
 freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/freshness.md
 	$(BIN)/python -m benchmarks freshness

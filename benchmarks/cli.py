@@ -27,6 +27,8 @@ from benchmarks.settings import (
     SHOWN_LIMITS_PAGE,
     SHOWN_PIPELINE,
     SHOWN_SCALING,
+    SHOWN_SURFACE,
+    SHOWN_SURFACE_PAGE,
     Settings,
     quick,
 )
@@ -84,7 +86,9 @@ def _size(text: str) -> tuple[int, int]:
 
 @app.command()
 def render(
-    page: Annotated[str, typer.Argument(help="benchmarks, freshness, large, limits, pipeline or scaling")],
+    page: Annotated[
+        str, typer.Argument(help="benchmarks, freshness, large, limits, pipeline, scaling, surface")
+    ],
     results: Annotated[
         Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")
     ] = None,
@@ -220,6 +224,30 @@ def limits(
         signal.signal(number, _interrupt)
     try:
         measure(names, Budget(60 * minutes, idle, trickle), out, page, typer.echo)
+    except KeyboardInterrupt:
+        typer.echo(f"interrupted; the server is stopped; {out} and {page} have what was measured", err=True)
+        raise typer.Exit(130) from None
+    typer.echo(f"wrote {out} and {page}")
+
+
+@app.command()
+def surface(
+    only: Annotated[str, typer.Option(help="comma-separated parts; the others stay as they are")] = "",
+    share: Annotated[float, typer.Option(help="of the rows of a whole run", min=0.001, max=10)] = 1.0,
+    rounds: Annotated[int, typer.Option(help="of each kind of search", min=1)] = 7,
+    out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_SURFACE,
+    page: Annotated[Path, typer.Option(help="page to write")] = SHOWN_SURFACE_PAGE,
+) -> None:
+    """Measure full-text and hybrid search, narrow vectors, and the index on disk: an hour and more."""
+    from benchmarks.surface.measure import PARTS, measure
+
+    names = [name.strip() for name in only.split(",") if name.strip()] or list(PARTS)
+    if unknown := [name for name in names if name not in PARTS]:
+        raise typer.BadParameter(f"unknown {', '.join(unknown)}; known are: {', '.join(PARTS)}")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        measure(names, share, rounds, out, page, typer.echo)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the server is stopped; {out} and {page} have what was measured", err=True)
         raise typer.Exit(130) from None

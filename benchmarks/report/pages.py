@@ -17,6 +17,7 @@ from benchmarks.report.limits_page import render_limits
 from benchmarks.report.page import LARGE_HEAD, render_page
 from benchmarks.report.pipeline_page import render_pipeline
 from benchmarks.report.scaling_page import render_scaling
+from benchmarks.report.surface_page import render_surface
 from benchmarks.results import Results
 from benchmarks.scaling.figures import Scaling
 from benchmarks.settings import (
@@ -27,7 +28,9 @@ from benchmarks.settings import (
     SHOWN_PIPELINE,
     SHOWN_RESULTS,
     SHOWN_SCALING,
+    SHOWN_SURFACE,
 )
+from benchmarks.surface.figures import Surface
 
 Found = TypeVar("Found")
 
@@ -64,4 +67,5 @@ PAGES: dict[str, Page[Any]] = {
     "limits": Page(SHOWN_LIMITS, _json_of(Limits), render_limits),
     "pipeline": Page(SHOWN_PIPELINE, _json_of(Figures), render_pipeline),
     "scaling": Page(SHOWN_SCALING, _json_of(Scaling), render_scaling),
+    "surface": Page(SHOWN_SURFACE, _json_of(Surface), render_surface),
 }

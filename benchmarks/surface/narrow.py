@@ -1,0 +1,104 @@
+"""Half-precision and 8-bit vectors next to float32: memory, searches, recall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pymilvus import DataType, MilvusClient
+
+from benchmarks.dataset import Dataset, Floats, drawn
+from benchmarks.metrics import recall
+from benchmarks.surface.figures import Line, line
+from benchmarks.surface.server import BATCH_ROWS, Served, in_turn, served
+
+DIM, TOP_K, EF, QUERIES = 784, 10, 64, 500
+KINDS = {
+    "float32": (DataType.FLOAT_VECTOR, ""),
+    "float16": (DataType.FLOAT16_VECTOR, "≤ 0.55"),
+    "int8": (DataType.INT8_VECTOR, "≤ 0.3"),
+}
+_EFFORT = {"params": {"ef": EF}}
+
+
+def about(rows: int) -> str:
+    return (
+        f"{rows:,} × {DIM} vectors, as float32, as float16, and scaled to int8; HNSW (M 16, "
+        f"efConstruction 200), top {TOP_K} at ef {EF}. Memory is what loading adds to the online process. "
+        "Recall is against an exact search of the same numbers."
+    )
+
+
+def measure(rows: int, rounds: int, say: Callable[[str], None]) -> list[Line]:
+    """One collection of each kind on one server; searches take turns."""
+    data = drawn(rows, DIM, QUERIES)
+    memory_mb, recalls, calls = {}, {}, []
+    with served() as server:
+        for kind, (data_type, _) in KINDS.items():
+            of_kind = Dataset(kind, _as(kind, data.train), _as(kind, data.test), data.buckets)
+            memory_mb[kind] = _load(server, of_kind, data_type, say)
+            recalls[kind] = _recall(server, of_kind)
+            calls.append(_search(server, kind, of_kind.test))
+        say("searching")
+        times_ms = in_turn(calls, 400, rounds)
+    full_ms = times_ms[0]
+    found = []
+    for (kind, (_, wanted)), ms in zip(KINDS.items(), times_ms, strict=True):
+        share = memory_mb[kind] / memory_mb["float32"]
+        found += [line(f"{kind}: memory, MB", [memory_mb[kind]]), line(f"{kind}: recall@10", [recalls[kind]])]
+        if wanted:
+            speed = [full / own for full, own in zip(full_ms, ms, strict=True)]
+            found += [
+                line(f"{kind} ÷ float32: memory", [share], wanted),
+                line(f"{kind} ÷ float32: searches per second", speed, "≥ 0.85"),
+            ]
+    return found
+
+
+def _as(kind: str, vectors: Floats) -> Any:
+    return np.rint(vectors * 100).astype(np.int8) if kind == "int8" else vectors.astype(kind)
+
+
+def _load(server: Served, data: Dataset, data_type: DataType, say: Callable[[str], None]) -> float:
+    """Fill a collection; returns the megabytes that loading it again adds."""
+    schema = MilvusClient.create_schema()
+    schema.add_field("id", DataType.INT64, is_primary=True)
+    schema.add_field("v", data_type, dim=DIM)
+    index = server.client.prepare_index_params()
+    index.add_index("v", index_type="HNSW", metric_type="L2", params={"M": 16, "efConstruction": 200})
+    server.fill(data.name, schema, index, _batches(data), say)
+    server.client.release_collection(data.name)
+    before_mb = server.rss_mb
+    server.client.load_collection(data.name)
+    _search(server, data.name, data.test)(0)
+    return server.rss_mb - before_mb
+
+
+def _batches(data: Dataset) -> Iterator[pa.RecordBatch]:
+    """Float16 goes as bytes, the form that imports take."""
+    for first in range(0, len(data.train), BATCH_ROWS):
+        part = data.train[first : first + BATCH_ROWS]
+        if part.dtype == np.float16:
+            values, width = pa.array(np.ascontiguousarray(part).view(np.uint8).ravel()), 2 * DIM
+        else:
+            values, width = pa.array(part.ravel()), DIM
+        vectors = pa.FixedSizeListArray.from_arrays(values, width).cast(pa.list_(values.type))
+        yield pa.RecordBatch.from_pydict({"id": pa.array(np.arange(first, first + len(part))), "v": vectors})
+
+
+def _search(server: Served, name: str, queries: Floats) -> Callable[[int], Any]:
+    client = server.client
+
+    def search(number: int) -> Any:
+        return client.search(name, [queries[number % QUERIES]], "", TOP_K, search_params=_EFFORT)
+
+    return search
+
+
+def _recall(server: Served, data: Dataset) -> float:
+    exact = Dataset("", data.train.astype(np.float32), data.test.astype(np.float32), data.buckets)
+    truth, search = exact.nearest(QUERIES, TOP_K), _search(server, data.name, data.test)
+    found = [[hit["id"] for hit in search(number)[0]] for number in range(QUERIES)]
+    return recall(found, truth)
