@@ -94,7 +94,10 @@ def _() -> None:
 def _() -> None:
     assert memories(memory.get_all(filters=of("bob", words="boat"))) == ["old boat"]
     assert memories(memory.search("red", filters=of("ann", words="apple"))) == ["red apple"]
-    assert memories(memory.search("red", filters=of("bob", words="*"), threshold=0.0)) == ["old boat", "red car"]
+    assert memories(memory.search("red", filters=of("bob", words="*"), threshold=0.0)) == [
+        "old boat",
+        "red car",
+    ]
 
 
 @check("`get_all`")
