@@ -184,6 +184,8 @@ def _() -> None:
             n for n, text in enumerate(TEXTS) if "red apple" in text
         ]
         assert keys("not text_match(text, 'red') and id < 9") == [0, 3, 6]
+        apples = keys("text_match(text, 'apple')")
+        assert keys("text_match_fuzzy(text, 'aple', max_edit_distance=1)") == apples
 
 
 @check("Collections", "`run_analyzer` by parameters and by field", needs=BM25 and ANALYZES)

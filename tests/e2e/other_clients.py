@@ -61,14 +61,7 @@ CLIENTS: Mapping[str, Client] = {
             PYMILVUS_2,
         ),
         Client("Haystack", "milvus-haystack", "0.1.0", "program_haystack.py", PYMILVUS_3),
-        Client(
-            "mem0",
-            "mem0ai",
-            "0.1.118",
-            "program_mem0.py",
-            PYMILVUS_3,
-            "An older release: since 2.0 each of its collections has a BM25 function, which works by itself.",
-        ),
+        Client("mem0", "mem0ai", "2.2.1", "program_mem0.py", PYMILVUS_3),
         Client(
             "milvus-cli",
             "milvus-cli",

@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from elanus.core.errors import Internal
 from elanus.core.geometry import Boxes
 from elanus.core.lookup import Found, Lookup
-from elanus.core.schema import FieldSchema
 from elanus.expr import arrayvalues
 from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn, json_values
 from elanus.expr.jsonvalues import JsonValues, Path
 from elanus.expr.text_conditions import text_matches
+from elanus.expr.tree import TextMatch
 
 _FEW_OF_ROWS = 16
 """A selection of fewer than one row in so many decodes JSON and geometries for its own rows, unless all are
@@ -107,9 +107,9 @@ class Batch:
             values = self._json[name, path] = self._read_json(name, path)
         return values
 
-    def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
-        """Which texts contain tokens of a text (`elanus.expr.tree.TextMatch`), null for null."""
-        return text_matches(self.column(field.name), field, text, minimum, slop)
+    def text_match(self, node: TextMatch) -> pa.Array:
+        """Which texts contain tokens of a text, null for null. It is not inverted for ``negated``."""
+        return text_matches(self.column(node.column.field.name), node)
 
     def select(self, indices: pa.Array) -> Batch:
         """The rows with these numbers, in this order."""
@@ -171,9 +171,9 @@ class _Selection(Batch):
         """Whether the selection has so many rows that all rows are prepared for it, and for others."""
         return self.rows * _FEW_OF_ROWS > self._parent.rows
 
-    def text_match(self, field: FieldSchema, text: str, minimum: int, slop: int | None) -> pa.Array:
+    def text_match(self, node: TextMatch) -> pa.Array:
         # Of all rows: a column's tokens are kept, those of a selection are not.
-        return self._parent.text_match(field, text, minimum, slop).take(self._indices)
+        return self._parent.text_match(node).take(self._indices)
 
     @property
     def prepared(self) -> frozenset[str]:

@@ -89,6 +89,10 @@ def bind_element_match(
     function = node.function.lower()
     arguments = list(node.arguments)
     option = arguments.pop() if arguments and isinstance(arguments[-1], syntax.Option) else None
+    if option is None and function in _WITH_THRESHOLD and len(arguments) == 3:
+        # the documentation of Milvus also writes the threshold without its name
+        last = arguments.pop()
+        option = syntax.Option(last.start, last.end, THRESHOLD, last)
     threshold = ", threshold=2" if function in _WITH_THRESHOLD else ""
     usage = f"write {function}(clips, $[seconds] > 3{threshold})"
     if len(arguments) != 2:

@@ -229,7 +229,7 @@ class Evaluator(Visitor[pa.Array]):
         return pa.array(sampled(keys, node.factor, node.seed))
 
     def text_match(self, node: TextMatch) -> pa.Array:
-        found = self._batch.text_match(node.column.field, node.text, node.minimum, node.slop)
+        found = self._batch.text_match(node)
         return pc.invert(found) if node.negated else found
 
     def is_null(self, node: IsNull) -> pa.Array:

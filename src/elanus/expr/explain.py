@@ -92,6 +92,8 @@ class Explainer(Visitor[str]):
         rest = f", minimum_should_match={node.minimum}" if node.minimum > 1 else ""
         name = "text_match" if node.slop is None else "phrase_match"
         rest = f", {node.slop}" if node.slop else rest
+        if node.edits is not None:
+            name, rest = "text_match_fuzzy", f", max_edit_distance={node.edits}"
         text = f"{name}({_operand(node.column)}, {_value(node.text)}{rest})"
         return f"not {text}" if node.negated else text
 

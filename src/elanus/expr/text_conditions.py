@@ -1,4 +1,4 @@
-"""Conditions on the tokens of texts: ``text_match`` and ``phrase_match``.
+"""Conditions on the tokens of texts: ``text_match``, ``text_match_fuzzy`` and ``phrase_match``.
 
 The text in the filter is analyzed like the field's texts. A column is analyzed once, by the first such
 filter.
@@ -14,24 +14,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.functions import enables_match
-from elanus.core.schema import FieldSchema
 from elanus.core.types import Family
 from elanus.expr import syntax
 from elanus.expr.source import Source
 from elanus.expr.tree import Column, Predicate, TextMatch
-from elanus.text import Analyzer, analyzers_of, matching_rows, phrase_rows, tokens_of_column
+from elanus.text import Analyzer, analyzers_of, matching_rows, near_rows, phrase_rows, tokens_of_column
 
 if TYPE_CHECKING:
     from elanus.expr.operands import OperandBinder
 
-TEXT_FUNCTIONS = frozenset({"text_match", "phrase_match"})
+_FUZZY = "text_match_fuzzy"
+TEXT_FUNCTIONS = frozenset({"text_match", _FUZZY, "phrase_match"})
 MINIMUM = "minimum_should_match"
 MINIMUM_MAX = 1000
 SLOP_MAX = 2**32 - 1
+EDITS = "max_edit_distance"
+EDITS_MAX = 2
 
 
 def bind_text_condition(source: Source, node: syntax.Call, operands: OperandBinder) -> Predicate:
-    """Bind ``text_match(field, text, minimum_should_match=n)`` or ``phrase_match(field, text, slop)``.
+    """Bind ``text_match(field, text, minimum_should_match=n)``, ``phrase_match(field, text, slop)`` or
+    ``text_match_fuzzy(field, text, max_edit_distance=n)``.
 
     Raises `InvalidFilter`.
     """
@@ -56,7 +59,13 @@ def bind_text_condition(source: Source, node: syntax.Call, operands: OperandBind
             "create the field with enable_analyzer and enable_match",
         )
     if isinstance(text, Column) or not isinstance(getattr(text, "value", None), str):
-        raise source.error(f"{what} operation needs a text", given[1].start, "the second is a text in quotes")
+        what = f"{what} operation needs a text"
+        if name == _FUZZY:
+            what = f"{name} query should be a string literal or template variable"
+        raise source.error(what, given[1].start, "the second is a text in quotes")
+    if name == _FUZZY:
+        edits = _edits(source, node, option, operands)
+        return TextMatch(column, str(getattr(text, "value", "")), 1, None, negated=False, edits=edits)
     minimum, slop = 1, 0 if is_phrase else None
     if len(given) == 3:
         slop = _slop(source, given[2], operands)
@@ -96,24 +105,40 @@ def _minimum(source: Source, node: syntax.Node, operands: OperandBinder) -> int:
     raise source.error(what, node.start, "write a number")
 
 
+def _edits(source: Source, node: syntax.Call, option: syntax.Option | None, operands: OperandBinder) -> int:
+    usage = f'write {_FUZZY}(field, "words", {EDITS}=1)'
+    if option is None:
+        raise source.error("mismatched input ')' expecting ','", node.start, usage)
+    if option.name.lower() != EDITS:
+        raise source.error(f"expected {EDITS}, got {option.name}", option.start, usage)
+    value, text = _integer(option.value, operands), source.of(option.value)
+    if value is None:
+        raise source.error(f"mismatched input '{text}' expecting IntegerConstant", option.start, usage)
+    if not 0 <= value <= EDITS_MAX:
+        raise source.error(f"{EDITS} should be in [0, {EDITS_MAX}], got {text}", option.start, usage)
+    return value
+
+
 def _integer(node: syntax.Node, operands: OperandBinder) -> int | None:
     value = getattr(operands.bind(node), "value", None)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def text_matches(
-    column: pa.Array | pa.ChunkedArray, field: FieldSchema, text: str, minimum: int, slop: int | None
-) -> pa.Array:
-    """Which texts of a column match (`elanus.expr.tree.TextMatch`), null for null. (rows,)."""
+def text_matches(column: pa.Array | pa.ChunkedArray, node: TextMatch) -> pa.Array:
+    """Which texts of a column match, null for null. It is not inverted for ``negated``. (rows,)."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     values = column.dictionary if pa.types.is_dictionary(column.type) else column
-    tokens = tokens_of_column(values, analyzers_of(field).named(""))
-    words, offsets = _words(analyzers_of(field).named(""), text)
-    if slop is None:
-        found = matching_rows(tokens, pa.array(list(dict.fromkeys(words)), pa.string()), minimum)
+    analyzer = analyzers_of(node.column.field).named("")
+    tokens = tokens_of_column(values, analyzer)
+    words, offsets = _words(analyzer, node.text)
+    if node.slop is not None:
+        places = np.array(offsets, dtype=np.int64)
+        found = phrase_rows(tokens, pa.array(words, pa.string()), places, node.slop)
+    elif node.edits:
+        found = near_rows(tokens, list(dict.fromkeys(words)), node.edits)
     else:
-        found = phrase_rows(tokens, pa.array(words, pa.string()), np.array(offsets, dtype=np.int64), slop)
+        found = matching_rows(tokens, pa.array(list(dict.fromkeys(words)), pa.string()), node.minimum)
     mask = pa.array(found, mask=pc.is_null(values).to_numpy(zero_copy_only=False))
     return mask.take(column.indices) if values is not column else mask
 

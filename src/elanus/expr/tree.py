@@ -245,6 +245,7 @@ class TextMatch:
     """Whether a text contains tokens of ``text``: at least ``minimum`` of them, or all as a phrase.
 
     ``slop``: the positions by which the words of the phrase may be moved in all; None: no phrase is wanted.
+    ``edits``: a token counts if so many edits turn it into one of ``text``; None: only equal tokens count.
     """
 
     column: Column
@@ -252,6 +253,7 @@ class TextMatch:
     minimum: int
     slop: int | None
     negated: bool
+    edits: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

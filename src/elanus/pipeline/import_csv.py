@@ -1,12 +1,14 @@
 """CSV files of an import: a header with the fields' names, values as text, anything nested as JSON.
 
-An empty value without quotes is a null; for a text that may not be null, it is the empty text.
+An empty value without quotes is a null; for a text that may not be null, it is the empty text. A struct array
+is a JSON list of objects, in a column of its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -16,6 +18,7 @@ from elanus.core.types import Family
 from elanus.pipeline.import_bounds import csv_rows_max
 from elanus.pipeline.import_columns import Place
 from elanus.pipeline.import_input import InputFile
+from elanus.pipeline.import_json import members_of, own_names
 from elanus.pipeline.import_plan import RowGroup
 from elanus.pipeline.import_texts import JSON_NULL, column_of
 
@@ -64,14 +67,29 @@ class CsvSource:
             return list(reader.schema.names)
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
-        columns = {
-            name: self._column(self._schema.by_name.get(name), rows.column(name), place)
-            for name in rows.schema.names
-        }
+        columns: dict[str, pa.Array] = {}
+        structs = {struct.name for struct in self._schema.structs}
+        for name in rows.schema.names:
+            if name in structs:
+                columns |= self._struct_columns(name, rows.column(name), place)
+            else:
+                columns[name] = self._column(self._schema.by_name.get(name), rows.column(name), place)
         return pa.RecordBatch.from_pydict(columns)
+
+    def _struct_columns(self, struct: str, texts: pa.Array, place: Place) -> dict[str, pa.Array]:
+        """Return the columns of a struct array's fields."""
+        own = own_names(self._schema, struct)
+        lists = pc.fill_null(texts.cast(pa.binary()), JSON_NULL).to_pylist()
+        rows = [members_of(msgspec.Raw(text), struct, own, place, at) for at, text in enumerate(lists)]
+        return {
+            name: column_of(self._schema.by_name[name], [row[name] for row in rows], place.refuse)
+            for name in own
+        }
 
     def _column(self, field: FieldSchema | None, texts: pa.Array, place: Place) -> pa.Array:
         if field is None or field.name == DYNAMIC_FIELD or field.kind.family is Family.JSON:
+            return texts
+        if field.kind.family in (Family.GEOMETRY, Family.TIME):
             return texts
         if field.kind.family is Family.TEXT:
             may_lack = field.nullable or field.default_value is not None

@@ -176,15 +176,24 @@ def _split(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> list[
     """Return rows in which a struct array is one list for each field of its structs."""
     split = [dict(row) for row in rows]
     for struct in schema.structs:
-        names = {field.name: struct_and_name(field.name) for field in schema.members(struct.name)}
-        members = {name: parts[1] for name, parts in names.items() if parts is not None}
+        members = own_names(schema, struct.name)
         for at, row in enumerate(split):
             if struct.name in row:
-                row.update(_members_of(row.pop(struct.name), struct.name, members, place, at))
+                row.update(members_of(row.pop(struct.name), struct.name, members, place, at))
     return split
 
 
-def _members_of(value: msgspec.Raw, struct: str, members: Mapping[str, str], place: Place, at: int) -> Row:
+def own_names(schema: CollectionSchema, struct: str) -> dict[str, str]:
+    """Return the names of the structs' fields within a struct, by the names of the collection's fields."""
+    names = {field.name: struct_and_name(field.name) for field in schema.members(struct)}
+    return {name: parts[1] for name, parts in names.items() if parts is not None}
+
+
+def members_of(value: msgspec.Raw, struct: str, members: Mapping[str, str], place: Place, at: int) -> Row:
+    """Return a list of structs as one list for each of their fields; a JSON null as a null for each.
+
+    ``members``: see `own_names`. ``at``: the row in its batch. Raises `InvalidParameter`.
+    """
     if bytes(value) == JSON_NULL:
         return dict.fromkeys(members, value)
     try:

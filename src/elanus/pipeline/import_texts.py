@@ -4,7 +4,8 @@ The columns are such as a Parquet file may have for the field; `elanus.pipeline.
 they hold. Here only the JSON type is checked: numbers for number fields, strings for strings.
 
 Accepted: vectors as lists of numbers (binary ones as lists of bytes); sparse vectors as ``{"7": 0.5}`` or
-``{"indices": [7], "values": [0.5]}``; JSON fields as any JSON, or as a string that contains it.
+``{"indices": [7], "values": [0.5]}``; JSON fields as any JSON, or as a string that contains it; geometries
+and moments as strings.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ _SCALARS: dict[Family, tuple[Any, pa.DataType]] = {
     Family.INTEGER: (int, pa.int64()),
     Family.FLOATING: (float, pa.float64()),
     Family.TEXT: (str, pa.string()),
+    Family.GEOMETRY: (str, pa.string()),
+    Family.TIME: (str, pa.string()),
 }
 
 

@@ -15,6 +15,7 @@ from elanus.text.computed import (
     with_computed_columns,
 )
 from elanus.text.fields import FieldAnalyzers, analyzers_of, check_text_field
+from elanus.text.fuzzy import near_rows, near_words
 from elanus.text.highlight import Highlight, check_highlighted, highlights
 from elanus.text.match import kept_bytes, least_slop, matching_rows, phrase_rows, tokens_of_column
 from elanus.text.queries import QueryTexts, query_texts
@@ -42,6 +43,8 @@ __all__ = [
     "kept_bytes",
     "least_slop",
     "matching_rows",
+    "near_rows",
+    "near_words",
     "phrase_rows",
     "query_terms",
     "query_texts",

@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.text import languages
 from elanus.text.filters import Filter, filter_from, stemmer, stop_words
 from elanus.text.tokenizers import Tokenizer, tokenizer_from
 
@@ -201,7 +202,13 @@ def analyzer_of(given: Mapping[str, object]) -> Analyzer:
     if not isinstance(added, list):
         raise InvalidParameter(f"filter params should be array, but got {added!r}")
     filters += [filter_from(one) for one in added]
-    return Analyzer(tokenizer_from(tokenizer), filters)
+    return Analyzer(_tokenizer(tokenizer), filters)
+
+
+def _tokenizer(given: object) -> Tokenizer:
+    if isinstance(given, Mapping) and given.get("type") == languages.NAME:
+        return languages.by_language(given, analyzer_of)
+    return languages.by_language({}, analyzer_of) if given == languages.NAME else tokenizer_from(given)
 
 
 _BUILT_IN: Mapping[str, object] = {"standard": "standard", "english": "standard", "chinese": "jieba"}

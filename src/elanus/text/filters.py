@@ -119,7 +119,8 @@ def _regex(expression: object) -> Filter:
 
 
 def _without_punctuation(token: str) -> Sequence[str]:
-    return () if all(unicodedata.category(char).startswith("P") for char in token) else (token,)
+    """Drop a token that has any punctuation or white space in it, as the reference does."""
+    return () if any(c.isspace() or unicodedata.category(c).startswith("P") for c in token) else (token,)
 
 
 def _lowercase(token: str) -> Sequence[str]:

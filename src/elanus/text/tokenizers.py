@@ -3,7 +3,8 @@
 ``standard`` cuts at everything that is no letter and no digit, ``whitespace`` at ASCII blanks. The others
 need a library, which is in an extra: ``jieba`` finds Chinese words (``elanus[chinese]``, the same engine as
 the reference's), ``lindera`` Japanese ones (``elanus[japanese]``), and ``icu`` the words of any language,
-with the blanks and marks between them as tokens of their own (``elanus[icu]``).
+with the blanks and marks between them as tokens of their own (``elanus[icu]``). ``language_identifier`` is in
+`elanus.text.languages`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from elanus.core.errors import InvalidParameter, NotSupported
 
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WITHOUT_BLANKS = re.compile(r"[^ \t\n\f\r]+")
-_OF_OTHER_RELEASES = frozenset({"language_identifier", "char_group"})
-_NAMES = "standard, whitespace, jieba, lindera or icu"
+_OF_OTHER_RELEASES = frozenset({"char_group"})
+_NAMES = "standard, whitespace, jieba, lindera, icu or language_identifier"
 _DEFAULT = "_default_"
 _MODES = {"exact": "default", "search": "search"}
 
@@ -123,8 +124,8 @@ class _Lindera(Tokenizer):
 def tokenizer_from(given: object) -> Tokenizer:
     """Return the tokenizer that a client names, or describes by an object with its ``type``.
 
-    Raises `InvalidParameter`, and `NotSupported` for one whose library is not installed, or that this release
-    lacks.
+    ``language_identifier`` is not among them. Raises `InvalidParameter`, and `NotSupported` for one whose
+    library is not installed, or that this release lacks.
     """
     params: Mapping[str, object] = {}
     if isinstance(given, Mapping):
@@ -132,13 +133,13 @@ def tokenizer_from(given: object) -> Tokenizer:
     if not isinstance(given, str):
         raise InvalidParameter(f"tokenizer name should be string, but got {given!r}")
     if given in ("standard", "whitespace"):
-        _refuse_rest(given, params, frozenset())
+        refuse_rest(given, params, frozenset())
         return _Standard() if given == "standard" else _Whitespace()
     if given == "jieba":
         return _jieba(params)
     if given == "icu":
-        _refuse_rest("icu", params, frozenset())
-        return _Icu(_library("icu4py.breakers", "icu").WordBreaker)
+        refuse_rest("icu", params, frozenset())
+        return _Icu(library("icu4py.breakers", "icu").WordBreaker)
     if given == "lindera":
         return _lindera(params)
     if given in _OF_OTHER_RELEASES:
@@ -146,10 +147,17 @@ def tokenizer_from(given: object) -> Tokenizer:
     raise InvalidParameter(f"unsupported tokenizer: {given}: use {_NAMES}")
 
 
-_EXTRAS = {"jieba": "chinese", "lindera": "japanese", "icu": "icu"}
+_EXTRAS = {
+    "jieba": "chinese",
+    "lindera": "japanese",
+    "icu": "icu",
+    "whatlang": "languages",
+    "lingua": "lingua",
+}
 
 
-def _library(module: str, tokenizer: str) -> Any:
+def library(module: str, tokenizer: str) -> Any:
+    """Import the library that a tokenizer needs. Raises `NotSupported` if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
@@ -160,7 +168,7 @@ def _library(module: str, tokenizer: str) -> Any:
 
 
 def _lindera(params: Mapping[str, object]) -> Tokenizer:
-    _refuse_rest("lindera", params, frozenset({"dict_kind", "filter"}))
+    refuse_rest("lindera", params, frozenset({"dict_kind", "filter"}))
     dictionary, filters = params.get("dict_kind"), params.get("filter", [])
     if dictionary != "ipadic":
         raise NotSupported(
@@ -168,7 +176,7 @@ def _lindera(params: Mapping[str, object]) -> Tokenizer:
         )
     if not isinstance(filters, list) or not all(isinstance(one, Mapping) for one in filters):
         raise InvalidParameter(f"the filter of lindera should be a list of objects, but got {filters!r}")
-    lindera = _library("lindera", "lindera")
+    lindera = library("lindera", "lindera")
     builder = lindera.TokenizerBuilder()
     builder.set_mode("normal")
     builder.set_dictionary("embedded://ipadic")
@@ -193,7 +201,7 @@ def _jieba(params: Mapping[str, object]) -> Tokenizer:
         raise NotSupported(
             f'the jieba dict _extend_default_ is not supported by this release: use "{_DEFAULT}"'
         )
-    engine = _library("rjieba", "jieba")
+    engine = library("rjieba", "jieba")
     own = [word for word in words if word not in ("", _DEFAULT)]
     if own or _DEFAULT not in words:
         engine = engine.Jieba() if _DEFAULT in words else engine.Jieba.empty()
@@ -202,6 +210,7 @@ def _jieba(params: Mapping[str, object]) -> Tokenizer:
     return _Jieba(engine, _MODES[str(mode)], hmm)
 
 
-def _refuse_rest(name: str, params: Mapping[str, object], known: frozenset[str]) -> None:
+def refuse_rest(name: str, params: Mapping[str, object], known: frozenset[str]) -> None:
+    """Raise `InvalidParameter` for a parameter of a tokenizer that it does not have."""
     for key in params.keys() - known - {"type"}:
         raise InvalidParameter(f"unknown option {key} of tokenizer {name}")

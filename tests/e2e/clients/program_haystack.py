@@ -7,7 +7,12 @@ from embedding import embed
 from haystack import Document, Pipeline
 from haystack.dataclasses import SparseEmbedding
 from milvus_haystack import MilvusDocumentStore, MilvusEmbeddingRetriever
-from pymilvus import MilvusClient
+from milvus_haystack.function import BM25BuiltInFunction
+from milvus_haystack.milvus_embedding_retriever import (
+    MilvusHybridRetriever,
+    MilvusSparseEmbeddingRetriever,
+)
+from pymilvus import MilvusClient, WeightedRanker
 
 NAME = "haystack_texts"
 TEXTS = ["red apple", "green apple", "red car", "blue sea", "green sea"]
@@ -84,6 +89,41 @@ def _() -> None:
     sparse.write_documents([Document(content="red", embedding=embed("red"), sparse_embedding=weights)])
     assert sparse.count_documents() == 1
     MilvusClient(uri()).drop_collection("haystack_sparse")
+
+
+@check("the sparse and the hybrid retriever, over given sparse embeddings")
+def _() -> None:
+    both = store("haystack_sparse", sparse_vector_field="sparse", drop_old=True)
+    documents = [document(n) for n in range(5)]
+    for n, one in enumerate(documents):
+        one.sparse_embedding = SparseEmbedding(indices=[n, 9], values=[1.0, 0.1])
+    both.write_documents(documents)
+    asked = SparseEmbedding(indices=[3], values=[1.0])
+    by_words = MilvusSparseEmbeddingRetriever(document_store=both, top_k=1)
+    assert contents(by_words.run(query_sparse_embedding=asked)["documents"]) == ["blue sea"]
+    hybrid = MilvusHybridRetriever(document_store=both, top_k=2, reranker=WeightedRanker(0.5, 0.5))
+    answer = hybrid.run(query_embedding=embed("blue sea"), query_sparse_embedding=asked)["documents"]
+    assert answer[0].content == "blue sea"
+    MilvusClient(uri()).drop_collection("haystack_sparse")
+
+
+@check("BM25 by the server: the sparse and the hybrid retriever, with a filter")
+def _() -> None:
+    words = store(
+        "haystack_words",
+        builtin_function=[BM25BuiltInFunction(input_field_names="text", output_field_names="sparse")],
+        sparse_vector_field="sparse",
+        drop_old=True,
+    )
+    words.write_documents([document(n) for n in range(5)])
+    by_words = MilvusSparseEmbeddingRetriever(document_store=words, top_k=5)
+    assert contents(by_words.run(query_text="the sea")["documents"]) == ["blue sea", "green sea"]
+    apples = {"field": "meta.fruit", "operator": "==", "value": True}
+    assert contents(by_words.run(query_text="green", filters=apples)["documents"]) == ["green apple"]
+    hybrid = MilvusHybridRetriever(document_store=words, top_k=1)
+    answer = hybrid.run(query_embedding=embed("green sea"), query_text="green sea")["documents"]
+    assert contents(answer) == ["green sea"]
+    MilvusClient(uri()).drop_collection("haystack_words")
 
 
 @check("drop")

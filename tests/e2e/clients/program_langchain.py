@@ -8,8 +8,16 @@ from checks import check, uri
 from embedding import embed
 from langchain_core.documents import Document
 from langchain_core.embeddings import Embeddings
-from langchain_milvus import BM25BuiltInFunction, Milvus
-from pymilvus import MilvusClient
+from langchain_milvus import BM25BuiltInFunction, Milvus, MilvusCollectionHybridSearchRetriever
+from pymilvus import (
+    Collection,
+    CollectionSchema,
+    DataType,
+    FieldSchema,
+    MilvusClient,
+    WeightedRanker,
+    connections,
+)
 
 NAME = "langchain_texts"
 TEXTS = ["red apple", "green apple", "red car", "blue sea", "green sea"]
@@ -136,6 +144,84 @@ def _() -> None:
     made.drop()
 
 
+@check("full text search: filters, `upsert`, score threshold, MMR, the asynchronous methods")
+def _() -> None:
+    async def use() -> None:
+        made = store(
+            "langchain_words",
+            builtin_function=BM25BuiltInFunction(),
+            vector_field=["dense", "sparse"],
+            drop_old=True,
+        )
+        await made.aadd_texts(TEXTS, [{"place": n} for n in range(5)], ids=[f"t{n}" for n in range(5)])
+        by_words = {"ranker_type": "weighted", "ranker_params": {"weights": [0.0, 1.0]}}
+        found = await made.asimilarity_search("green", k=5, expr="place > 1", **by_words)
+        assert texts(found)[0] == "green sea"
+        await made.aupsert(ids=["t4"], documents=[Document("old boat", metadata={"place": 4})])
+        assert texts(await made.asimilarity_search("old boats boat", k=1, **by_words)) == ["old boat"]
+        found = await made.asearch_by_metadata("place in [3, 4]", fields=["text"])
+        assert texts(found) == ["blue sea", "old boat"]
+        await made.aclient.close()
+
+    asyncio.run(use())
+    near = store().as_retriever(
+        search_type="similarity_score_threshold", search_kwargs={"score_threshold": 0.9, "k": 5}
+    )
+    assert texts(near.invoke("blue sea")) == ["blue sea"]
+    spread = store().as_retriever(search_type="mmr", search_kwargs={"k": 2, "fetch_k": 4})
+    assert len(spread.invoke("red apple")) == 2
+
+
+@check("words alone (BM25)")
+def _() -> None:
+    made = Milvus.from_texts(
+        TEXTS,
+        None,
+        builtin_function=BM25BuiltInFunction(
+            analyzer_params={"type": "english"}, enable_match=True, output_field_names="sparse"
+        ),
+        vector_field="sparse",
+        collection_name="langchain_words",
+        connection_args={"uri": uri()},
+        drop_old=True,
+    )
+    ((best, score), *others) = made.similarity_search_with_score("cars", k=3)
+    assert (best.page_content, others) == ("red car", [])
+    assert score > 0
+    apples = made.search_by_metadata("text_match(text, 'apples')", fields=["text"])
+    assert texts(apples) == ["red apple", "green apple"]
+
+
+@check("`MilvusCollectionHybridSearchRetriever`")
+def _() -> None:
+    client = MilvusClient(uri())
+    fields = [
+        FieldSchema("id", DataType.INT64, is_primary=True, auto_id=True),
+        FieldSchema("text", DataType.VARCHAR, max_length=99),
+        FieldSchema("first", DataType.FLOAT_VECTOR, dim=8),
+        FieldSchema("second", DataType.FLOAT_VECTOR, dim=8),
+    ]
+    client.create_collection("langchain_hybrid", schema=CollectionSchema(fields))
+    index = client.prepare_index_params()
+    for name in ("first", "second"):
+        index.add_index(name, index_type="HNSW", metric_type="IP", M=8, efConstruction=64)
+    client.create_index("langchain_hybrid", index)
+    rows = [{"text": text, "first": embed(text), "second": embed(text[::-1])} for text in TEXTS]
+    client.insert("langchain_hybrid", rows)
+    client.load_collection("langchain_hybrid")
+    connections.connect(alias="default", uri=uri())
+    retriever = MilvusCollectionHybridSearchRetriever(
+        collection=Collection("langchain_hybrid"),
+        rerank=WeightedRanker(0.9, 0.1),
+        anns_fields=["first", "second"],
+        field_embeddings=[WordCounts(), WordCounts()],
+        field_search_params=[{"metric_type": "IP", "params": {"ef": 32}}] * 2,
+        top_k=1,
+        text_field="text",
+    )
+    assert texts(retriever.invoke("green sea")) == ["green sea"]
+
+
 @check("several vectors of a row, searched together")
 def _() -> None:
     made = Milvus(
@@ -154,6 +240,12 @@ def _() -> None:
 def _() -> None:
     store().drop()
     client = MilvusClient(uri())
-    for name in ("langchain_two", "langchain_tenants", "langchain_bm25"):
+    for name in (
+        "langchain_two",
+        "langchain_tenants",
+        "langchain_bm25",
+        "langchain_words",
+        "langchain_hybrid",
+    ):
         client.drop_collection(name)
     assert [name for name in client.list_collections() if name.startswith("langchain")] == []

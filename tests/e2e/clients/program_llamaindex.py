@@ -18,7 +18,7 @@ from llama_index.core.vector_stores import (
 )
 from llama_index.core.vector_stores.types import VectorStoreQueryMode
 from llama_index.vector_stores.milvus import MilvusVectorStore
-from pymilvus import MilvusClient
+from pymilvus import DataType, MilvusClient
 
 NAME = "llama_texts"
 TEXTS = ["red apple", "green apple", "red car", "blue sea", "green sea"]
@@ -155,6 +155,63 @@ def _() -> None:
     assert [found.text for found in answer.nodes] == ["red car"]
 
 
+@check("words alone, filters with hybrid search, a weighted ranker, the asynchronous methods")
+def _() -> None:
+    async def use() -> None:
+        made = MilvusVectorStore(
+            uri=uri(),
+            collection_name="llama_words",
+            dim=DIM,
+            enable_sparse=True,
+            overwrite=True,
+            hybrid_ranker="WeightedRanker",
+            hybrid_ranker_params={"weights": [0.2, 0.8]},
+        )
+        await made.async_add([node(number) for number in range(len(TEXTS))])
+        late = MetadataFilters(filters=[where("number", FilterOperator.GTE, 2)])
+
+        async def asked(mode: VectorStoreQueryMode, words: str, **options: object) -> list[str]:
+            query = VectorStoreQuery(
+                query_embedding=embed(words), query_str=words, mode=mode, similarity_top_k=2, **options
+            )
+            answer = await made.aquery(query)
+            assert [one.text for one in made.query(query).nodes] == [one.text for one in answer.nodes]
+            return [one.text for one in answer.nodes]
+
+        assert await asked(VectorStoreQueryMode.TEXT_SEARCH, "the red") == ["red apple", "red car"]
+        assert await asked(VectorStoreQueryMode.SPARSE, "red", filters=late) == ["red car"]
+        assert (await asked(VectorStoreQueryMode.HYBRID, "green sea", filters=late))[0] == "green sea"
+        assert (await asked(VectorStoreQueryMode.MMR, "red apple"))[0] == "red apple"
+        await made.aclear()
+        await made.aclient.close()
+
+    asyncio.run(use())
+
+
+@check("`upsert_mode`, scalar fields of the schema")
+def _() -> None:
+    kept = store(
+        "llama_upsert",
+        upsert_mode=True,
+        scalar_field_names=["number"],
+        scalar_field_types=[DataType.INT64],
+        overwrite=True,
+    )
+    kept.add([node(number) for number in range(3)])
+    changed = node(1)
+    changed.set_content("old boat")
+    kept.add([changed])
+    assert sorted(one.text for one in kept.get_nodes(node_ids=["n0", "n1", "n2"])) == [
+        "old boat",
+        "red apple",
+        "red car",
+    ]
+    late = MetadataFilters(filters=[where("number", FilterOperator.GT, 0)])
+    assert sorted(one.node_id for one in kept.get_nodes(filters=late)) == ["n1", "n2"]
+    kept.delete_nodes(filters=late)
+    assert found(kept, "red car") == ["red apple"]
+
+
 @lacks("the index GPU_CAGRA", "GPU_CAGRA")
 def _() -> None:
     store("llama_gpu", index_config={"index_type": "GPU_CAGRA"})
@@ -164,6 +221,6 @@ def _() -> None:
 def _() -> None:
     made.clear()
     client = MilvusClient(uri())
-    for name in ("llama_index", "llama_gpu", "llama_sparse"):
+    for name in ("llama_index", "llama_gpu", "llama_sparse", "llama_upsert"):
         client.drop_collection(name)
     assert [name for name in client.list_collections() if name.startswith("llama")] == []

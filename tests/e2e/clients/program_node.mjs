@@ -31,8 +31,10 @@ async function check(title, act) {
     await act();
     report(title, 'works', true);
   } catch (error) {
-    const [place] = error.stack.split('\n').filter(line => line.includes('program_node'));
-    report(title, 'works', false, `${error.name}: ${error.message} (${(place ?? '').trim()})`);
+    // some calls throw the status, which is no Error
+    const [place] = (error.stack ?? '').split('\n').filter(line => line.includes('program_node'));
+    const what = error.message ?? error.reason ?? JSON.stringify(error);
+    report(title, 'works', false, `${error.name ?? 'status'}: ${what} (${(place ?? '').trim()})`);
   }
 }
 

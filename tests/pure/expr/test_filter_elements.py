@@ -65,6 +65,7 @@ def rows(text: str, **values: object) -> list[int]:
         ("match_any(clips, $[seconds] == 2)", [0, 3]),
         ("MATCH_ALL(clips, $[seconds] > 1)", [1, 3, 4]),
         ("match_least(clips, $[seconds] > 1, threshold=2)", [0, 4]),
+        ("match_least(clips, $[seconds] > 1, 2)", [0, 4]),
         ("Match_Most(clips, $[seconds] > 1, threshold=0)", [1]),
         ("match_exact(clips, $[seconds] > 1, threshold=1)", [3]),
         ("match_exact(clips, $[seconds] > 1, threshold=0)", [1]),

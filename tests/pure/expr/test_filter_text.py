@@ -1,8 +1,10 @@
-"""``text_match`` and ``phrase_match``: which rows match, with the analyzers and errors of fields."""
+"""``text_match``, ``text_match_fuzzy`` and ``phrase_match``: rows, analyzers and errors."""
 
 from __future__ import annotations
 
+import functools
 import gc
+import itertools
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,7 @@ from elanus.core.errors import InvalidFilter
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.expr import ColumnData, compile_filter
-from elanus.text import match
+from elanus.text import match, near_words
 from elanus.text.analyzer import Analyzer
 
 TEXTS = [
@@ -69,6 +71,16 @@ def rows(text: str, **values: object) -> list[int]:
         ("phrase_match(text, 'machines')", [0, 1, 2, 3, 7]),
         ("phrase_match(text, 'machine unknown', 9)", []),
         ("phrase_match(text, '')", []),
+        ("text_match_fuzzy(text, 'fux', max_edit_distance=0)", []),
+        ("text_match_fuzzy(text, 'fox', max_edit_distance=0)", [6]),
+        ("text_match_fuzzy(text, 'fux', max_edit_distance=1)", [6]),
+        ("Text_Match_Fuzzy(text, 'ofx', MAX_EDIT_DISTANCE = 1)", [6]),
+        ("text_match_fuzzy(text, 'fooxx', max_edit_distance=1)", []),
+        ("text_match_fuzzy(text, 'fooxx', max_edit_distance=2)", [6]),
+        ("text_match_fuzzy(text, 'fux modle', max_edit_distance=1)", [1, 6]),
+        ("text_match_fuzzy(text, '', max_edit_distance=2)", []),
+        ("not text_match_fuzzy(text, 'machina', max_edit_distance=1)", [5, 6]),
+        ("id > 2 and text_match_fuzzy(text, 'machina', max_edit_distance=1)", [3, 7]),
     ],
 )
 def test_rows(text: str, expected: list[int]) -> None:
@@ -80,6 +92,35 @@ def test_rows(text: str, expected: list[int]) -> None:
 
 def test_templates_give_the_text() -> None:
     assert rows("text_match(text, {words})", words="fox") == [6]
+    assert rows("text_match_fuzzy(text, {words}, max_edit_distance=1)", words="fux") == [6]
+
+
+def edits(left: str, right: str) -> int:
+    """The fewest edits, written as the definition says."""
+
+    @functools.cache
+    def least(m: int, n: int) -> int:
+        if not m or not n:
+            return m + n
+        ways = [
+            least(m - 1, n) + 1,
+            least(m, n - 1) + 1,
+            least(m - 1, n - 1) + (left[m - 1] != right[n - 1]),
+        ]
+        if m > 1 and n > 1 and left[m - 2 : m] == right[n - 2 : n][::-1]:
+            ways.append(least(m - 2, n - 2) + 1)
+        return min(ways)
+
+    return least(len(left), len(right))
+
+
+def test_near_words_are_those_within_the_edits() -> None:
+    words = ["".join(letters) for n in range(5) for letters in itertools.product("aéb", repeat=n)]
+    vocabulary = pa.array(words, pa.string())
+    for word in ("", "a", "ab", "bé", "abb", "baéa", "abébaa", "z" * 9):
+        for most in (1, 2):
+            expected = [other for other in words if edits(word, other) <= most]
+            assert near_words(vocabulary, word, most).to_pylist() == expected
 
 
 def test_a_column_is_analyzed_once_and_forgotten_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,6 +159,17 @@ def test_a_column_is_analyzed_once_and_forgotten_with_it(monkeypatch: pytest.Mon
         ("phrase_match(text, 'a', 1.5)", '"slop" should be a const integer expression with "uint32" value'),
         ("phrase_match(text, 'a', 4294967296)", '"slop" exceeds the range of "uint32"'),
         ("phrase_match(text, 'a', 1, 2)", "takes a field and a text"),
+        ("text_match_fuzzy(text, 'a')", "mismatched input '\\)' expecting ','"),
+        ("text_match_fuzzy(text, 'a', 1)", "takes a field and a text"),
+        ("text_match_fuzzy(text, 'a', slop=1)", "expected max_edit_distance, got slop"),
+        ("text_match_fuzzy(text, 'a', max_edit_distance=3)", r"should be in \[0, 2\], got 3"),
+        ("text_match_fuzzy(text, 'a', max_edit_distance=-1)", r"should be in \[0, 2\], got -1"),
+        ("text_match_fuzzy(text, 'a', max_edit_distance=1.5)", "expecting IntegerConstant"),
+        (
+            "text_match_fuzzy(text, 1, max_edit_distance=1)",
+            "text_match_fuzzy query should be a string literal or template variable",
+        ),
+        ("text_match_fuzzy(id, 'a', max_edit_distance=1)", "on non-string is unsupported"),
     ],
 )
 def test_errors(text: str, what: str) -> None:

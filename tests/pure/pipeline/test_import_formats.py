@@ -17,6 +17,7 @@ import pytest
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 from elanus.pipeline import import_json
 from elanus.pipeline.import_files import import_rows, survey
@@ -47,6 +48,8 @@ NESTED = (
     field(10, "tags", DataType.ARRAY, element_type=DataType.VARCHAR, max_capacity=5, max_length=9),
     field(11, "sparse", DataType.SPARSE_FLOAT_VECTOR),
     field(12, "maybe", DataType.INT32, nullable=True),
+    field(13, "where", DataType.GEOMETRY, nullable=True),
+    field(14, "since", DataType.TIMESTAMPTZ),
 )
 DYNAMIC = field(20, "$meta", DataType.JSON, is_dynamic=True)
 SCHEMA = CollectionSchema("docs", (*PLAIN, *NESTED, DYNAMIC), enable_dynamic=True)
@@ -71,6 +74,8 @@ def row(number: int) -> Row:
         "tags": [f"t{number}", ""],
         "sparse": {"7": 0.5, "3": number + 0.25},
         "maybe": None if number % 3 else number,
+        "where": f"POINT ({number} 1)" if number % 2 else None,
+        "since": f"2025-01-0{number % 9 + 1}T08:00:00+08:00",
         "extra": {"n": number},
     }
 
@@ -182,6 +187,23 @@ def test_csv_gives_the_rows_that_parquet_gives(tmp_path: Path) -> None:
     schema = CollectionSchema("docs", (*PLAIN, *NESTED))
     file = put(tmp_path, "a.csv", as_csv(of(ROWS, schema)))
     assert imported(tmp_path, [file], schema).equals(expected(tmp_path, schema))
+
+
+def test_struct_arrays_in_csv_are_those_of_json(tmp_path: Path) -> None:
+    clips = StructSchema(FieldID(130), "clips", nullable=True)
+    array = {"max_capacity": 4, "nullable": True}
+    members = (
+        field(31, "clips[n]", DataType.ARRAY, element_type=DataType.INT64, **array),
+        field(32, "clips[v]", DataType.ARRAY_OF_VECTOR, element_type=DataType.FLOAT_VECTOR, dim=2, **array),
+    )
+    schema = CollectionSchema("docs", (PLAIN[0], *members), structs=(clips,))
+    given = [[{"n": 1, "v": [0.5, 1]}, {"n": 2, "v": [1, 2]}], [], None]
+    rows = [{"id": number, "clips": value} for number, value in enumerate(given)]
+    found = imported(tmp_path, [put(tmp_path, "a.csv", as_csv(rows))], schema)
+    assert found.equals(imported(tmp_path, [put(tmp_path, "a.json", as_list(rows))], schema))
+    assert found["clips[n]"].to_pylist() == [[1, 2], [], None]
+    with pytest.raises(InvalidParameter, match="row 0: field clips is no list of objects"):
+        imported(tmp_path, [put(tmp_path, "b.csv", b"id,clips\n1,[1]\n")], schema)
 
 
 def test_numpy_columns_give_the_rows_that_parquet_gives(tmp_path: Path) -> None:

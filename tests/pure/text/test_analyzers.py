@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,7 @@ from elanus.core.schema import DataType, FieldSchema
 from elanus.text import Analyzer, TermRows, analyzer_from, analyzers_of, check_text_field, term_ids, term_rows
 from elanus.text import analyzer as analyzer_module
 from elanus.text import terms as terms_module
+from elanus.text.analyzer import analyzer_of
 
 
 def of(**params: object) -> Analyzer:
@@ -48,7 +50,7 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
         (of(tokenizer={"type": "lindera", "dict_kind": "ipadic",
                        "filter": [{"kind": "japanese_stop_tags", "tags": ["助詞,連体化"]}]}),
          "東京の駅", ["東京", "駅"]),
-        (of(tokenizer="icu", filter=["removepunct"]), "Это 😀 да!", ["Это", " ", "😀", " ", "да"]),
+        (of(tokenizer="icu", filter=["removepunct"]), "Это 😀 да!", ["Это", "😀", "да"]),
         (jieba(dict=["_default_", "结巴分词器", ""]), "结巴分词器测试",
          ["结巴", "分词", "分词器", "结巴分词器", "测试"]),
         (jieba(dict=["结巴分词器"], mode="exact", hmm=False), "结巴分词器测试", ["结巴分词器", "测", "试"]),
@@ -58,7 +60,7 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
         (filtered("alphanumonly"), "abc a-b 1a é", ["abc", "1a"]),
         (filtered("cnalphanumonly"), "中文 abc a-b 文c", ["中文", "abc", "文c"]),
         (filtered("cncharonly"), "中文 abc 文c", ["中文"]),
-        (filtered("removepunct"), "a , ... b!", ["a", "b!"]),
+        (filtered("removepunct"), "a , ... b! don't c", ["a", "c"]),
         (filtered({"type": "stop", "stop_words": ["_english_", "dog"]}), "the dog ran", ["ran"]),
         (filtered({"type": "length", "max": 3}), "ab abc abcd éé", ["ab", "abc"]),
         (filtered({"type": "stemmer", "language": "German"}), "läuft katzen", ["lauft", "katz"]),
@@ -120,7 +122,20 @@ def test_texts_are_analyzed_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatc
         ('{"type": 3}', InvalidParameter, "analyzer type should be string"),
         ('{"filter": []}', InvalidParameter, "tokenizer name or type must be set"),
         ('{"tokenizer": "klingon"}', InvalidParameter, "unsupported tokenizer: klingon"),
-        ('{"tokenizer": "language_identifier"}', NotSupported, "language_identifier is not supported"),
+        ('{"tokenizer": "char_group"}', NotSupported, "char_group is not supported"),
+        ('{"tokenizer": "language_identifier"}', InvalidParameter, "analyzers must be set"),
+        ('{"tokenizer": {"type": "language_identifier", "analyzers": []}}', InvalidParameter,
+         "analyzers must be dict"),
+        ('{"tokenizer": {"type": "language_identifier", "analyzers": {"English": "english"}}}',
+         InvalidParameter, 'sub analyzer "English" params must be dict'),
+        ('{"tokenizer": {"type": "language_identifier", "analyzers": {"English": {}}}}',
+         InvalidParameter, "default sub analyzer for language identifier analyzer must be set"),
+        ('{"tokenizer": {"type": "language_identifier", "analyzers": {"default": {}}, "identifier": "x"}}',
+         InvalidParameter, "unknown identifier name: x"),
+        ('{"tokenizer": {"type": "language_identifier", "analyzers": {"default": {}}, "mapping": {"a": 1}}}',
+         InvalidParameter, "mapping of a must be an analyzer"),
+        ('{"tokenizer": {"type": "language_identifier", "analyzers": {"default": {}}, "other": 1}}',
+         InvalidParameter, "unknown option other of tokenizer language_identifier"),
         ('{"tokenizer": {"type": "lindera", "dict_kind": "ko-dic"}}', NotSupported, "dictionary 'ko-dic'"),
         ('{"tokenizer": {"type": "lindera", "dict_kind": "ipadic", "filter": [{"kind": "x"}]}}',
          InvalidParameter, "lindera refuses its filter"),
@@ -160,14 +175,74 @@ def test_refused_parameters(params: str, error: type[Exception], what: str) -> N
         ("rjieba", '{"type": "jieba", "hmm": false}', "chinese"),
         ("lindera", '{"type": "lindera", "dict_kind": "ipadic", "filter": []}', "japanese"),
         ("icu4py.breakers", '{"type": "icu"}', "icu"),
+        ("whatlang", '{"type": "language_identifier", "analyzers": {"default": {}}}', "languages"),
+        ("lingua", '{"type": "language_identifier", "analyzers": {"default": {}}, "identifier": "lingua"}',
+         "lingua"),
     ],
-)
+)  # fmt: skip
 def test_a_library_that_is_not_installed_is_named_with_its_extra(
     module: str, tokenizer: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NotSupported, match=rf"pip install 'elanus\[{extra}\]'"):
         analyzer_from(f'{{"tokenizer": {tokenizer}}}')
+
+
+class FakeWhatlang:
+    """Knows two languages by their script, surely enough for a text of several words."""
+
+    @staticmethod
+    def detect(text: str) -> SimpleNamespace:
+        language = "cmn" if ord(text[0]) > 0x3000 else "eng" if "the" in text.lower() else ""
+        if not language:
+            raise ValueError("Language could not be detected")
+        return SimpleNamespace(lang=language, confidence=min(1.0, len(text) / 20))
+
+
+class FakeLingua:
+    class LanguageDetectorBuilder:
+        @staticmethod
+        def from_all_languages() -> SimpleNamespace:
+            names = {"the": SimpleNamespace(name="ENGLISH"), "le": SimpleNamespace(name="FRENCH")}
+            detector = SimpleNamespace(detect_language_of=lambda text: names.get(text.split()[0].lower()))
+            return SimpleNamespace(build=lambda: detector)
+
+
+OF_LANGUAGES = {
+    "default": {"tokenizer": "whitespace"},
+    "English": {"type": "english"},
+    "own": {"tokenizer": "standard", "filter": ["lowercase"]},
+}
+
+
+@pytest.mark.parametrize(
+    ("identifier", "text", "words"),
+    [
+        ("whatlang", "The foxes ran!", ["fox", "ran"]),
+        ("whatlang", "Foxes ran!", ["Foxes", "ran!"]),
+        ("whatlang", "机器 ABC", ["机器", "abc"]),
+        ("whatlang", "   ", []),
+        ({"type": "whatlang", "confidence": 0.9}, "The foxes ran!", ["The", "foxes", "ran!"]),
+        ("lingua", "The foxes ran!", ["fox", "ran"]),
+        ("lingua", "Le Café!", ["le", "café"]),
+        ("lingua", "Foxes ran!", ["Foxes", "ran!"]),
+    ],
+)
+def test_texts_are_analyzed_by_their_language(
+    identifier: object, text: str, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "whatlang", FakeWhatlang)
+    monkeypatch.setitem(sys.modules, "lingua", FakeLingua)
+    mapping = {"Mandarin": "own", "French": "own"}
+    params = {"analyzers": OF_LANGUAGES, "identifier": identifier, "mapping": mapping}
+    analyzer = analyzer_of({"tokenizer": {"type": "language_identifier", **params}})
+    assert analyzer.words(text) == words
+    tokens = analyzer.tokens(text)
+    assert [token.text for token in tokens] == words
+    for token in tokens:
+        cut = text.encode()[token.start : token.end].decode()
+        assert cut.lower().startswith(token.text.lower())
+    assert analyzer.tokens_of([None, text]).vocabulary.to_pylist() == list(dict.fromkeys(words))
 
 
 def test_terms_are_the_references_hashes() -> None:
