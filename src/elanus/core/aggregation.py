@@ -93,7 +93,7 @@ def check_group_fields(schema: CollectionSchema, names: Sequence[str]) -> None:
         if name not in schema.by_name:
             raise FieldNotFound(f"field {name} not exist")
         field = schema.by_name[name]
-        if field.kind.family not in (Family.INTEGER, Family.TEXT):
+        if field.kind.family not in (Family.INTEGER, Family.TEXT, Family.TIME):
             raise InvalidParameter(f"group by field {name} has unsupported data type {field.data_type.name}")
 
 
