@@ -90,7 +90,7 @@ def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None, *,
 
 
 def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[str, JsonPath]:
-    """Return the field that is read, and the path of the value inside it, which only the dynamic field has."""
+    """Return the field that is read, and the path of the value inside it, if it is the dynamic field."""
     field = schema.by_name.get(name)
     parsed = parse_json_path(name) if field is None and dynamic else None
     if parsed is not None:
@@ -104,7 +104,8 @@ def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[s
         raise InvalidParameter(f"order_by field '{name}' does not exist in collection schema")
     if field.kind.family is Family.JSON and dynamic:
         raise InvalidParameter(
-            f"order_by is not supported for JSON field '{field.name}', use dynamic field with JSON path instead"
+            f"order_by is not supported for JSON field '{field.name}', "
+            "use dynamic field with JSON path instead"
         )
     if field.kind.family not in _SORTABLE or field.name != name:
         refused = (
@@ -113,8 +114,7 @@ def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[s
             else f"has type {field.kind.name} which is not sortable"
         )
         raise InvalidParameter(
-            f"order_by field '{name}' {refused}; "
-            "supported types: bool, int8/16/32/64, float, double, varchar"
+            f"order_by field '{name}' {refused}; supported types: bool, int8/16/32/64, float, double, varchar"
         )
     return name, ()
 

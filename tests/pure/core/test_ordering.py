@@ -128,7 +128,9 @@ OPEN = CollectionSchema(
 
 
 def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
-    assert parse_order('age:desc, user["a:b,c"][0], $meta["x"]:asc', OPEN, nulls_first=True, dynamic=True) == (
+    assert parse_order(
+        'age:desc, user["a:b,c"][0], $meta["x"]:asc', OPEN, nulls_first=True, dynamic=True
+    ) == (
         OrderBy("$meta", descending=True, nulls_first=True, path=("age",)),
         OrderBy("$meta", nulls_first=True, path=("user", "a:b,c", 0)),
         OrderBy("$meta", nulls_first=True, path=("x",)),
@@ -152,7 +154,9 @@ def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
         (['{"k": 99999999999999999999}', '{"k": 3}'], [1, 0]),
     ],
 )
-def test_values_inside_documents_are_ordered_by_their_kind(texts: list[str | None], expected: list[int]) -> None:
+def test_values_inside_documents_are_ordered_by_their_kind(
+    texts: list[str | None], expected: list[int]
+) -> None:
     column = {"$meta": pa.array(texts, pa.string())}
     assert order_places(column, [OrderBy("$meta", nulls_first=True, path=("k",))]).tolist() == expected
 
