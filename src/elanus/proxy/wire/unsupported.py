@@ -10,7 +10,6 @@ from elanus.core.errors import NotSupported
 
 _NO_ROW_RIGHTS = "grant privileges on collections, and put rows of different readers into different ones"
 _NO_TAGS = "give users roles instead"
-_NO_NEW_STRUCTS = "create a collection that has the struct array field, and copy the rows"
 _NO_SNAPSHOTS = "stop the server and copy its data directory; RestoreSnapshot works within one server"
 _NO_NAMESPACES = "use partitions or databases"
 _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
@@ -20,7 +19,6 @@ _NO_REPLICATION = "insert into both servers"
 _NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
-    "AddCollectionStructField": _NO_NEW_STRUCTS,
     "CalcDistance": "compute distances in the client",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
