@@ -226,6 +226,10 @@ def _() -> None:
         assert [hit["key"] for hit in hits] == sorted(ranked("v", 7, 9), key=lambda k: (-(k % 3), k))
         rows = client.query(made.name, "n < 7", output_fields=["tag"], limit=3, order_by_fields=order)
         assert [row["key"] for row in rows] == [2, 5, 1]
+        session = client.session("here")  # of one cluster of several, where there are several
+        assert (
+            session.query(made.name, "n < 7", output_fields=["tag"], limit=3, order_by_fields=order) == rows
+        )
 
 
 @check("Reads", "order by dynamic keys and paths inside them: searches", needs=NEWEST)
@@ -266,6 +270,15 @@ def _() -> None:
             tag: [len(ns), sum(ns), min(ns), max(ns), sum(ns) / len(ns)] for tag, ns in expected.items()
         }
         assert client.query(made.name, "", output_fields=["max(n)"]) == [{"max(n)": ROWS - 1}]
+    moments = FieldSchema("at", DataType.TIMESTAMPTZ)
+    with collection(moments) as made:
+        days = [f"2025-01-0{n % 3 + 1}T00:00:00Z" for n in range(9)]
+        made.insert([{"key": n, "v": VECTORS[n], "at": day} for n, day in enumerate(days)])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        rows = client.query(made.name, "", output_fields=["at", "count(*)"], group_by_fields=["at"])
+        assert [(row["at"], row["count(*)"]) for row in rows] == [(day, 3) for day in days[:3]]
+        assert client.query(made.name, "", output_fields=["max(at)"]) == [{"max(at)": days[2]}]
 
 
 @check("Reads", "search aggregation: nested buckets, metrics, orders, hits", needs=NEWEST)

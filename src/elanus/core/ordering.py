@@ -21,6 +21,8 @@ _DIRECTIONS = {"": False, "asc": False, "ascending": False, "desc": True, "desce
 _NULLS = {"nulls_first": True, "nulls_last": False}
 _PART = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
 _NAME = re.compile(r"(?:\[[^\]]*\]|[^:\[])*")
+AGGREGATE = re.compile(r"(?i)(sum|count|avg|min|max)\s*\(\s*([\w*]*)\s*\)")
+"""An aggregate as queries write it: its operator and its argument."""
 _SORTABLE = (Family.BOOL, Family.INTEGER, Family.FLOATING, Family.TEXT, Family.TIME)
 
 
@@ -100,6 +102,8 @@ def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[s
             return schema.dynamic_field.name, (head, *path)
         if field is not None and field.is_dynamic:
             return field.name, path
+    if field is None and not dynamic and AGGREGATE.fullmatch(name):
+        raise InvalidParameter(f"ORDER BY on aggregate expression '{name}' is not yet supported")
     if field is None:
         raise InvalidParameter(f"order_by field '{name}' does not exist in collection schema")
     if field.kind.family is Family.JSON and dynamic:

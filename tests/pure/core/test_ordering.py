@@ -108,6 +108,7 @@ def test_the_text_of_an_order() -> None:
         ("price:asc:first", InvalidParameter, "invalid null ordering 'first' for field 'price'"),
         ("nowhere", InvalidParameter, "order_by field 'nowhere' does not exist in collection schema"),
         ("vector", InvalidParameter, "order_by field 'vector' has type FloatVector which is not sortable"),
+        ("count(*):desc", InvalidParameter, r"ORDER BY on aggregate expression 'count\(\*\)' is not yet"),
         ("facts", InvalidParameter, "order_by field 'facts' has type JSON which is not sortable"),
         ('facts["a"]', InvalidParameter, "order_by field 'facts\\[\"a\"\\]' does not exist"),
     ],
@@ -202,6 +203,25 @@ def test_aggregates_are_those_of_a_loop_however_rows_are_spread(
     }
     assert got == {key: aggregated(rows) for key, rows in groups.items()}
     assert result["avg(n)"].type == pa.float64()
+
+
+def test_moments_are_grouped_and_compared() -> None:
+    of = CollectionSchema(
+        "events",
+        (
+            FieldSchema(FieldID(100), "n", DataType.INT64, is_primary=True),
+            FieldSchema(FieldID(101), "at", DataType.TIMESTAMPTZ),
+        ),
+    )
+    check_group_fields(of, ["at"])
+    latest = parse_aggregate("max(at)", of)
+    assert latest is not None
+    aggregation = Aggregation((), (latest,))
+    moments = pa.array([5, 9, 7], of.field("at").arrow_type)
+    result = finished(combined([partial({"at": moments}, 3, aggregation)], aggregation), aggregation)
+    assert result["max(at)"].to_pylist() == [moments[1].as_py()]
+    with pytest.raises(InvalidParameter, match="aggregation operator sum does not support"):
+        parse_aggregate("sum(at)", of)
 
 
 def test_groups_alone_and_counts_alone() -> None:
