@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pymilvus
 from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, program
+from client_checks_schema import refused
 from pymilvus import Collection, DataType, FieldSchema, MilvusClient
 
 ROWS = 300
@@ -163,6 +164,42 @@ def _() -> None:
             assert sorted(hits.ids) == sorted(expected), name
 
 
+@check("Reads", "function chains of a search: L0, L1 and L2 rerank", needs=VERSION >= (3, 0))
+def _() -> None:
+    from pymilvus.function_chain import FunctionChain, FunctionChainStage, col, fn
+
+    client = MilvusClient(program.uri)
+    with two_vectors() as made:
+
+        def search(*chains: object, **more: Any) -> list[Any]:
+            (hits,) = client.search(
+                made.name,
+                VECTORS[7:8].tolist(),
+                anns_field="v",
+                limit=20,
+                function_chains=list(chains),
+                **more,
+            )
+            return list(hits)
+
+        near = ranked("v", 7, 20)
+        fresh = fn.decay(col("n"), function="linear", origin=0, scale=300)
+        total = fn.num_combine(col("$score"), col("fresh"), mode="weighted", weights=[0.1, 1.0])
+        by_age = FunctionChain(FunctionChainStage.L2_RERANK).map("fresh", fresh).map("$score", total)
+        hits = search(by_age.sort(col("$score"), desc=True, tie_break_col="$id").limit(5, offset=1))
+        scores = {key: 0.1 * distance + 1 - key / 600 for key, distance in near.items()}
+        best = sorted(scores, key=lambda key: (-scores[key], key))[1:6]
+        assert [hit["key"] for hit in hits] == best
+        assert np.allclose([hit["distance"] for hit in hits], [scores[key] for key in best], atol=1e-5)
+        # on the hits of segments and nodes a distance is negative: larger scores are better
+        added = fn.num_combine(col("$score"), col("n"))
+        for stage in (FunctionChainStage.L0_RERANK, FunctionChainStage.L1_RERANK):
+            hits = search(FunctionChain(stage).map("$score", added))
+            assert [hit["key"] for hit in hits] == sorted(near, key=lambda key: near[key] - key)
+        before = FunctionChain(FunctionChainStage.PRE_PROCESS).sort("$id")
+        refused("is not supported in search request", lambda: search(before))
+
+
 @check("Reads", "search by primary key", needs=BY_KEYS)
 def _() -> None:
     with two_vectors() as made:
@@ -189,6 +226,37 @@ def _() -> None:
         assert [hit["key"] for hit in hits] == sorted(ranked("v", 7, 9), key=lambda k: (-(k % 3), k))
         rows = client.query(made.name, "n < 7", output_fields=["tag"], limit=3, order_by_fields=order)
         assert [row["key"] for row in rows] == [2, 5, 1]
+        session = client.session("here")  # of one cluster of several, where there are several
+        assert (
+            session.query(made.name, "n < 7", output_fields=["tag"], limit=3, order_by_fields=order) == rows
+        )
+
+
+@check("Reads", "order by dynamic keys and paths inside them: searches", needs=NEWEST)
+def _() -> None:
+    with collection(enable_dynamic_field=True) as made:
+        made.insert(
+            [{"key": n, "v": VECTORS[n], "age": n % 3, "user": {"n": [n / 2]}} for n in range(9)]
+            + [{"key": 9, "v": VECTORS[9]}]
+        )
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        client = MilvusClient(uri=program.uri)
+
+        def found(*order: tuple[str, str]) -> list[int]:
+            by = [{"field": field, "order": direction} for field, direction in order]
+            (hits,) = client.search(
+                made.name, VECTORS[:1].tolist(), limit=10, search_params=L2, order_by_fields=by
+            )
+            return [hit["key"] for hit in hits]
+
+        expected = sorted(range(9), key=lambda n: (-(n % 3), n))
+        assert found(("age", "desc"), ('user["n"][0]', "asc")) == [9, *expected]
+        by_age = [{"field": "age", "order": "asc"}]
+        refused(
+            "order_by field 'age' does not exist in collection schema",
+            lambda: client.query(made.name, "key >= 0", limit=3, order_by_fields=by_age),
+        )
 
 
 @check("Reads", "aggregates and `group_by_fields` in queries", needs=NEWEST)
@@ -202,6 +270,15 @@ def _() -> None:
             tag: [len(ns), sum(ns), min(ns), max(ns), sum(ns) / len(ns)] for tag, ns in expected.items()
         }
         assert client.query(made.name, "", output_fields=["max(n)"]) == [{"max(n)": ROWS - 1}]
+    moments = FieldSchema("at", DataType.TIMESTAMPTZ)
+    with collection(moments) as made:
+        days = [f"2025-01-0{n % 3 + 1}T00:00:00Z" for n in range(9)]
+        made.insert([{"key": n, "v": VECTORS[n], "at": day} for n, day in enumerate(days)])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        rows = client.query(made.name, "", output_fields=["at", "count(*)"], group_by_fields=["at"])
+        assert [(row["at"], row["count(*)"]) for row in rows] == [(day, 3) for day in days[:3]]
+        assert client.query(made.name, "", output_fields=["max(at)"]) == [{"max(at)": days[2]}]
 
 
 @check("Reads", "search aggregation: nested buckets, metrics, orders, hits", needs=NEWEST)

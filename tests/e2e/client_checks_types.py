@@ -168,6 +168,44 @@ def _() -> None:
     client.drop_collection(name)
 
 
+@check(
+    "Collections",
+    "add a struct array: older rows have null; search of its vectors, alter, drop",
+    needs=hasattr(MilvusClient, "add_collection_struct_field"),
+)
+def _() -> None:
+    client = MilvusClient(uri=program.uri)
+    name = new_name()
+    schema = client.create_schema(enable_dynamic_field=True)
+    schema.add_field("key", DataType.INT64, is_primary=True)
+    schema.add_field("v", DataType.FLOAT_VECTOR, dim=DIM)
+    index = client.prepare_index_params("v", index_type="FLAT", metric_type="L2")
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    client.insert(name, [{"key": n, "v": VECTORS[n], "tone": "old"} for n in range(3)])
+    clip = client.create_struct_field_schema(nullable=True)
+    clip.add_field("title", DataType.VARCHAR, max_length=10)
+    clip.add_field("look", DataType.FLOAT_VECTOR, dim=DIM)
+    client.add_collection_struct_field(name, "clips", clip, max_capacity=3)
+    clips = [{"title": f"t{n}", "look": VECTORS[n].tolist()} for n in (3, 4)]
+    client.insert(name, [{"key": 3, "v": VECTORS[3], "clips": clips}, {"key": 4, "v": VECTORS[4]}])
+    rows = client.query(name, "key >= 0", output_fields=["clips", "tone"])
+    assert [row["clips"] is None for row in rows] == [True, True, True, False, True]
+    assert [clip["title"] for clip in rows[3]["clips"]] == ["t3", "t4"]
+    assert keys(client.query(name, 'array_contains(clips["title"], "t4")')) == [3]
+    client.alter_collection_field(name, "clips", {"max_capacity": 5})
+    client.insert(name, [{"key": 5, "v": VECTORS[5], "clips": clips * 2}])
+    looks = client.prepare_index_params()
+    looks.add_index("clips[look]", index_type="HNSW", metric_type="COSINE")
+    client.create_index(name, looks)
+    client.release_collection(name)
+    client.load_collection(name)
+    (hits,) = client.search(name, [VECTORS[4]], anns_field="clips[look]", limit=2)
+    assert {hit["key"] for hit in hits} <= {3, 5}
+    client.drop_collection_field(name, "clips")
+    assert "clips" not in client.query(name, "key == 3", output_fields=["*"])[0]
+    client.drop_collection(name)
+
+
 @check("Types", "struct arrays: insert, filters, query", needs=hasattr(DataType, "STRUCT"))
 def _() -> None:
     client = MilvusClient(uri=program.uri)

@@ -21,6 +21,7 @@ class ImportRequest:
     ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated;
     ``batch``: its number, where ``write_id`` names a stream of writes.
     ``rejects_max``: how many rows may be left out because they do not fit.
+    ``takes_keys``: files may bring values of an automatic key (`elanus.core.sent_keys`).
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
@@ -34,6 +35,7 @@ class ImportRequest:
     batch: int = -1
     mode: WriteMode = WriteMode.APPEND
     duplicates: Duplicates = Duplicates.KEEP
+    takes_keys: bool = False
 
 
 @dataclass(frozen=True, slots=True)

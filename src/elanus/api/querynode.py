@@ -21,6 +21,7 @@ from elanus.api.idempotency import repeatable
 from elanus.api.query_channel import MissingSegment, QueryChannelInfo
 from elanus.core.aggregation import Aggregation
 from elanus.core.catalog import Checkpoint
+from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.ordering import OrderBy
@@ -372,7 +373,7 @@ class NodeSearch:
     ``grouping``: ``k`` is a number of groups; the hits of a query are its groups' hits, best first. Their
     fields are among the ``output_fields``. ``candidates_max``: how many rows, in all, a grouping search may
     rank to find its groups. ``boosts``: change the scores before hits are compared. ``spared_fields``: as
-    for `NodeQuery`.
+    for `NodeQuery`. ``chains``: those of the stages L0 and L1.
     """
 
     collection_id: CollectionID
@@ -392,6 +393,7 @@ class NodeSearch:
     candidates_max: int = 0
     boosts: Boosts | None = None
     spared_fields: tuple[str, ...] = ()
+    chains: Chains | None = None
 
 
 @dataclass(frozen=True, slots=True)

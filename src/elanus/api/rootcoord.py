@@ -14,6 +14,7 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID, NodeID
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 
 
@@ -139,6 +140,12 @@ class RootCoordApi(AccessApi, Protocol):
 
     async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
         """Add a nullable field. Raises `CollectionNotFound`, `InvalidParameter`."""
+        ...
+
+    async def add_struct(
+        self, database: str, name: str, struct: StructSchema, members: tuple[FieldSchema, ...]
+    ) -> None:
+        """Add a nullable struct array. Raises `CollectionNotFound`, `InvalidParameter`."""
         ...
 
     async def add_function(

@@ -22,6 +22,7 @@ from elanus.api.boosts import Boost, Boosts
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics
 from elanus.core.aggregation import Aggregation
 from elanus.core.errors import Internal
+from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.ordering import OrderBy
@@ -107,6 +108,7 @@ class _Search(msgspec.Struct, tag="search", frozen=True):
     grouping: Grouping | None = None
     candidates_max: int = 0
     boosts: _Boosts | None = None
+    chains: Chains | None = None
 
 
 class _Query(msgspec.Struct, tag="query", frozen=True):
@@ -194,6 +196,7 @@ def encode_read(read: Read) -> bytes:
             read.grouping,
             read.candidates_max,
             None if read.boosts is None else _sent_boosts(read.boosts),
+            read.chains,
         )
         return msgspec.msgpack.encode(search)
     query = read.query if isinstance(read, NodeCount) else read
@@ -273,6 +276,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             grouping=read.grouping,
             candidates_max=read.candidates_max,
             boosts=None if read.boosts is None else _received_boosts(read.boosts, compile_filter),
+            chains=read.chains,
             spared_fields=common.spared_fields,
         )
     query = NodeQuery(

@@ -7,7 +7,6 @@ share a primary key count separately, as they do in ``count(*)``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,22 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
-from elanus.core.ordering import OrderBy, order_places
-from elanus.core.schema import CollectionSchema
+from elanus.core.ordering import AGGREGATE, OrderBy, order_places
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.types import Family
 
 Columns = Mapping[str, pa.Array]
 
 ALL_ROWS = "*"
-_EXPRESSION = re.compile(r"(?i)(sum|count|avg|min|max)\s*\(\s*([\w*]*)\s*\)")
 _PARTS = {"count": ("count",), "sum": ("sum",), "min": ("min",), "max": ("max",), "avg": ("sum", "count")}
 _COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 _NUMBERS = (Family.INTEGER, Family.FLOATING)
 _FAMILIES = {
     "sum": _NUMBERS,
     "avg": _NUMBERS,
-    "min": (*_NUMBERS, Family.TEXT),
-    "max": (*_NUMBERS, Family.TEXT),
+    "min": (*_NUMBERS, Family.TEXT, Family.TIME),
+    "max": (*_NUMBERS, Family.TEXT, Family.TIME),
 }
 
 
@@ -70,7 +68,7 @@ def parse_aggregate(text: str, schema: CollectionSchema) -> Aggregate | None:
 
     Raises `FieldNotFound`, and `InvalidParameter` for a field that the operator cannot take.
     """
-    matched = _EXPRESSION.fullmatch(text.strip())
+    matched = AGGREGATE.fullmatch(text.strip())
     if matched is None:
         return None
     operator, field = matched[1].lower(), matched[2]
@@ -87,13 +85,24 @@ def parse_aggregate(text: str, schema: CollectionSchema) -> Aggregate | None:
     return Aggregate(operator, field, text.strip())
 
 
+def field_of_column(name: str, schema: CollectionSchema) -> FieldSchema | None:
+    """Return the field whose values a column of an answer has: that of its name, or the least or greatest
+    moment of one. None: the values are numbers and texts as they are."""
+    field = schema.by_name.get(name)
+    matched = AGGREGATE.fullmatch(name) if field is None else None
+    if matched is None or matched[1].lower() not in ("min", "max"):
+        return field
+    of = schema.by_name.get(matched[2])
+    return of if of is not None and of.kind.family is Family.TIME else None
+
+
 def check_group_fields(schema: CollectionSchema, names: Sequence[str]) -> None:
     """Raises `FieldNotFound`, and `InvalidParameter` for a type that cannot be grouped by."""
     for name in names:
         if name not in schema.by_name:
             raise FieldNotFound(f"field {name} not exist")
         field = schema.by_name[name]
-        if field.kind.family not in (Family.INTEGER, Family.TEXT):
+        if field.kind.family not in (Family.INTEGER, Family.TEXT, Family.TIME):
             raise InvalidParameter(f"group by field {name} has unsupported data type {field.data_type.name}")
 
 

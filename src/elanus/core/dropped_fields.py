@@ -88,7 +88,7 @@ def _name_of(schema: CollectionSchema, field_id: FieldID) -> str:
 
 def _without_struct(schema: CollectionSchema, name: str) -> CollectionSchema:
     gone = {field.name for field in schema.members(name)}
-    if all(field.name in gone for field in schema.vector_fields):
+    if all(field.name in gone for field in schema.searched_fields):
         raise InvalidParameter(
             f"cannot drop struct array field {name}: it would leave no vector field in the collection"
         )

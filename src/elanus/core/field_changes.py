@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.ids import FieldID
 from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
 from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
+from elanus.core.structs import StructSchema
 from elanus.core.types import Family
 from elanus.core.warmup import FIELD_WARMUP, check_field_warmup
 
@@ -23,6 +25,9 @@ def with_altered_field(
     schema: CollectionSchema, name: str, params: Mapping[str, str], deleted: Sequence[str]
 ) -> CollectionSchema:
     """Return the schema with other parameters of a field. Raises `FieldNotFound`, `InvalidParameter`."""
+    struct = next((s for s in schema.structs if s.name == name), None)
+    if struct is not None and (params or deleted):
+        return _with_altered_struct(schema, struct, params, deleted)
     field = schema.by_name.get(name)
     if field is None or field.is_dynamic:
         raise FieldNotFound(f"field not found[field={name}]: collection {schema.name} has no such field")
@@ -32,10 +37,28 @@ def with_altered_field(
     return replace(schema, fields=tuple(altered if f is field else f for f in schema.fields))
 
 
+def _with_altered_struct(
+    schema: CollectionSchema, struct: StructSchema, params: Mapping[str, str], deleted: Sequence[str]
+) -> CollectionSchema:
+    """A capacity is that of all arrays of the struct; what is kept is kept by the struct array itself."""
+    members = {f.name for f in schema.members(struct.name)}
+    altered = {
+        f.name: _with_params(f, schema.name, params, deleted) for f in schema.fields if f.name in members
+    }
+    kept = {key: value for key, value in struct.params.items() if key not in deleted}
+    kept |= {key: value for key, value in params.items() if key in _KEPT}
+    changed = replace(struct, params=kept)
+    return replace(
+        schema,
+        fields=tuple(altered.get(f.name, f) for f in schema.fields),
+        structs=tuple(changed if s is struct else s for s in schema.structs),
+    )
+
+
 def _with_params(
     field: FieldSchema, collection: str, params: Mapping[str, str], deleted: Sequence[str]
 ) -> FieldSchema:
-    is_array = field.kind.family is Family.LIST
+    is_array = field.kind.family is Family.LIST or field.has_vector_lists
     element = field.element if is_array else field
     for key in deleted:
         if key not in _KEPT:
@@ -122,6 +145,47 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
         )
     added = replace(field, field_id=schema.next_field_id, is_added=True)
     return replace(schema, fields=(*others, added, *(f for f in schema.fields if f.is_dynamic)))
+
+
+def with_added_struct(
+    schema: CollectionSchema, struct: StructSchema, members: Sequence[FieldSchema]
+) -> CollectionSchema:
+    """Return the schema with one more struct array, of which ``members`` are the arrays. All are numbered.
+
+    Raises `InvalidParameter`.
+    """
+    name = struct.name
+    check_addable(name, is_primary=False, is_partition_key=False)
+    if not struct.nullable:
+        raise InvalidParameter(f"added struct field must be nullable, please check it, field name = {name}")
+    others = [f for f in schema.fields if not f.is_dynamic]
+    if name in {f.name for f in others} | {s.name for s in schema.structs}:
+        raise InvalidParameter(
+            f"duplicated field name {name}: collection {schema.name} has it, duplicate field name: {name}"
+        )
+    own = [member.name for member in members]
+    if len(set(own)) < len(own):
+        raise InvalidParameter(f"duplicated field name in struct array field {name}: {', '.join(own)}")
+    added_vectors = sum(f.is_searched for f in members)
+    if added_vectors and len(schema.searched_fields) + added_vectors > VECTOR_FIELDS_MAX:
+        raise InvalidParameter(
+            f"maximum vector field's number should be limited to {VECTOR_FIELDS_MAX}: "
+            f"collection {schema.name}"
+        )
+    if len(others) + len(members) > COLLECTION_FIELDS_MAX:
+        raise InvalidParameter(
+            f"The number of fields has reached the maximum value {COLLECTION_FIELDS_MAX}: "
+            f"collection {schema.name}"
+        )
+    first = schema.next_field_id
+    added = [
+        replace(member, field_id=FieldID(first + 1 + n), is_added=True) for n, member in enumerate(members)
+    ]
+    return replace(
+        schema,
+        fields=(*others, *added, *(f for f in schema.fields if f.is_dynamic)),
+        structs=(*schema.structs, replace(struct, field_id=first)),
+    )
 
 
 def _with_dynamic_field(schema: CollectionSchema) -> CollectionSchema:

@@ -106,7 +106,8 @@ class ImportTask:
     ``rejects_max``: how many rows may be left out because they do not fit, ``rejected``: how many were.
     ``started_ms``: when the first try began; ``first_attempt``: its number. Files of all tries since then
     stay until the task ends, because a later try may use what an earlier one has written.
-    ``left_out``: how many rows were left out because of their keys (`Duplicates`).
+    ``left_out``: how many rows were left out because of their keys (`Duplicates`). ``takes_keys``: files may
+    bring values of an automatic key (`elanus.core.sent_keys`).
     """
 
     task_id: TaskID
@@ -135,6 +136,7 @@ class ImportTask:
     deltas: tuple[str, ...] = ()
     duplicates: Duplicates = Duplicates.KEEP
     left_out: int = 0
+    takes_keys: bool = False
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:

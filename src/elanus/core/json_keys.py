@@ -1,4 +1,4 @@
-"""Values inside JSON fields that hits are grouped by.
+"""Values inside JSON fields that hits are grouped or ordered by.
 
 A value is read from the documents of the hits alone, wherever they are grouped: there are never many of them.
 """
@@ -81,6 +81,33 @@ def json_values(column: pa.Array, key: JsonKey) -> pa.Array:
     return pa.array(found, pa.string() if key.data_type is None else JSON_KEY_TYPES[key.data_type])
 
 
+def ordered_values(column: pa.Array, path: JsonPath) -> pa.Array:
+    """Return the value of each document as a column whose order is that of the values. shape (n,)
+
+    Null if there is none or it is null. Numbers, texts and bools have their own order; if values of several
+    kinds, objects or arrays are among them, all are in the order of their JSON texts.
+    """
+    found = [None if text is None else _at(_document(text), path) for text in column.to_pylist()]
+    values = [None if value is _NO_VALUE else value for value in found]
+    kinds = {_kind(value) for value in values if value is not None}
+    if kinds <= {float, int}:
+        return _numbers(values, kinds)
+    if kinds in ({str}, {bool}):
+        return pa.array(values)
+    return pa.array([None if v is None else msgspec.json.encode(v, order="sorted").decode() for v in values])
+
+
+def _kind(value: Any) -> type:
+    return bool if isinstance(value, bool) else type(value)
+
+
+def _numbers(values: list[Any], kinds: set[type]) -> pa.Array:
+    try:
+        return pa.array(values, pa.float64() if float in kinds else pa.int64())
+    except (pa.ArrowInvalid, OverflowError):  # integers that do not fit
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+
+
 def _document(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
@@ -89,9 +116,7 @@ def _document(text: str) -> Any:
 
 
 def _value(document: Any, key: JsonKey) -> Any:
-    value = document
-    for step in key.path:
-        value = _inside(value, step)
+    value = _at(document, key.path)
     if value is _NO_VALUE or value is None:
         return None
     if key.data_type is None:
@@ -104,6 +129,13 @@ def _value(document: Any, key: JsonKey) -> Any:
             f"{value!r}"
         )
     return None
+
+
+def _at(document: Any, path: JsonPath) -> Any:
+    """Return the value that a path leads to, `_NO_VALUE` if there is none."""
+    for step in path:
+        document = _inside(document, step)
+    return document
 
 
 def _inside(value: Any, step: str | int) -> Any:

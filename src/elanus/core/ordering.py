@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,23 +11,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported
+from elanus.core.errors import InvalidParameter
+from elanus.core.json_keys import JsonPath, ordered_values, parse_json_path
 from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family
 
 Places = npt.NDArray[np.int64]
 _DIRECTIONS = {"": False, "asc": False, "ascending": False, "desc": True, "descending": True}
 _NULLS = {"nulls_first": True, "nulls_last": False}
+_PART = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
+_NAME = re.compile(r"(?:\[[^\]]*\]|[^:\[])*")
+AGGREGATE = re.compile(r"(?i)(sum|count|avg|min|max)\s*\(\s*([\w*]*)\s*\)")
+"""An aggregate as queries write it: its operator and its argument."""
 _SORTABLE = (Family.BOOL, Family.INTEGER, Family.FLOATING, Family.TEXT, Family.TIME)
 
 
 @dataclass(frozen=True, slots=True)
 class OrderBy:
-    """One field of an order. Rows that are equal in all fields keep their order."""
+    """One field of an order. Rows that are equal in all fields keep their order.
+
+    ``path``: of the value inside the documents of ``field``, which is then the dynamic field.
+    """
 
     field: str
     descending: bool = False
     nulls_first: bool = False
+    path: JsonPath = ()
 
 
 def order_places(columns: Mapping[str, pa.Array], order: Sequence[OrderBy]) -> Places:
@@ -47,19 +57,22 @@ def order_within(offsets: Places, columns: Mapping[str, pa.Array], order: Sequen
 
 
 def parse_order(
-    text: str, schema: CollectionSchema, *, nulls_first: bool | None = None
+    text: str, schema: CollectionSchema, *, nulls_first: bool | None = None, dynamic: bool = False
 ) -> tuple[OrderBy, ...]:
     """Parse ``field:desc,other:asc:nulls_first``.
 
     ``nulls_first``: where nulls are if the text does not say it; None: last if ascending, else first.
-    Raises `FieldNotFound`, `InvalidParameter`, and `NotSupported` for values inside of JSON.
+    ``dynamic``: dynamic keys, and paths such as ``key["a"][0]`` that begin with one, may be ordered by.
+    Raises `InvalidParameter`.
     """
-    parts = (part.strip() for part in text.split(","))
-    return tuple(_parse_one(part, schema, nulls_first) for part in parts if part)
+    parts = (part.strip() for part in _PART.findall(text))
+    return tuple(_parse_one(part, schema, nulls_first, dynamic=dynamic) for part in parts if part)
 
 
-def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None) -> OrderBy:
-    name, *options = (part.strip() for part in text.split(":"))
+def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None, *, dynamic: bool) -> OrderBy:
+    named = _NAME.match(text)
+    name = "" if named is None else named.group().strip()
+    options = [] if named is None else [part.strip() for part in text[named.end() :].split(":")[1:]]
     direction = options[0].lower() if options else ""
     if direction not in _DIRECTIONS:
         raise InvalidParameter(
@@ -74,28 +87,46 @@ def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None) ->
                 "must be 'nulls_first' or 'nulls_last'"
             )
         nulls = _NULLS[options[1].lower()]
-    _check_sortable(schema, name)
-    return OrderBy(name, descending, nulls)
+    field, path = _sorted_by(schema, name, dynamic=dynamic)
+    return OrderBy(field, descending, nulls, path)
 
 
-def _check_sortable(schema: CollectionSchema, name: str) -> None:
+def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[str, JsonPath]:
+    """Return the field that is read, and the path of the value inside it, if it is the dynamic field."""
     field = schema.by_name.get(name)
-    if field is None and schema.dynamic_field is None:
-        raise FieldNotFound(f"order_by field '{name}' does not exist in collection schema")
-    if field is None or field.kind.family is Family.JSON:
-        raise NotSupported(
-            f"order by {name}, a value inside a JSON field, is not supported by this release: "
-            "give the value a field of its own"
-        )
-    if field.kind.family not in _SORTABLE:
+    parsed = parse_json_path(name) if field is None and dynamic else None
+    if parsed is not None:
+        head, path = parsed
+        field = schema.by_name.get(head)
+        if field is None and schema.dynamic_field is not None:
+            return schema.dynamic_field.name, (head, *path)
+        if field is not None and field.is_dynamic:
+            return field.name, path
+    if field is None and not dynamic and AGGREGATE.fullmatch(name):
+        raise InvalidParameter(f"ORDER BY on aggregate expression '{name}' is not yet supported")
+    if field is None:
+        raise InvalidParameter(f"order_by field '{name}' does not exist in collection schema")
+    if field.kind.family is Family.JSON and dynamic:
         raise InvalidParameter(
-            f"order_by field '{name}' has unsortable type {field.data_type.name}; "
-            "supported types: bool, int8/16/32/64, float, double, varchar"
+            f"order_by is not supported for JSON field '{field.name}', "
+            "use dynamic field with JSON path instead"
         )
+    if field.kind.family not in _SORTABLE or field.name != name:
+        refused = (
+            f"has unsortable type {field.data_type.name}"
+            if dynamic
+            else f"has type {field.kind.name} which is not sortable"
+        )
+        raise InvalidParameter(
+            f"order_by field '{name}' {refused}; supported types: bool, int8/16/32/64, float, double, varchar"
+        )
+    return name, ()
 
 
 def _ranks(column: pa.Array, by: OrderBy) -> Places:
     """Return numbers in the order of the values, the descending direction and the nulls included. (n,)"""
+    if by.path:
+        column = ordered_values(column, by.path)
     ranks: Places = pc.rank(column, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
     if by.descending:
         ranks = -ranks

@@ -53,6 +53,7 @@ from elanus.core.imports import (
 )
 from elanus.core.partition_keys import key_partitions
 from elanus.core.segments import SegmentInfo
+from elanus.core.sent_keys import marked
 from elanus.core.timestamps import Timestamp
 from elanus.core.writes import as_task, record_of
 from elanus.datacoord.context import DataContext
@@ -135,6 +136,7 @@ class Imports:
             batch=request.batch,
             mode=request.mode,
             duplicates=request.duplicates,
+            takes_keys=request.takes_keys,
         )
         async with self._lock:
             await self._collection(task)
@@ -299,7 +301,7 @@ class Imports:
             attempt,
             task.collection_id,
             task.partition_id,
-            collection.schema,
+            marked(collection.schema) if task.takes_keys else collection.schema,
             collection.vchannels,
             task.files,
             self._allocator.max_rows(collection.schema),

@@ -60,6 +60,8 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
     match leaf:
         case Compare(left=Column() as column, right=Constant(value=value)):
             return _compared(column, leaf.comparator, value)
+        case Member(negated=False) if leaf.column.is_element:
+            return _with_element(leaf.column, leaf.values)
         case Member() if not leaf.column.path and not _has_special(leaf.values):
             return LeafLookup(leaf.column.field.name, (), OneOf(leaf.values), negated=leaf.negated)
         case JsonMember() if not leaf.negated:
@@ -105,6 +107,8 @@ def _compared(column: Column, comparator: Comparator, value: Any) -> LeafLookup 
             return None  # it is unknown for rows of another type, which the index does not distinguish
         lookup = _compared_in_json(comparator, value)
         return None if lookup is None else _in_json(column, lookup)
+    if column.is_element and comparator is Comparator.EQ and _is_stored_as(column, value):
+        return _with_element(column, pa.array([value], column.arrow_type))
     if column.path:
         return None
     one = _equal(column, value) if comparator in (Comparator.EQ, Comparator.NE) else _range(comparator, value)
@@ -186,6 +190,12 @@ def _having_element(leaf: ElementMatch) -> LeafLookup | None:
         if found is not None:
             return LeafLookup(found.name, (), found.lookup, is_exact=False)
     return None
+
+
+def _with_element(column: Column, values: pa.Array) -> LeafLookup | None:
+    """Rows whose array has one of the values at any place: the leaf decides about those found."""
+    found = _holding(column, values, False, False)
+    return None if found is None else LeafLookup(found.name, (), found.lookup, is_exact=False)
 
 
 def _is_stored_as(column: Column, value: bool | int | float | str) -> bool:

@@ -83,6 +83,9 @@ TOLERANCES = (
         "used; a default gives way, two different values are refused",
     ),
     Tolerance("`expr`", "search, in `params` or next to it", "accepted when it repeats the filter"),
+    Tolerance(
+        "`cluster_id`", "search and query, of `MilvusClient.session`", "accepted: there is one cluster"
+    ),
     Tolerance("`db_id`", "AlterDatabase, in addition to the name", _IGNORED),
 )
 """Parameters accepted without effect or in several places. The compatibility page is generated from this."""

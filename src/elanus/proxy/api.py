@@ -16,6 +16,7 @@ import pyarrow as pa
 from elanus.core.buckets import Bucket, Levels
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import PartlyWritten
+from elanus.core.function_chains import Chains
 from elanus.core.group_config import GroupConfig
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
@@ -226,6 +227,7 @@ class Search:
     levels: Levels = ()
     ranker: Ranker | None = None
     boosts: BoostRequests | None = None
+    chains: Chains | None = None
     order: tuple[OrderBy, ...] = ()
     times: TimeFormat = IN_UTC
     highlight: Highlight | None = None

@@ -16,6 +16,7 @@ from elanus.core.functions import Function
 from elanus.core.group_config import GroupConfig
 from elanus.core.imports import Duplicates, ImportTask, WriteMode
 from elanus.core.schema import FieldSchema
+from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access_port import AccessFront
 from elanus.proxy.api import (
@@ -91,6 +92,12 @@ class Front(AccessFront, SnapshotFront, Protocol):
 
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         """Add a nullable field; older rows have its default, or null. Raises `InvalidParameter`."""
+        ...
+
+    def add_struct(
+        self, database: str, collection: str, struct: StructSchema, members: tuple[FieldSchema, ...]
+    ) -> None:
+        """Add a nullable struct array, whose arrays are null in older rows. Raises `InvalidParameter`."""
         ...
 
     def add_function(

@@ -26,7 +26,7 @@ def is_small(snapshot: Snapshot, read: Read) -> bool:
         return True
     if not isinstance(read, NodeSearch) or not read.filter.matches_all:
         return False
-    if read.grouping is not None or read.boosts is not None:
+    if read.grouping is not None or read.boosts is not None or read.chains is not None:
         return False
     unloaded = snapshot.unloaded.fields
     if unloaded and (

@@ -88,6 +88,8 @@ class Unloaded:
             for boost in request.boosts.functions:
                 self.check_filter(boost.filter)
                 self.check_columns([boost.random_field])
+        for chain in (request.chains.segment, request.chains.node) if request.chains else ():
+            self.check_columns(() if chain is None else chain.fields)
         return replace(request, output_fields=self._outputs(request))
 
     def query(self, request: NodeQuery) -> NodeQuery:

@@ -7,8 +7,8 @@ Duplicate primary keys need care. A block returns its k best rows. If several of
 keeps one, and the block's next rows may belong in the freed places. Where that can matter, the blocks are
 searched again for twice as many rows.
 
-Boosts change the scores of a block's hits before they are compared, as in the reference: a row that is not
-among its block's k best ones is not considered.
+Boosts, and function chains of the stage L0, change the scores of a block's hits before they are compared, as
+in the reference: a row that is not among its block's k best ones is not considered.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from elanus.core.schema import FieldSchema
 from elanus.core.trail import current
 from elanus.index import ElementIndex, Hits, IndexSpec, SearchParams
 from elanus.querynode.block import Block
-from elanus.querynode.boosting import boosted_scores
+from elanus.querynode.boosting import boosted_scores, chained_scores
 from elanus.querynode.gather import FoundRows
 from elanus.querynode.truth import true_hits
 
@@ -121,7 +121,7 @@ class Ranking:
                 empty = np.zeros(len(self.request.queries) + 1, dtype=np.int64)
                 no_rows = np.empty(0, dtype=np.int64)
                 return Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows), None)
-            if self.request.boosts is None and _needs_no_reduce(answers):
+            if self._keeps_scores and _needs_no_reduce(answers):
                 return _as_they_are(answers)
             numbers, valid = answers.numbers(), answers.rows >= 0
             keys = answers.ranks() if numbers is None else numbers
@@ -132,6 +132,19 @@ class Ranking:
             if not may_hide(answers.scores, answers.k, merged, self.request.k, larger_is_better=bigger):
                 return _winners(answers, merged, numbers)
             k *= 2
+
+    @property
+    def _keeps_scores(self) -> bool:
+        chains = self.request.chains
+        return self.request.boosts is None and (chains is None or chains.segment is None)
+
+    def _rescored(self, block: Block, hits: Hits) -> Hits:
+        boosts, chains = self.request.boosts, self.request.chains
+        if boosts is not None:
+            hits = boosted_scores(block, hits, boosts)
+        if chains is not None and chains.segment is not None:
+            hits = chained_scores(block, hits, chains.segment, self.spec.metric_type)
+        return hits
 
     def _ask(self, blocks: list[Block], k: int) -> _Answers | None:
         request = self.request
@@ -159,7 +172,7 @@ class Ranking:
                     rows, places = index.places(found.rows)
                     found = Hits(found.distances, rows)
                     elements.append(places)
-                hits.append(found if request.boosts is None else boosted_scores(block, found, request.boosts))
+                hits.append(self._rescored(block, found))
         if trail is not None:
             trail.leave()
         if not hits:

@@ -9,8 +9,8 @@ The thread may use a small share of one core: after each sample it pauses for as
 then is the next search taken. So for all other searches the cost is one look at a flag. A sample that is not
 begun soon is dropped, because it keeps its segments in memory.
 
-Only searches that may miss anything are measured: without grouping, boosts, pages of iterators and lists of
-vectors, and with an index that does not compare all rows.
+Only searches that may miss anything are measured: without grouping, boosts, function chains, pages of
+iterators and lists of vectors, and with an index that does not compare all rows.
 """
 
 from __future__ import annotations
@@ -222,7 +222,8 @@ def _kind_of(request: NodeSearch) -> _Kind:
 
 def _is_plain(request: NodeSearch) -> bool:
     is_page = ITERATOR_PAGE in request.params
-    return request.grouping is None and request.boosts is None and not is_page and len(request.queries) > 0
+    has_own_scores = request.boosts is not None or request.chains is not None
+    return request.grouping is None and not has_own_scores and not is_page and len(request.queries) > 0
 
 
 def _may_miss(snapshot: Snapshot, request: NodeSearch) -> bool:

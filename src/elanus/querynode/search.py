@@ -11,6 +11,7 @@ from elanus.core.requests import check_vectors_size
 from elanus.core.structs import ELEMENT
 from elanus.core.trail import step
 from elanus.index import IndexSpec, resolve_search
+from elanus.querynode.chaining import chained_hits
 from elanus.querynode.grouped_search import grouped
 from elanus.querynode.ranking import Ranking
 from elanus.querynode.snapshot import Snapshot
@@ -33,8 +34,10 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     found = (
         searching.over(blocks) if request.grouping is None else grouped(searching, blocks, snapshot.schema)
     )
-    step("fetch output fields")
     schema = snapshot.schema
+    if request.chains is not None and request.chains.node is not None:
+        found = chained_hits(found, request.chains.node, spec.metric_type, schema)
+    step("fetch output fields")
     fields = [schema.field(name) for name in request.output_fields]
     check_vectors_size(len(found.scores), fields, request.answer_bytes_max)
     columns = {field.name: found.rows.column(field.name, field.arrow_type) for field in fields}

@@ -15,11 +15,12 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.dropped_fields import with_dropped_field
-from elanus.core.field_changes import with_added_field, with_altered_field
+from elanus.core.field_changes import with_added_field, with_added_struct, with_altered_field
 from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.structs import StructSchema
 from elanus.core.time_to_live import TTL_FIELD_PROPERTY, checked_ttl_field
 from elanus.rootcoord.definitions import changed_properties
 from elanus.rootcoord.lifecycle import Lifecycle
@@ -56,10 +57,20 @@ class SchemaChanges(Lifecycle):
         """Readers get the field before any row can have it: see `elanus.core.added_fields`."""
         async with self._ddl_lock:
             found = await self._settled(database, name)
-            schema = with_added_field(found.schema, field)
-            await self._data.change_schema(found.collection_id, schema)
-            await self._query.reload(found.collection_id)
-            await self._change(replace(found, schema=schema, schema_ts=self._oracle.allocate()))
+            await self._widen(found, with_added_field(found.schema, field))
+
+    async def add_struct(
+        self, database: str, name: str, struct: StructSchema, members: tuple[FieldSchema, ...]
+    ) -> None:
+        """As `add_field`, for all arrays of a struct array at once."""
+        async with self._ddl_lock:
+            found = await self._settled(database, name)
+            await self._widen(found, with_added_struct(found.schema, struct, members))
+
+    async def _widen(self, found: Collection, schema: CollectionSchema) -> None:
+        await self._data.change_schema(found.collection_id, schema)
+        await self._query.reload(found.collection_id)
+        await self._change(replace(found, schema=schema, schema_ts=self._oracle.allocate()))
 
     async def add_function(
         self,

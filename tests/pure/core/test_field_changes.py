@@ -8,11 +8,13 @@ from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.field_changes import (
     asks_for_dynamic_field,
     with_added_field,
+    with_added_struct,
     with_altered_field,
 )
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
+from elanus.core.structs import StructSchema
 
 TEXTS = FieldSchema(
     FieldID(102), "texts", DataType.ARRAY, element_type=DataType.VARCHAR, max_length=8, max_capacity=4
@@ -84,3 +86,59 @@ def test_dynamic_fields_are_turned_on_and_stay_on() -> None:
     assert turned_on.enable_dynamic
     assert turned_on.dynamic_field is turned_on.fields[-1]
     assert (turned_on.fields[-1].field_id, turned_on.fields[-1].is_added) == (104, True)
+
+
+CLIPS = StructSchema(FieldID(0), "clips", nullable=True)
+
+
+def member(name: str, element: DataType = DataType.INT64, **more: int) -> FieldSchema:
+    kind = DataType.ARRAY_OF_VECTOR if element.is_vector else DataType.ARRAY
+    return FieldSchema(
+        FieldID(0), f"clips[{name}]", kind, element_type=element, max_capacity=4, nullable=True, **more
+    )
+
+
+TITLES, VECTORS = member("title", DataType.VARCHAR, max_length=8), member("v", DataType.FLOAT_VECTOR, dim=4)
+
+
+def test_a_struct_array_is_added_with_all_its_arrays() -> None:
+    dynamic = with_added_field(SCHEMA, with_dynamic_field(())[-1])
+    schema = with_added_struct(dynamic, CLIPS, (TITLES, VECTORS))
+    assert [f.name for f in schema.fields] == ["id", "s", "texts", "v", "clips[title]", "clips[v]", "$meta"]
+    assert [(s.name, s.field_id) for s in schema.structs] == [("clips", 105)]
+    assert [(f.field_id, f.is_added) for f in schema.members("clips")] == [(106, True), (107, True)]
+    assert schema.next_field_id == 108
+
+
+def test_a_struct_array_that_cannot_be_added_is_refused() -> None:
+    for struct, members, text in (
+        (StructSchema(FieldID(0), "clips"), (TITLES,), "added struct field must be nullable"),
+        (
+            StructSchema(FieldID(0), "s", nullable=True),
+            (TITLES,),
+            "duplicated field name s: .* duplicate field",
+        ),
+        (CLIPS, (TITLES, TITLES), r"duplicated field name in struct array field clips: clips\[title\]"),
+        (CLIPS, tuple(member(f"v{n}", DataType.FLOAT_VECTOR, dim=4) for n in range(10)), "limited to 10"),
+        (CLIPS, tuple(member(f"n{n}") for n in range(61)), "reached the maximum value 64"),
+    ):
+        with pytest.raises(InvalidParameter, match=text):
+            with_added_struct(SCHEMA, struct, members)
+    added = with_added_struct(SCHEMA, CLIPS, (TITLES,))
+    with pytest.raises(InvalidParameter, match="duplicated field name clips"):
+        with_added_struct(added, CLIPS, (VECTORS,))
+
+
+def test_a_struct_array_is_altered_as_a_whole() -> None:
+    schema = with_added_struct(SCHEMA, CLIPS, (TITLES, VECTORS))
+    wider = with_altered_field(schema, "clips", {"max_capacity": "9"}, ())
+    assert [f.max_capacity for f in wider.members("clips")] == [9, 9]
+    mapped = with_altered_field(schema, "clips", {"mmap.enabled": "true"}, ())
+    assert dict(mapped.structs[0].params) == {"mmap.enabled": "true"}
+    assert not with_altered_field(mapped, "clips", {}, ("mmap.enabled",)).structs[0].params
+    assert (
+        with_altered_field(schema, "clips[title]", {"max_length": "20"}, ()).field("clips[title]").max_length
+        == 20
+    )
+    with pytest.raises(InvalidParameter, match="can not modify the maxlength for non-string types"):
+        with_altered_field(schema, "clips", {"max_length": "20"}, ())

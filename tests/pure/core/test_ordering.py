@@ -20,7 +20,7 @@ from elanus.core.aggregation import (
     parse_aggregate,
     partial,
 )
-from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported
+from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.ordering import OrderBy, order_places, order_within, parse_order
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -106,14 +106,60 @@ def test_the_text_of_an_order() -> None:
     [
         ("price:down", InvalidParameter, "invalid order direction 'down' for field 'price'"),
         ("price:asc:first", InvalidParameter, "invalid null ordering 'first' for field 'price'"),
-        ("nowhere", FieldNotFound, "order_by field 'nowhere' does not exist in collection schema"),
-        ("vector", InvalidParameter, "order_by field 'vector' has unsortable type FLOAT_VECTOR"),
-        ("facts", NotSupported, "order by facts"),
+        ("nowhere", InvalidParameter, "order_by field 'nowhere' does not exist in collection schema"),
+        ("vector", InvalidParameter, "order_by field 'vector' has type FloatVector which is not sortable"),
+        ("count(*):desc", InvalidParameter, r"ORDER BY on aggregate expression 'count\(\*\)' is not yet"),
+        ("facts", InvalidParameter, "order_by field 'facts' has type JSON which is not sortable"),
+        ('facts["a"]', InvalidParameter, "order_by field 'facts\\[\"a\"\\]' does not exist"),
     ],
 )
 def test_a_bad_order_is_refused(text: str, kind: type[Exception], expected: str) -> None:
     with pytest.raises(kind, match=expected):
         parse_order(text, SCHEMA)
+
+
+OPEN = CollectionSchema(
+    "open",
+    (
+        *SCHEMA.fields,
+        FieldSchema(FieldID(106), "$meta", DataType.JSON, is_dynamic=True),
+    ),
+    enable_dynamic=True,
+)
+
+
+def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
+    assert parse_order(
+        'age:desc, user["a:b,c"][0], $meta["x"]:asc', OPEN, nulls_first=True, dynamic=True
+    ) == (
+        OrderBy("$meta", descending=True, nulls_first=True, path=("age",)),
+        OrderBy("$meta", nulls_first=True, path=("user", "a:b,c", 0)),
+        OrderBy("$meta", nulls_first=True, path=("x",)),
+    )
+    with pytest.raises(InvalidParameter, match="order_by field 'age' does not exist"):
+        parse_order("age", OPEN)  # of a query
+    for name in ("facts", 'facts["a"]', "$meta"):
+        with pytest.raises(InvalidParameter, match="order_by is not supported for JSON field"):
+            parse_order(name, OPEN, dynamic=True)
+    with pytest.raises(InvalidParameter, match="has unsortable type INT64"):
+        parse_order("id[0]", OPEN, dynamic=True)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (['{"k": 2}', '{"k": 10.5}', "{}", '{"k": -1}', None, '{"k": null}'], [2, 4, 5, 3, 0, 1]),
+        (['{"k": "b"}', '{"k": "a"}', '{"k": "ä"}', '{"j": 1}'], [3, 1, 0, 2]),
+        (['{"k": true}', '{"k": false}'], [1, 0]),
+        (['{"k": "x"}', '{"k": 5}', '{"k": [1]}'], [0, 1, 2]),
+        (['{"k": 99999999999999999999}', '{"k": 3}'], [1, 0]),
+    ],
+)
+def test_values_inside_documents_are_ordered_by_their_kind(
+    texts: list[str | None], expected: list[int]
+) -> None:
+    column = {"$meta": pa.array(texts, pa.string())}
+    assert order_places(column, [OrderBy("$meta", nulls_first=True, path=("k",))]).tolist() == expected
 
 
 NAMES = ("count(*)", "count(n)", "sum(n)", "min(n)", "MAX( n )", "avg(n)", "min(s)")
@@ -157,6 +203,25 @@ def test_aggregates_are_those_of_a_loop_however_rows_are_spread(
     }
     assert got == {key: aggregated(rows) for key, rows in groups.items()}
     assert result["avg(n)"].type == pa.float64()
+
+
+def test_moments_are_grouped_and_compared() -> None:
+    of = CollectionSchema(
+        "events",
+        (
+            FieldSchema(FieldID(100), "n", DataType.INT64, is_primary=True),
+            FieldSchema(FieldID(101), "at", DataType.TIMESTAMPTZ),
+        ),
+    )
+    check_group_fields(of, ["at"])
+    latest = parse_aggregate("max(at)", of)
+    assert latest is not None
+    aggregation = Aggregation((), (latest,))
+    moments = pa.array([5, 9, 7], of.field("at").arrow_type)
+    result = finished(combined([partial({"at": moments}, 3, aggregation)], aggregation), aggregation)
+    assert result["max(at)"].to_pylist() == [moments[1].as_py()]
+    with pytest.raises(InvalidParameter, match="aggregation operator sum does not support"):
+        parse_aggregate("sum(at)", of)
 
 
 def test_groups_alone_and_counts_alone() -> None:

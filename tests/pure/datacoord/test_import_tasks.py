@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from data_bench import IMPORT_TIMEOUT_MS, Bench, FakeImporter
-from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
+from fakes import CID, DEFAULT, OTHER, binlog, collection, schema, settle
 
 from elanus.api.imports import ImportedSegment, ImportOutcome, ImportRequest
 from elanus.core.errors import (
@@ -23,6 +23,7 @@ from elanus.core.errors import (
 from elanus.core.ids import NodeID, SegmentID, TaskID
 from elanus.core.imports import ATTEMPTS_MAX, ImportState
 from elanus.core.segments import SegmentState
+from elanus.core.sent_keys import is_made
 
 S = ImportState
 REQUEST = ImportRequest(CID, "docs", DEFAULT, "_default", ("a.parquet", "b.parquet"))
@@ -88,6 +89,18 @@ async def test_an_import_step_by_step(tmp_path: Path) -> None:
     await asyncio.sleep(61)
     with pytest.raises(InvalidParameter, match="not known"):
         await coord.import_task(task_id)
+    await coord.stop()
+
+
+@pytest.mark.parametrize("taking", [True, False])
+async def test_a_job_knows_whether_files_may_bring_automatic_keys(tmp_path: Path, taking: bool) -> None:
+    bench = Bench(tmp_path, collection(schema(auto_id=True)))
+    coord = await bench.watched()
+    await coord.start_import(replace(REQUEST, takes_keys=taking))
+    await settle()
+    (order,) = bench.importers[0].orders
+    assert is_made(order.schema.primary_field, [order.schema.primary_field.name]) is not taking
+    assert is_made(order.schema.primary_field, [])
     await coord.stop()
 
 

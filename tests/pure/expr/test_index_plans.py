@@ -142,6 +142,10 @@ def test_elements_of_arrays() -> None:
     assert explained('array_contains_all(labels, ["l7", "all"])', over).startswith("index labels")
     assert explained('labels == ["l7", "all"]', over).endswith('rows, then labels == ["l7", "all"] on these')
     assert explained('array_contains(labels, "all")', over).startswith("scan")
+    assert explained('labels[0] == "l7"', over).startswith("index labels")
+    assert explained('labels[1] in ["l7", "l9"]', over).startswith("index labels")
+    for text in ('labels[0] != "l7"', 'labels[0] not in ["l7"]', 'labels[0] > "l48"', 'labels[1] == "all"'):
+        assert explained(text, over).startswith("scan"), text
 
 
 def test_paths_of_json_documents() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.sent_keys import marked
 from elanus.pipeline.import_columns import Place, check_columns, convert
 
 HERE = Place("a.parquet", row_group=2, first_row=100)
@@ -254,6 +255,16 @@ def test_a_meta_column_holds_objects() -> None:
 
 def test_automatic_keys() -> None:
     assert imported(schema(field("x", DataType.INT8), auto_id=True), x=[5, 6])["id"].to_pylist() == [0, 1]
+
+
+def test_keys_of_a_file_are_taken_where_the_collection_allows_it() -> None:
+    taking = marked(schema(field("x", DataType.INT8), auto_id=True))
+    assert imported(taking, id=[7, 3], x=[5, 6])["id"].to_pylist() == [7, 3]
+    assert imported(taking, x=[5, 6])["id"].to_pylist() == [0, 1]
+    with pytest.raises(InvalidParameter, match=r"row 1.* id"):
+        imported(taking, id=[7, None], x=[5, 6])
+    own = schema()
+    assert marked(own) is own
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import pytest
 from fakes import CID, DEFAULT, OTHER, collection, schema
@@ -19,11 +20,15 @@ from elanus.core.errors import (
 )
 from elanus.core.imports import Duplicates, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID
 
 
-def in_a_thread(work: Callable[[Bench], None], *, auto_id: bool = False) -> None:
+def in_a_thread(
+    work: Callable[[Bench], None], *, auto_id: bool = False, properties: Mapping[str, str] | None = None
+) -> None:
     async def run() -> None:
-        bench = Bench(collection(schema(auto_id=auto_id), partitions=(DEFAULT, OTHER)))
+        of = collection(schema(auto_id=auto_id), partitions=(DEFAULT, OTHER))
+        bench = Bench(replace(of, properties=properties or {}))
         await bench.proxy.start()
         await asyncio.to_thread(work, bench)
         await bench.proxy.stop()
@@ -46,6 +51,15 @@ def test_names_become_ids() -> None:
         assert bench.data.calls.of("cancel_import") == [task.task_id]
 
     in_a_thread(work)
+
+
+def test_files_may_bring_keys_where_the_collection_keeps_sent_ones() -> None:
+    def work(bench: Bench) -> None:
+        bench.front.start_import("default", "c", "", ["a.parquet"])
+        (asked,) = bench.data.calls.of("start_import")
+        assert asked.takes_keys
+
+    in_a_thread(work, auto_id=True, properties={ALLOW_INSERT_AUTO_ID: "true"})
 
 
 @pytest.mark.parametrize(

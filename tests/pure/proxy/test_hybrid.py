@@ -16,6 +16,7 @@ from read_bench import NOW, Bench, L, Nodes, Patience
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
 from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import ElanusError, InvalidFilter, InvalidParameter
+from elanus.core.function_chains import Call, Chain, Chains, Limit, Map, Operation, Sort
 from elanus.core.grouping import Grouping, choose_groups, group_codes
 from elanus.core.ids import FieldID
 from elanus.core.ordering import OrderBy
@@ -239,6 +240,10 @@ def test_groups_of_a_hybrid_search() -> None:
         ({"searches": (search("v0", [0, 0], 1, metric_type="IP"),)}, "metric type not match"),
         ({"searches": (search("v0", [0, 0], 1, order=(OrderBy("pk"),)),)}, "belong to the hybrid search"),
         (
+            {"searches": (search("v0", [0, 0], 1, chains=Chains(proxy=Chain((), ()))),)},
+            "L2 function chain is not supported in a search of a hybrid search",
+        ),
+        (
             {"searches": (search("v0", [0, 0], 1, consistency=ReadConsistency(pinned=True)),)},
             "cannot be a page of an iterator",
         ),
@@ -304,6 +309,40 @@ def test_hits_are_returned_in_the_order_of_a_field() -> None:
     assert result.ids.tolist() == sorted(found, key=lambda key: (-PRICES[key], key))
     nearest = dict(ranked("v0", [3, 0], 4))
     assert dict(hits(result)) == nearest
+
+
+def chain(*operations: Operation) -> Chain:
+    return Chain(operations, ("price",))
+
+
+def test_a_chain_of_the_proxy_scores_orders_and_cuts_hits() -> None:
+    decay = {"function": "linear", "origin": 0.0, "scale": 9.0, "offset": 0.0, "decay": 0.5}
+    scored = Map("$score", Call("decay", ("price",), dict(decay)))
+    by_score = Sort("$score", descending=True, tie_break="$id")
+    near = [key for key, _ in ranked("v0", [3, 0], 5)]
+    bench = HybridBench()
+    result = bench.search(chains=Chains(proxy=chain(scored, by_score)), limit=3, offset=2)
+    assert result.ids.tolist() == sorted(near, key=lambda key: (PRICES[key], key))[2:]
+    assert result.scores.tolist() == [pytest.approx(1 - PRICES[key] / 18) for key in result.ids.tolist()]
+    (asked,) = bench.nodes.asked
+    assert (asked.output_fields, asked.chains) == (("price",), None)
+    # a chain that has a limit says itself which hits are returned
+    paged = Chains(node=chain(scored), proxy=chain(Sort("$id"), Limit(2, 1)))
+    bench = HybridBench()
+    assert bench.search(chains=paged, limit=3, offset=2).ids.tolist() == sorted(near)[1:3]
+    assert bench.nodes.asked[0].chains == Chains(node=chain(scored))
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"order": (OrderBy("pk"),)}, "order_by and function_chains cannot be used together"),
+        ({"consistency": ReadConsistency(pinned=True)}, "function_chains is not supported .* iterator"),
+    ],
+)
+def test_a_chain_that_is_combined_wrongly_is_refused(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(InvalidParameter, match=expected):
+        HybridBench().search(chains=Chains(proxy=chain(Sort("$id"))), **changes)
 
 
 def test_boosts_are_compiled_and_sent_to_the_nodes() -> None:

@@ -14,6 +14,7 @@ from node_world import World, scenario
 from elanus.api.boosts import Boost, Boosts
 from elanus.core.aggregation import Aggregate, Aggregation, combined, finished
 from elanus.core.errors import InvalidParameter
+from elanus.core.function_chains import Call, Chain, Chains, Limit, Map, Sort
 from elanus.core.grouping import Grouping
 from elanus.core.ordering import OrderBy
 from elanus.core.schema import DataType
@@ -177,6 +178,32 @@ async def test_a_random_boost_is_the_same_for_the_same_seed(world: World) -> Non
     assert ranked(1) == ranked(1)
     assert ranked(1) != ranked(2)
     assert ranked(1, "value") == sorted(ranked(1))
+
+
+SUM = {"mode": "sum", "weights": (), "null_policy": "propagate"}
+BY_VALUE = Map("$score", Call("num_combine", ("$score", "value"), dict(SUM)))
+
+
+@scenario()
+async def test_a_chain_scores_the_hits_of_each_segment(world: World) -> None:
+    await written(world, (1, 1), (2, 2), (3, 3), seal=True)
+    await written(world, (4, 4), (5, 5))
+    chains = Chains(segment=Chain((BY_VALUE,), ("value",)))
+    hits = world.node.search(world.node_search(5, 3, chains=chains))
+    # a distance counts as negative: of -2 (v - 5)² + v the largest are best
+    assert dict(zip(hits.ids.tolist(), hits.scores.tolist(), strict=True)) == {5: -5.0, 4: -2.0, 3: 5.0}
+    assert hits.ids.tolist() == [5, 4, 3]
+
+
+@scenario()
+async def test_a_chain_cuts_the_hits_of_a_node_and_the_best_come_first(world: World) -> None:
+    await written(world, (1, 1), (2, 2), (3, 3), seal=True)
+    await written(world, (4, 4), (5, 5))
+    chain = Chain((BY_VALUE, Sort("value"), Limit(3, 1)), ("value",))
+    hits = world.node.search(world.node_search(5, 5, chains=Chains(node=chain), output_fields=("value",)))
+    assert hits.ids.tolist() == [4, 3, 2]
+    assert hits.scores.tolist() == [-2.0, 5.0, 16.0]
+    assert hits.fields["value"].to_pylist() == [4, 3, 2]
 
 
 @scenario()

@@ -13,6 +13,7 @@ from elanus.core.errors import CollectionNotFound, FieldNotFound, InvalidParamet
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID, IndexID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 from elanus.rootcoord.coord import RootCoord
 
@@ -70,6 +71,31 @@ async def test_readers_get_a_field_before_any_proxy_can_write_it() -> None:
     assert found.schema.field("n").is_added
     assert found.schema_ts > made.created
     await refused(root.add_field("default", "c", NUMBER), InvalidParameter, "duplicate field name: n")
+    await root.stop()
+
+
+async def test_a_struct_array_is_added_with_all_its_arrays_in_one_change() -> None:
+    bench, root = await started("c")
+    clips = StructSchema(FieldID(0), "clips", nullable=True)
+    members = tuple(
+        FieldSchema(
+            FieldID(0),
+            f"clips[{name}]",
+            DataType.ARRAY,
+            element_type=DataType.INT64,
+            max_capacity=4,
+            nullable=True,
+        )
+        for name in ("start", "end")
+    )
+    bench.data.calls.asked.clear()
+    await root.add_struct("default", "c", clips, members)
+    found = (await root.describe_collection("default", "c")).schema
+    assert [f.name for f in found.members("clips")] == ["clips[start]", "clips[end]"]
+    assert all(f.is_added for f in found.members("clips"))
+    assert len({f.field_id for f in (*found.fields, *found.structs)}) == len(found.fields) + 1
+    assert [name for name, *_ in bench.data.calls.asked].count("change_schema") == 1
+    await refused(root.add_struct("default", "c", clips, members), InvalidParameter, "duplicate field name")
     await root.stop()
 
 

@@ -23,6 +23,7 @@ from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch, NodeStatistics
 from elanus.channels.read_codec import NodeCount, decode_answer, decode_read, encode_answer, encode_read
 from elanus.core.aggregation import Aggregate, Aggregation
 from elanus.core.errors import Internal, InvalidFilter
+from elanus.core.function_chains import Call, Chain, Chains, Limit, Map, Sort
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
 from elanus.core.json_keys import JsonKey
@@ -204,6 +205,18 @@ def test_grouping_and_boosts_arrive_as_they_were() -> None:
     assert got.boosts.functions[0].filter.explain() == boosts.functions[0].filter.explain()
     without = replace(got.boosts.functions[0], filter=boosts.functions[0].filter)
     assert replace(got.boosts, functions=(without,)) == boosts
+
+
+def test_function_chains_arrive_as_they_were() -> None:
+    params: dict[str, float | str | tuple[float, ...]] = {"mode": "weighted", "weights": (0.5, 1.0)}
+    scored = Map("$score", Call("num_combine", ("$score", "id"), params))
+    chains = Chains(
+        segment=Chain((scored,), ("id",)),
+        node=Chain((scored, Sort("$score", descending=True, tie_break="$id"), Limit(5, 2)), ("id",)),
+    )
+    got = decode_read(encode_read(replace(search(), chains=chains)), compiled)  # type: ignore[arg-type]
+    assert isinstance(got, NodeSearch)
+    assert got.chains == chains
 
 
 def test_an_order_and_an_aggregation_arrive_as_they_were() -> None:

@@ -22,7 +22,7 @@ ACCESS = {
 SENT_ONCE = {
     "AccessApi": ACCESS,
     "RootCoordApi": ACCESS | {
-        "add_field", "add_function", "set_function", "drop_field", "drop_function",
+        "add_field", "add_struct", "add_function", "set_function", "drop_field", "drop_function",
         "alter_field",
         "truncate_collection",
         "create_database", "drop_database", "alter_database",

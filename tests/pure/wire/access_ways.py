@@ -298,6 +298,18 @@ BODIES: Mapping[str, Any] = {
     "filter": "a > 1",
     "text": "x",
 }
+STRUCT_FIELD = {
+    "fieldName": "clips",
+    "fields": [
+        {
+            "fieldName": "n",
+            "dataType": "Array",
+            "elementDataType": "Int64",
+            "elementTypeParams": {"max_capacity": 2},
+        }
+    ],
+}
+"""The ``schema`` where it is that of a struct array."""
 _VALUES: Mapping[type, object] = {str: "x", int: 1, bool: True}
 
 
@@ -313,6 +325,8 @@ def _http(door: str, path: str, endpoint: Endpoint, operations: tuple[str, ...] 
             if one.required or (name in ("dimension", "files", "filter") and name in BODIES)
         }
         body |= dict.fromkeys(naming, asked.name)
+        if path.endswith("struct_fields/add"):
+            body["schema"] = STRUCT_FIELD
         if "dbName" in fields and (asked.database or "dbName" in body):
             body["dbName"] = asked.database or "default"
         is_read = path.startswith(v1.PREFIX) and path.removeprefix(v1.PREFIX) in v1.READS

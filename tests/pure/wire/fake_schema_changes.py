@@ -11,11 +11,12 @@ from fake_rows import altered
 
 from elanus.core.added_fields import widened
 from elanus.core.dropped_fields import with_dropped_field
-from elanus.core.field_changes import with_added_field, with_altered_field
+from elanus.core.field_changes import with_added_field, with_added_struct, with_altered_field
 from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.api import MutationResult
 from elanus.proxy.update_api import Update
@@ -57,6 +58,12 @@ class FakeSchemaChanges:
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         held = self._held(database, collection)
         self._show(held, with_added_field(held.view.schema, field))
+
+    def add_struct(
+        self, database: str, collection: str, struct: StructSchema, members: tuple[FieldSchema, ...]
+    ) -> None:
+        held = self._held(database, collection)
+        self._show(held, with_added_struct(held.view.schema, struct, members))
 
     def _show(self, held: Held, schema: CollectionSchema) -> None:
         held.rows = {

@@ -163,6 +163,12 @@ def test_a_collection_with_structs_is_created_written_read_and_searched(
     client.data("collections/create", collectionName="docs", schema=schema, indexParams=[index])
     described = client.data("collections/describe", collectionName="docs")
     assert [field["name"] for field in described["structFields"][0]["fields"]] == ["title", "v"]
+    more = {**STRUCT, "fieldName": "cuts", "nullable": True}
+    client.data("collections/struct_fields/add", collectionName="docs", schema=more)
+    described = client.data("collections/describe", collectionName="docs")
+    assert [struct["name"] for struct in described["structFields"]] == ["clips", "cuts"]
+    dropped = {"collectionName": "docs", "fieldName": "cuts"}
+    client.data("collections/fields/drop", **dropped)
     rows = [{"id": n, "clips": [{"title": "one", "v": [float(n), 1.0]}]} for n in range(2)]
     client.data("entities/insert", collectionName="docs", data=rows)
     assert client.data("entities/query", collectionName="docs", filter="id > -1", outputFields=["*"]) == rows

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from access_ways import STRUCT_FIELD
 from fake_front import FakeFront
 from rest_client import RestClient, rest_front
 from wire_calls import EVERY, Recorder
@@ -54,6 +55,7 @@ BY_RPC = operations.RPC_OF
 MORE: dict[str, dict[str, object]] = {
     "collections/create": {"dimension": 4},
     "collections/flush": {"collectionName": "x"},
+    "collections/struct_fields/add": {"schema": STRUCT_FIELD},
     "jobs/import/create": {"files": [["a.parquet"]]},
     "common/run_analyzer": {"fieldName": "x"},
 }
@@ -117,7 +119,7 @@ def test_each_answers_with_a_code_and_reaches_its_verbs_through_the_guard(path: 
     endpoint = TABLE[path]
     guard = Recorder(EVERY)
     client = RestClient(rest_front(FakeFront(), guard))
-    answer = client.post(path, **least_body(endpoint), **MORE.get(path, {}))
+    answer = client.post(path, **{**least_body(endpoint), **MORE.get(path, {})})
     assert answer["code"] not in (0, 5), answer
     assert answer["message"]
     assert client.status == 200

@@ -57,6 +57,10 @@ def test_a_page_of_an_iterator_has_no_order_of_its_own(params: dict[str, object]
         decode_query(query_request({**params, "limit": 9, "iterator": "True"}), BOOKS)
 
 
+def test_a_query_of_a_session_names_a_cluster_and_there_is_one() -> None:
+    assert decode_query(query_request({"limit": 9, "cluster_id": "east"}), BOOKS).limit == 9
+
+
 def test_a_query_may_ask_for_a_moment_of_the_past() -> None:
     query = decode_query(query_request(expr="id > 1", travel_timestamp=10**15, guarantee_timestamp=1), BOOKS)
     assert query.consistency.moment == 10**15

@@ -36,6 +36,7 @@ BUILT = {
     "UnpinSnapshotData",
     "AllocTimestamp",
     "AddCollectionField",
+    "AddCollectionStructField",
     "AlterAlias",
     "AlterCollection",
     "AlterCollectionField",

@@ -200,7 +200,7 @@ class AddField(OfCollection, kw_only=True):
 
 
 class AddStructField(OfCollection, kw_only=True):
-    schema: dict[str, Any]
+    schema: StructBody
 
 
 class AddFunction(OfCollection, kw_only=True):

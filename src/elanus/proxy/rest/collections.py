@@ -17,6 +17,7 @@ from elanus.proxy.rest.schemas import (
     pairs_shown,
     quick_schema,
     schema_shown,
+    struct_message,
 )
 from elanus.proxy.rest.searches import function_message, level_named
 from elanus.proxy.wire.by_name import parameter_text
@@ -173,6 +174,13 @@ def add_field(session: Session, body: bodies.AddField) -> object:
     return {}
 
 
+def add_struct_field(session: Session, body: bodies.AddStructField) -> object:
+    """Add a field of structs to a collection"""
+    message = _made(struct_message, body.schema)
+    session.rpc("AddCollectionStructField", body, struct_array_field_schema=message)
+    return {}
+
+
 def _with_function(name: str) -> Any:
     def handle(session: Session, body: bodies.AddFunction | bodies.AlterFunction) -> object:
         session.rpc(name, body, functionSchema=_made(function_message, body.function))
@@ -316,11 +324,8 @@ ENDPOINTS = (
         "Drop a field of a collection",
         fields=_drop_field,
     ),
-    rpc_endpoint(
-        "collections/struct_fields/add",
-        bodies.AddStructField,
-        "AddCollectionStructField",
-        "Add a field of structs to a collection",
+    endpoint(
+        "collections/struct_fields/add", bodies.AddStructField, add_struct_field, "AddCollectionStructField"
     ),
     _function_endpoint(
         "collections/add_function", bodies.AddFunction, "AddCollectionFunction", "Add a function to a schema"

@@ -73,12 +73,13 @@ def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
         autoID=auto_id,
         enable_dynamic_field=schema.enable_dynamic_field or schema.enable_dynamic_field_too,
         fields=fields,
-        struct_array_fields=[_struct_message(struct) for struct in schema.struct_fields],
+        struct_array_fields=[struct_message(struct) for struct in schema.struct_fields],
         functions=[function_message(function) for function in schema.functions],
     )
 
 
-def _struct_message(body: StructBody) -> Any:
+def struct_message(body: StructBody) -> Any:
+    """Return a ``StructArrayFieldSchema`` message. Raises `InvalidParameter`."""
     capacity = {name: v for name, v in body.element_type_params.items() if name == MAX_CAPACITY}
     members = []
     for member in body.fields:

@@ -26,6 +26,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.aggregation import field_of_column
 from elanus.core.errors import NotSupported
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import SparseRows
@@ -96,7 +97,7 @@ def rows_of(
     for name, column in columns.items():
         if name in in_structs:
             continue
-        field = schema.by_name.get(name)
+        field = field_of_column(name, schema)
         if field is not None and field.is_dynamic:
             _add_dynamic(rows, column, dynamic_fields, integers)
             continue

@@ -42,7 +42,7 @@ def aggregation_of(
                 f"a query with aggregation returns only these, and groups by {list(keys)}"
             )
     for by in order:
-        if by.field not in keys:
+        if by.field not in keys:  # an aggregate is no field, so `parse_order` has refused it
             raise InvalidParameter(
                 f"ORDER BY field '{by.field}' is not valid: when using GROUP BY or aggregates, "
                 f"ORDER BY can only reference GROUP BY columns. Valid targets are: {list(keys)}"

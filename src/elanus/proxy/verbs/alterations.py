@@ -13,6 +13,7 @@ from elanus.core.field_changes import (
     MMAP,
     asks_for_dynamic_field,
     with_added_field,
+    with_added_struct,
 )
 from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
@@ -24,6 +25,7 @@ from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
 from elanus.core.sent_keys import keeps_sent_keys
+from elanus.core.structs import StructSchema
 from elanus.core.target_recall import property_target
 from elanus.core.time_to_live import (
     TTL_FIELD_PROPERTY,
@@ -99,6 +101,17 @@ class Alterations(Verbs):
         with_added_field(self._collection(database, collection).view.schema, field)
         root = self._proxy.coordinators.root
         self._change_schema(database, collection, lambda: root.add_field(database, collection, field))
+
+    def add_struct(
+        self, database: str, collection: str, struct: StructSchema, members: tuple[FieldSchema, ...]
+    ) -> None:
+        cached = self._collection(database, collection)
+        self._proxy.admission.allow(Action.DDL, cached)
+        with_added_struct(cached.view.schema, struct, members)
+        root = self._proxy.coordinators.root
+        self._change_schema(
+            database, collection, lambda: root.add_struct(database, collection, struct, members)
+        )
 
     def add_function(
         self,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from elanus.api.querynode import NodeHits
 from elanus.core.errors import InvalidParameter
+from elanus.core.function_chains import ID, Chain, run_chain
 from elanus.core.fusion import RankedList, fuse
 from elanus.core.grouping import Grouping, choose_groups, group_codes
 from elanus.core.metrics import Metric
@@ -121,6 +122,17 @@ def groups_window(
 def ordered(hits: NodeHits, order: Sequence[OrderBy]) -> NodeHits:
     """Return the hits of each query in the order of fields."""
     return _taken(hits, order_within(hits.offsets, hits.fields, order), hits.offsets)
+
+
+def chained(hits: NodeHits, chain: Chain) -> NodeHits:
+    """Return what a chain of the stage L2 leaves, with its scores and in its order."""
+    left = run_chain(
+        chain,
+        hits.offsets,
+        hits.scores,
+        lambda name: pa.array(hits.ids) if name == ID else hits.fields[name],
+    )
+    return replace(_taken(hits, left.places, left.offsets), scores=left.scores)
 
 
 def rounded(hits: NodeHits, decimals: int) -> NodeHits:

@@ -125,6 +125,8 @@ def check_hybrid(request: HybridSearch) -> int:
             raise InvalidParameter(
                 "grouping, order and rankers belong to the hybrid search, not to one of its searches"
             )
+        if search.chains is not None and search.chains.proxy is not None:
+            raise InvalidParameter("L2 function chain is not supported in a search of a hybrid search")
     if request.group_scorer not in GROUP_SCORERS:
         raise InvalidParameter(f"input group scorer type: {request.group_scorer} is not supported!")
     check_ranker(request.ranker, len(request.searches))

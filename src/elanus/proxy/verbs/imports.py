@@ -53,6 +53,7 @@ class BulkImports(Verbs):
             batch,
             mode,
             duplicates,
+            cached.keeps_sent_keys,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))

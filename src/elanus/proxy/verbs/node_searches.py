@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from elanus.api.boosts import Boost, Boosts
 from elanus.api.querynode import NodeQuery, NodeSearch
 from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping, check_group_size, grouping_fields
 from elanus.core.metrics import Metric
 from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
@@ -86,6 +87,7 @@ def planned(
         grouping=grouping,
         candidates_max=limits.search_hits_max,
         boosts=_compiled(cached, request.boosts),
+        chains=_of_nodes(request.chains),
         spared_fields=spared,
     )
     return Planned(request, field, draft)
@@ -174,6 +176,13 @@ def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping
         )
     if RANGE_PARAMS & request.params.keys():
         raise InvalidParameter("Not allowed to do range-search when doing search-group-by")
+
+
+def _of_nodes(chains: Chains | None) -> Chains | None:
+    """Return the chains that run on query nodes; None: there are none."""
+    if chains is None or (chains.segment is None and chains.node is None):
+        return None
+    return replace(chains, proxy=None)
 
 
 def _compiled(cached: CachedCollection, boosts: BoostRequests | None) -> Boosts | None:

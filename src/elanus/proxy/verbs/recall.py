@@ -27,6 +27,7 @@ def check_measurable(request: Search) -> None:
         ("an iterator", request.page is not None or request.consistency.pinned),
         ("groups", request.grouping is not None),
         ("boosts", request.boosts is not None),
+        ("function chains", request.chains is not None),
     ):
         if is_such:
             raise InvalidParameter(

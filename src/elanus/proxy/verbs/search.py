@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from elanus.api.querynode import NodeHits
 from elanus.core.buckets import bucket_columns, buckets_of
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
@@ -16,6 +17,7 @@ from elanus.proxy.api import Search, SearchResult
 from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import (
+    chained,
     check_decay_field,
     found_elements,
     fused,
@@ -75,16 +77,7 @@ class Searching(Verbs):
         size_bytes = sum(column.nbytes for column in hits.fields.values())
         check_answer_size(len(hits.scores), size_bytes, limits.answer_bytes_max)
         proxy.measures.searched(query_count(request))
-        if request.ranker is not None:
-            hits, descending = fused([hits], request.ranker)
-        else:
-            descending = Metric(hits.metric_type).bigger_is_better
-        if request.grouping is None:
-            hits = window(hits, request.limit if request.page is None else len(hits.scores), request.offset)
-        else:
-            hits = groups_window(
-                hits, request.grouping, request.limit, request.offset, larger_is_better=descending
-            )
+        hits, descending = _ranked(hits, request)
         if request.order:
             hits = ordered(hits, request.order)
         hits = rounded(hits, request.round_decimal)
@@ -115,6 +108,25 @@ class Searching(Verbs):
         )
 
 
+def _ranked(hits: NodeHits, request: Search) -> tuple[NodeHits, bool]:
+    """Return the hits of the window, by ranker, chain and groups, and whether larger scores are better."""
+    descending = Metric(hits.metric_type).bigger_is_better
+    chain = None if request.chains is None else request.chains.proxy
+    if request.ranker is not None:
+        hits, descending = fused([hits], request.ranker)
+    if request.grouping is not None:
+        hits = groups_window(
+            hits, request.grouping, request.limit, request.offset, larger_is_better=descending
+        )
+        return hits if chain is None else chained(hits, chain), descending
+    if chain is not None:
+        hits = chained(hits, chain)
+    if chain is None or not chain.paginates:
+        limit = request.limit if request.page is None else len(hits.scores)
+        hits = window(hits, limit, request.offset)
+    return hits, descending
+
+
 def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]:
     """Return the columns that groups, buckets, the ranker, the order and highlights read.
 
@@ -132,6 +144,8 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
         raise InvalidParameter(
             "order_by and function_score cannot be used together: they specify conflicting sort criteria"
         )
+    if request.chains is not None:
+        _check_chains(request, iterates=iterates)
     if ranked and iterates:
         raise InvalidParameter("function_score is not supported when using search iterator")
     if request.ranker is not None:
@@ -144,5 +158,18 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
         *bucket_columns(request.levels),
         *check_decay_field(schema, request.ranker),
         *(by.field for by in request.order),
+        *(request.chains.proxy.fields if request.chains and request.chains.proxy else ()),
         *highlighted,
     )
+
+
+def _check_chains(request: Search, *, iterates: bool) -> None:
+    """Raises `InvalidParameter` for what function chains cannot be combined with."""
+    if iterates:
+        raise InvalidParameter("function_chains is not supported when using search iterator")
+    if request.order:
+        raise InvalidParameter(
+            "order_by and function_chains cannot be used together: they specify conflicting sort criteria"
+        )
+    if request.levels and request.chains is not None and request.chains.node is not None:
+        raise InvalidParameter("L1 function chain is not supported with search_aggregation")

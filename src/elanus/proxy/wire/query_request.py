@@ -66,6 +66,7 @@ _UNDERSTOOD_PARAMS = frozenset(
         TIMEZONE,
         TIME_FIELDS,
         "reduce_stop_for_best",  # requests primary key order, which is always used here
+        "cluster_id",  # of a client's session with one of several clusters: here is one
     }
 )
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 
+from elanus.core.aggregation import field_of_column
 from elanus.core.geometry import texts_of
 from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.reduce import PrimaryKeys
@@ -155,7 +156,7 @@ def _add_columns(
     times: TimeFormat,
 ) -> None:
     for name in add_structs(target.add, columns, schema, encode_column):
-        encode_column(target.add(), name, schema.by_name.get(name), columns[name], times)
+        encode_column(target.add(), name, field_of_column(name, schema), columns[name], times)
 
 
 def _add_scalars(message: schema_pb2.FieldData, codec: ScalarCodec, column: pa.Array) -> None:

@@ -13,6 +13,7 @@ from elanus.proxy.wire.functions import decode_function
 from elanus.proxy.wire.requests import database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import added_field, decode_added_field
 from elanus.proxy.wire.status import success
+from elanus.proxy.wire.structs import decode_struct
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
@@ -42,6 +43,20 @@ class SchemaChanges:
         database = database_of(request, caller)
         field = decode_added_field(request.schema, name, self._zone(database, name))
         self._front.add_field(database, name, field)
+        return success()
+
+    @rpc(
+        "collection_name",
+        "struct_array_field_schema",
+        privilege="PrivilegeAddCollectionField",
+        on="collection_name",
+    )
+    def AddCollectionStructField(
+        self, request: milvus_pb2.AddCollectionStructFieldRequest, caller: Caller
+    ) -> common_pb2.Status:
+        name = check_collection_name(request.collection_name)
+        struct, members = decode_struct(request.struct_array_field_schema, name)
+        self._front.add_struct(database_of(request, caller), name, struct, members)
         return success()
 
     @rpc("collection_name", privilege="PrivilegeDropCollection")

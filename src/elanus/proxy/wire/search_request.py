@@ -26,6 +26,7 @@ import numpy as np
 
 from elanus.core.buckets import Levels, bucket_grouping, check_entries
 from elanus.core.errors import InvalidParameter, InvalidTopK
+from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
 from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
@@ -34,6 +35,7 @@ from elanus.core.requests import check_round_decimal, check_search_window, searc
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.api import IteratorPage, Search
 from elanus.proxy.wire.buckets import bucket_levels
+from elanus.proxy.wire.function_chains import function_chains
 from elanus.proxy.wire.grouping import grouping
 from elanus.proxy.wire.highlights import decode_highlighter
 from elanus.proxy.wire.iterator_page import check_one_vector, iterator_page, page_timestamp
@@ -77,6 +79,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "use_default_consistency",
         "expr_template_values",
         "function_score",
+        "function_chains",
         "highlighter",
         "search_aggregation",
         "not_return_all_meta",  # requests less than this server sends anyway
@@ -115,6 +118,7 @@ class SearchTemplate:
     levels: Levels
     order: tuple[OrderBy, ...]
     scoring: FunctionScore
+    chains: Chains | None
     timezone: str
     time_fields: str
     measures_recall: bool
@@ -205,6 +209,7 @@ def decode_search(
         levels=template.levels,
         ranker=template.scoring.ranker,
         boosts=template.scoring.boosts,
+        chains=template.chains,
         order=template.order,
         times=times,
         highlight=template.highlight if ids is not None else _highlight(template.highlight, placeholders),
@@ -250,14 +255,23 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         page_ts=page_timestamp(params),
         grouping=groups if levels else grouping(params, schema),
         levels=levels,
-        order=parse_order(params.get(ORDER, ""), schema, nulls_first=True),
+        order=parse_order(params.get(ORDER, ""), schema, nulls_first=True, dynamic=True),
         scoring=function_score(request.function_score)
         if request.HasField("function_score")
         else FunctionScore(),
+        chains=_chains(request, schema),
         timezone=params.get(TIMEZONE, ""),
         time_fields=params.get(TIME_FIELDS, ""),
         measures_recall=boolean(params, RECALL),
     )
+
+
+def _chains(request: milvus_pb2.SearchRequest, schema: CollectionSchema) -> Chains | None:
+    if not request.function_chains:
+        return None
+    if request.HasField("function_score"):
+        raise InvalidParameter("function_score and function_chains cannot be used together")
+    return function_chains(request.function_chains, schema)
 
 
 def _highlight(asked: Highlight | None, placeholders: bytes) -> Highlight | None:

@@ -10,7 +10,6 @@ from elanus.core.errors import NotSupported
 
 _NO_ROW_RIGHTS = "grant privileges on collections, and put rows of different readers into different ones"
 _NO_TAGS = "give users roles instead"
-_NO_NEW_STRUCTS = "create a collection that has the struct array field, and copy the rows"
 _NO_SNAPSHOTS = "stop the server and copy its data directory; RestoreSnapshot works within one server"
 _NO_NAMESPACES = "use partitions or databases"
 _NO_IMPORT = "name Parquet files in the RPC Import, or use `elanus import`"
@@ -20,7 +19,6 @@ _NO_REPLICATION = "insert into both servers"
 _NO_FILE_RESOURCES = "put the words into analyzer_params"
 
 INSTEAD: dict[str, str] = {
-    "AddCollectionStructField": _NO_NEW_STRUCTS,
     "CalcDistance": "compute distances in the client",
     "Prewarm": "use LoadCollection",
     "DescribePrewarmTask": "use GetLoadState",
@@ -53,7 +51,7 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "enable_namespace": _NO_NAMESPACES,
     "search_by_primary_keys": "send the keys in the field ids",
     "sub_reqs": "use HybridSearch",
-    "function_chains": "send a ranker, or rank the hits in the client",
+    "function_chains": "send a ranker",
     "struct_array_fields": "use JSON",
     "rewrite_data": "leave it out: a restore copies no rows",
     "time_stamp": "leave it out: the answer is as of now",
