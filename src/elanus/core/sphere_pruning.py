@@ -3,7 +3,8 @@
 Two rules:
 
 - *Bounds*, exact: once a query has k hits, or has a radius, a list is left out if no row in its spheres can
-  be better. The nearest lists are searched first, so that this happens soon.
+  be better. The nearest lists are searched first, so that this happens soon; of a batch each query begins
+  with its own nearest one.
 - *The nearest only*, which loses hits: of each group of lists a query sees the nearest ones alone, as many as
   the square root of their number times a ratio. The reference prunes by this rule.
 
@@ -24,6 +25,8 @@ from elanus.core.metrics import Metric
 from elanus.core.spheres import BOUNDED, Floats, Spheres, Vectors
 
 Flags = npt.NDArray[np.bool_]
+_HOMES_FROM = 4
+"""How many queries a search has that begins with the nearest list of each."""
 
 
 class SpherePruning:
@@ -62,30 +65,44 @@ class SpherePruning:
             of = spheres[number]
             assert of is not None
             self._bounds[number] = self._sign * of.best_scores(queries, metric)
-        if ratio > 0:
-            self._near = {n: np.zeros(len(queries), dtype=np.bool_) for n in known}
+        scores: dict[int, Floats] = {}
+        if ratio > 0 or len(queries) >= _HOMES_FROM:
             scores = {
                 number: self._sign * of.centroid_scores(queries, metric)
                 for number, of in enumerate(spheres)
                 if of is not None and len(of)
             }
+        if ratio > 0:
+            self._near = {n: np.zeros(len(queries), dtype=np.bool_) for n in known}
             self._near |= _nearest(groups, scores, rows, k, ratio)
         self._left_out: dict[int, Flags] = {}
+        self._searched: dict[int, Flags] = {}
+        self._homes = _homes(scores) if len(queries) >= _HOMES_FROM else {}
         unknown = [number for number, of in enumerate(spheres) if of is None]
-        self.order = unknown + sorted(known, key=lambda n: (float(self._bounds[n].min(initial=np.inf)), n))
-        """The lists in the order in which they are to be searched."""
+        by_bound = sorted(known, key=lambda n: (float(self._bounds[n].min(initial=np.inf)), n))
+        self.order = [*unknown, *self._homes, *by_bound]
+        """The lists in the order in which they are to be searched, some twice, for different queries."""
 
     def wanted(self, number: int) -> Flags | None:
-        """Return for which queries the list has to be searched, (nq,); None: for all."""
+        """Return for which queries the list has to be searched now, (nq,); None: for all."""
         bounds = self._bounds.get(number)
         if bounds is None:
             return None
         worst = self._best.max(axis=1, initial=-np.inf) if self._compares else np.inf
         out = bounds > np.minimum(worst, self._radius)
-        self._left_out[number] = out
-        near = self._near.get(number)
-        wanted = ~out if near is None else ~out & near
+        home, searched = self._homes.pop(number, None), self._searched.get(number)
+        wanted = ~out
+        for only in (home, self._near.get(number), None if searched is None else ~searched):
+            if only is not None:
+                wanted &= only
+        if home is None:
+            self._left_out[number] = out if searched is None else out & ~searched
+        self._searched[number] = wanted if searched is None else wanted | searched
         return None if wanted.all() else wanted
+
+    def was_searched(self, number: int) -> bool:
+        """Whether some query has wanted the list already."""
+        return bool(self._searched[number].any())
 
     def why(self, number: int) -> str:
         """Say why a list that no query wants is left out."""
@@ -111,6 +128,15 @@ class SpherePruning:
         return all(
             not (out & (self._bounds[number] <= limits)).any() for number, out in self._left_out.items()
         )
+
+
+def _homes(scores: Mapping[int, Floats]) -> dict[int, Flags]:
+    """Return the lists that are the nearest of all to some queries, and to which."""
+    if not scores:
+        return {}
+    numbers = list(scores)
+    nearest = np.argmin(np.stack([scores[n] for n in numbers]), axis=0)
+    return {numbers[place]: nearest == place for place in np.unique(nearest).tolist()}
 
 
 def _nearest(

@@ -22,7 +22,10 @@ from elanus.querynode.block import Block
 
 
 class ClusterPruning:
-    """The course of one search of blocks. ``blocks``: in the order in which they are to be searched."""
+    """The course of one search of blocks.
+
+    ``blocks``: in the order in which they are to be searched, some twice, for different queries.
+    """
 
     def __init__(
         self, blocks: Sequence[Block], pruning: SpherePruning, spec: IndexSpec, queries: int
@@ -34,12 +37,13 @@ class ClusterPruning:
         self._queries = queries
 
     def wanted(self, block: Block) -> Flags | None:
-        """Return for which queries the block has to be searched, (nq,); None: for all."""
+        """Return for which queries the block has to be searched now, (nq,); None: for all."""
         return self._pruning.wanted(self._numbers[id(block)])
 
     def why(self, block: Block) -> str:
-        """Say why a block that no query wants is left out."""
-        return self._pruning.why(self._numbers[id(block)])
+        """Say why a block that no query wants is left out; "" if some query has wanted it before."""
+        number = self._numbers[id(block)]
+        return "" if self._pruning.was_searched(number) else self._pruning.why(number)
 
     def noted(self, index: VectorIndex, hits: Hits, wanted: Flags | None) -> Hits:
         """Note the hits of the queries that wanted a block; return those of all queries."""

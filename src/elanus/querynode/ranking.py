@@ -146,13 +146,14 @@ class Ranking:
         elements: list[RowIds] = []
         trail, is_truth = current(), TRUTH in request.params
         for block in blocks if pruning is None else pruning.blocks:
-            if trail is not None:
-                trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
             wanted = None if pruning is None else pruning.wanted(block)
             if pruning is not None and wanted is not None and not wanted.any():
-                if trail is not None:
-                    trail.pruned(pruning.why(block))
+                if trail is not None and (why := pruning.why(block)):
+                    trail.visit(block)
+                    trail.pruned(why)
                 continue
+            if trail is not None:
+                trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
             selection = block.select(request.read_ts, request.filter, request.expired_until)
             if trail is not None:
                 trail.selected(selection.count)
