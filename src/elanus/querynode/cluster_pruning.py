@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from elanus.api.querynode import NodeSearch
 from elanus.core.metrics import TRUTH
-from elanus.core.reduce import Merged
+from elanus.core.reduce import Merged, worst_winners
 from elanus.core.segment_filter import ratio_of
 from elanus.core.sphere_pruning import Flags, SpherePruning
 from elanus.core.spheres import BOUNDED
@@ -60,10 +60,7 @@ class ClusterPruning:
 
         ``scores``: of the candidates, as `elanus.core.reduce.merge` had them.
         """
-        worst = np.full(self._queries, np.nan)
-        full = np.flatnonzero(np.diff(merged.offsets) == k)
-        worst[full] = scores[full, merged.positions[merged.offsets[1:][full] - 1]]
-        return self._pruning.is_sound(worst)
+        return self._pruning.is_sound(worst_winners(scores, merged, k))
 
 
 def pruning_of(
