@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from test_clusters import by, rows_in
 from test_merge import CID, INTS, PID, VCHANNEL, deletes, order, segment
+from vector_files import loaded
 
 from elanus.core.ids import FieldID, SegmentID
 from elanus.core.metrics import Metric
@@ -18,11 +19,13 @@ from elanus.core.nullable import spread
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.index import brute_force
 from elanus.pipeline import vector_clusters
 from elanus.pipeline.cluster_jobs import ClusterTask, split_job, survey_job, write_job
 from elanus.pipeline.clustering import checked, outputs_of, parts_of, survey, writes_of
 from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.vector_clusters import VectorClusters
+from elanus.querynode.block import Clustered
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
@@ -30,6 +33,7 @@ from elanus.storage.binlog import (
     with_system_columns,
     write_insert_log,
 )
+from elanus.storage.local import LocalStore
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 from elanus.storage.stats_log import read_spheres, read_stats_logs
@@ -174,6 +178,35 @@ def test_dead_rows_are_left_out_and_a_rewritten_cluster_keeps_its_spheres(
     assert kept.cluster == first.cluster
     lost = replace(cluster, stats_logs=("stats_log/gone",))
     assert merge_segments(order([lost]), store, tmp_path, "a4-z").cluster is None
+
+
+def test_a_query_node_loads_the_spheres_and_does_without_damaged_ones(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "files")
+    one = sparse_segment(store, tmp_path, 1, list(range(120)))
+    first = outputs_of(by(order([one], schema=SPARSE), "v", 30), store, tmp_path, "a2-x")[0]
+    cluster = replace(
+        one, segment_id=first.segment_id, insert_logs=first.insert_logs, stats_logs=first.stats_logs,
+        cluster=first.cluster,
+    )  # fmt: skip
+    spec = brute_force(DataType.FLOAT_VECTOR, DIM, Metric.L2)
+    spheres = read_spheres(store, first.stats_logs)
+    assert spheres is not None
+
+    def clustered(manifest: SegmentManifest) -> Clustered | None:
+        return loaded(store, SPARSE, manifest, {FieldID(101): spec}, (), tmp_path).clustered
+
+    found = clustered(cluster)
+    assert found is not None
+    assert (found.field_id, found.group) == (FieldID(101), (VCHANNEL, PID))
+    assert (found.spheres.centroids == spheres.centroids).all()
+    assert clustered(replace(cluster, cluster=None)) is None
+    assert clustered(replace(cluster, stats_logs=("stats_log/gone",))) is None
+    path = store.local_path(first.stats_logs[0], tmp_path)
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path.unlink()
+    path.write_bytes(content)
+    assert clustered(cluster) is None
 
 
 def test_the_steps_are_tasks_that_travel(store: ObjectStore, tmp_path: Path) -> None:
