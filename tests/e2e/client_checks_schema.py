@@ -85,13 +85,6 @@ def _() -> None:
         for params in ({}, {"segment_filter_ratio": 50}):
             hits = made.search(VECTORS[7:8], "v", L2 | {"params": params}, 5)[0]
             assert list(hits.ids) == nearest
-    half = FieldSchema("v", DataType.FLOAT16_VECTOR, dim=DIM, is_clustering_key=True)
-
-    def create() -> None:
-        with collection(vector=half):
-            pass
-
-    refused("clustering key field v has unsupported data type Float16Vector", create)
 
 
 def client() -> MilvusClient:

@@ -36,7 +36,7 @@ class Cluster:
     """The values of the clustering key in a segment: the smallest and the largest, both inclusive.
 
     None: not known, because no row has a value or because one is NaN. Rows without a value are not counted.
-    Of a vector both are None: the segment's stats log has spheres instead.
+    Both are None for a vector: the segment's stats log has spheres instead.
     """
 
     field_id: FieldID

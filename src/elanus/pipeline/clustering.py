@@ -45,7 +45,7 @@ from elanus.storage.paths import insert_log_path
 from elanus.storage.port import ObjectStore
 
 Boundaries = tuple[Key, ...] | VectorClusters
-"""What a survey finds: the values at which clusters begin, or centroids."""
+"""The finding of a survey: the values at which clusters begin, or centroids."""
 SAMPLE_ROWS_MAX = 200_000
 """How many values the boundaries are drawn from: enough for a thousand clusters of similar sizes."""
 

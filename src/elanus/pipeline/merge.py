@@ -37,7 +37,7 @@ _log = structlog.get_logger("pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What is known about the values of the clustering key in a segment: see `SegmentManifest.cluster`.
+    """The description of the values of the clustering key in a segment: see `SegmentManifest.cluster`.
 
     ``spheres``: those around the values, if they are vectors.
     """

@@ -40,7 +40,7 @@ ScalarIndexes = Mapping[tuple[str, JsonPath], ScalarIndex]
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """What is known about a block that a compaction by a vector made.
+    """The vectors of a block that a compaction by a vector made.
 
     ``group``: its shard and partition, which were clustered as a whole.
     """

@@ -1,6 +1,6 @@
 """Stats logs: which primary keys an insert log may hold, as one small JSON object next to it.
 
-Of a segment that a compaction by a vector made it also has the spheres around the vectors
+If a compaction by a vector made the segment, it also has the spheres around the vectors
 (`elanus.core.spheres`), by which searches skip the segment.
 
 A reader with deletes to apply, or keys to look up, checks every segment's statistics first and skips the
