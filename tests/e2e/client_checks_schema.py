@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 import numpy as np
-from client_base import FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, program
+from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, program
 from pymilvus import DataType, FieldSchema, MilvusClient, MilvusException
 
 ROWS = 300
@@ -69,6 +69,22 @@ def _() -> None:
         made.compact(is_clustering=True)
         made.wait_for_compaction_completed(is_clustering=True)
         assert keys(made.query("stars == 3")) == list(range(3, ROWS, 5))
+
+
+@check("Collections", "clustering key: a vector", needs=VERSION >= (2, 4))
+def _() -> None:
+    by_vector = FieldSchema("v", DataType.FLOAT_VECTOR, dim=DIM, is_clustering_key=True)
+    with collection(FieldSchema("n", DataType.INT32), vector=by_vector) as made:
+        described = {field["name"]: field for field in made.describe()["fields"]}
+        assert described["v"]["is_clustering_key"]
+        filled(made, [n % 5 for n in range(ROWS)])
+        made.compact(is_clustering=True)
+        made.wait_for_compaction_completed(is_clustering=True)
+        assert made.get_compaction_state(is_clustering=True).state_name == "Completed"
+        nearest = np.argsort(((VECTORS - VECTORS[7]) ** 2).sum(axis=1))[:5].tolist()
+        for params in ({}, {"segment_filter_ratio": 50}):
+            hits = made.search(VECTORS[7:8], "v", L2 | {"params": params}, 5)[0]
+            assert list(hits.ids) == nearest
 
 
 def client() -> MilvusClient:

@@ -395,6 +395,11 @@ class NodeSearch:
     spared_fields: tuple[str, ...] = ()
     chains: Chains | None = None
 
+    @property
+    def keeps_scores(self) -> bool:
+        """Whether hits have the scores of their index: neither boosts nor a chain of stage L0 changes them."""
+        return self.boosts is None and (self.chains is None or self.chains.segment is None)
+
 
 @dataclass(frozen=True, slots=True)
 class NodeHits:

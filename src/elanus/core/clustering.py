@@ -2,7 +2,8 @@
 
 A clustering compaction rewrites the segments of a partition and vchannel so that each of the new ones holds a
 range of the values of one field, the clustering key. A filter on that field then skips most segments, by the
-smallest and the largest value in each (`elanus.expr.prune`).
+smallest and the largest value in each (`elanus.expr.prune`). Vectors have clusters instead of ranges:
+`elanus.core.spheres`.
 
 The boundaries between clusters are quantiles of a sample, so clusters are of about equal size. A cluster that
 is too large for a segment, because the sample was not exact or because one value occurs very often, is cut
@@ -35,6 +36,7 @@ class Cluster:
     """The values of the clustering key in a segment: the smallest and the largest, both inclusive.
 
     None: not known, because no row has a value or because one is NaN. Rows without a value are not counted.
+    Both are None for a vector: the segment's stats log has spheres instead.
     """
 
     field_id: FieldID

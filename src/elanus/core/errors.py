@@ -43,7 +43,6 @@
     ├── CollectionLoaded              104   1   a change that a loaded collection does not allow
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
-    ├── VectorClusteringKey           107   1   a vector field cannot be a clustering key
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
     ├── PartitionNotFound             200   1
     ├── PartitionNotLoaded            201   1
@@ -273,10 +272,6 @@ class CollectionAlreadyExists(ElanusError):
 
 class CollectionLimitReached(ElanusError):
     code = 102
-
-
-class VectorClusteringKey(ElanusError):
-    code = 107
 
 
 class SchemaMismatch(ElanusError):

@@ -27,8 +27,8 @@ class SegmentPart(msgspec.Struct, frozen=True):
     ``state``: growing or sealed. ``matching``: rows that are visible and that the filter matches, None if
     they were not counted; ``estimated``: how many that were at most, by the estimate of scalar indexes, None
     without one. ``filter``: how the filter was answered. ``pruned_by``: the statistics that show that no row
-    matches. ``methods``: how rows were compared, and why so. ``compared``: rows compared, over all queries;
-    ``compared_is_estimate``: computed and not counted.
+    matches or is near enough. ``methods``: how rows were compared, and why so. ``compared``: rows compared,
+    over all queries; ``compared_is_estimate``: computed and not counted.
     """
 
     segment_id: int
@@ -50,7 +50,8 @@ class NodeReport(msgspec.Struct, frozen=True):
 
     ``what``: the kind of read. ``version``: that of the collection on the node; ``waited_ms``: until the
     read's timestamp was served. ``left_out``: segments that were not looked at, by reason. ``segments``: the
-    first of ``segment_count`` that were; ``pruned``: how many of them had no row that can match.
+    first of ``segment_count`` that were; ``pruned``: how many of them had no row that can match
+    or is near enough.
     """
 
     node_id: int

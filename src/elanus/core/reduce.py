@@ -100,6 +100,14 @@ def may_hide(
     return bool((sign * scores[:, width - 1 :: width] < worst_won[:, None]).any())
 
 
+def worst_winners(scores: npt.NDArray[np.float32], merged: Merged, k: int) -> npt.NDArray[np.float64]:
+    """Return the score of each query's last winner, (nq,); not a number for fewer than ``k`` winners."""
+    worst = np.full(len(scores), np.nan)
+    full = np.flatnonzero(np.diff(merged.offsets) == k)
+    worst[full] = scores[full, merged.positions[merged.offsets[1:][full] - 1]]
+    return worst
+
+
 def keys_of_elements(keys: Keys, elements: npt.NDArray[np.int64]) -> Keys:
     """Return keys for elements of rows: equal for the same element of the same primary key, in that order.
 

@@ -78,12 +78,13 @@ class RequestLimits:
 
     ``search_hits_max``: vectors times (limit + offset) of one search. ``answer_bytes_max``: the output fields
     of one search or query. ``delete_step_keys_max``: keys that a delete by filter reads and deletes in one
-    step.
+    step. ``segment_filter_ratio``: of searches that have none (`elanus.core.segment_filter`).
     """
 
     search_hits_max: int = 4_000_000
     answer_bytes_max: int = 256 * MB
     delete_step_keys_max: int = 1_000_000
+    segment_filter_ratio: float = 0.0
 
 
 def check_hits(queries: int, k: int, hits_max: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from elanus.core.errors import InvalidDimension, InvalidParameter, VectorClusteringKey
+from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.functions import check_functions
 from elanus.core.geometry import parse_wkt
 from elanus.core.ids import FieldID
@@ -126,13 +126,10 @@ def _check_partition_key(declared: Declaration, kind: FieldKind) -> None:
 
 
 def _check_clustering_key(declared: Declaration, kind: FieldKind) -> None:
-    """Check the type: a clustering compaction cuts the values into ranges (`elanus.core.clustering`)."""
-    if not declared.is_clustering_key:
+    """Check the type: a clustering compaction cuts the values into ranges (`elanus.core.clustering`), or
+    vectors into clusters (`elanus.core.spheres`)."""
+    if not declared.is_clustering_key or declared.data_type is DataType.FLOAT_VECTOR:
         return
-    if kind.family is Family.VECTOR:
-        raise VectorClusteringKey(
-            f"vector clustering key not allowed[field={declared.name}]: use a scalar field"
-        )
     if not (kind.family.is_number or kind.family is Family.TEXT):
         raise InvalidParameter(
             f"clustering key field {declared.name} has unsupported data type {type_name(declared.data_type)}"

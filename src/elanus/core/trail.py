@@ -42,7 +42,8 @@ class Method:
 @dataclass(slots=True)
 class Visit:
     """The work on one block of rows. ``matching``: rows that are visible and that the filter matches,
-    None if not counted. ``was_known``: they were known from an earlier read."""
+    None if not counted. ``was_known``: they were known from an earlier read. ``pruned_by``: why none of them
+    was looked at, "" if they were."""
 
     block: Any
     began_s: float
@@ -52,6 +53,7 @@ class Visit:
     seconds: float = 0.0
     cpu_s: float = 0.0
     methods: list[Method] = field(default_factory=list)
+    pruned_by: str = ""
 
 
 class Trail:
@@ -150,6 +152,10 @@ class Trail:
     def selected(self, matching: int) -> None:
         """How many rows of the block the read may return."""
         self.visits[-1].matching = matching
+
+    def pruned(self, why: str) -> None:
+        """Why the rows of the block are left out."""
+        self.visits[-1].pruned_by = why
 
     def aim(self, **of: float) -> None:
         """How the effort of the methods that are noted next was found, for this block."""

@@ -130,12 +130,12 @@ class SparkCompactions:
             (outcome,) = await self._runner.run(job, cause)
             return outcome
 
-        starts = await run(survey_job(task("survey", order)))
+        found = await run(survey_job(task("survey", order)))
         parts = enumerate(parts_of(order))
-        splits = [split_job(replace(task(f"{number}", part), starts=starts)) for number, part in parts]
+        splits = [split_job(replace(task(f"{number}", part), found=found)) for number, part in parts]
         chunks = [chunk for part in await all_of(map(run, splits)) for chunk in part]
         assert order.clustering is not None
-        steps = writes_of(order.clustering, chunks)
+        steps = writes_of(order.clustering, chunks, found)
         writes = [write_job(replace(task(f"w{step.number}", order), step=step)) for step in steps]
         return checked(tuple(await all_of(map(run, writes))), chunks)
 

@@ -13,6 +13,7 @@ from elanus.index.files import DamagedIndexFile
 from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
 from elanus.index.interim import Codebook, Codes, InterimIndex, interim_index
+from elanus.index.kmeans import nearest_centroids, train_centroids
 from elanus.index.lists import ElementIndex, MaxSimIndex
 from elanus.index.masks import RowMask
 from elanus.index.measuring import measure
@@ -64,6 +65,7 @@ __all__ = [
     "load",
     "mapped_params",
     "measure",
+    "nearest_centroids",
     "no_hits",
     "note_ignored",
     "over_rows",
@@ -72,6 +74,7 @@ __all__ = [
     "resolve_index",
     "resolve_search",
     "save",
+    "train_centroids",
     "true_params",
     "weighted",
     "with_metric",

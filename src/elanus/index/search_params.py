@@ -11,6 +11,8 @@
 ``target_recall`` (all but MINHASH_LSH)
     Above 0 and below 1: each index uses the least effort that reached it when the index was built
     (`elanus.index.curve`), and the most if none did. Instead of the parameters above.
+``segment_filter_ratio`` (all)
+    0–1000 (0): how many clusters of vectors are searched (`elanus.core.segment_filter`).
 ``radius``, ``range_filter`` (all)
     A range search: for L2, HAMMING and JACCARD ``range_filter ≤ score < radius``, for IP, COSINE
     and MHJACCARD ``radius < score ≤ range_filter``.
@@ -41,6 +43,7 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH, Metric
+from elanus.core.segment_filter import SEGMENT_FILTER_RATIO, ratio_of
 from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL, target_of
 from elanus.index.spec import AUTOINDEX, METRIC_TYPE_KEY, IndexSpec
 from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS, note_ignored
@@ -50,7 +53,7 @@ LEVEL_KEY = "level"
 LEVEL_MAX = 5
 _APPROXIMATE = frozenset(
     {"ef", "level", "nprobe", "search_list", "reorder_k", "refine_k", "drop_ratio_search"}
-    | {TARGET_RECALL, MISS_FACTOR}
+    | {TARGET_RECALL, MISS_FACTOR, SEGMENT_FILTER_RATIO}
 )
 """The parameters of approximate searches alone."""
 FLOAT32_MAX = float(np.finfo(np.float32).max)
@@ -186,6 +189,7 @@ SHARED_PARAMS = RANGE_PARAMS | {
     METRIC_TYPE_KEY,
     TARGET_RECALL,
     MISS_FACTOR,
+    SEGMENT_FILTER_RATIO,
 }
 
 
@@ -200,6 +204,7 @@ def _check_shared(spec: IndexSpec, params: Mapping[str, object]) -> None:
         raise InvalidParameter(
             f"metric type not match: invalid parameter[expected={spec.metric_type}][actual={sent}]"
         )
+    ratio_of(params)
     if "page_retain_order" in params:
         boolean("page_retain_order", params["page_retain_order"])
 

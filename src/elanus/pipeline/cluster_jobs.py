@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
-from elanus.core.clustering import Key
 from elanus.core.jobs import JobKind
-from elanus.pipeline.clustering import Chunk, Write, split, survey, write
+from elanus.pipeline.clustering import Boundaries, Chunk, Write, split, survey, write
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.worker import attempt_name, scratch_directory
 from elanus.storage.objects import open_store
@@ -21,18 +20,19 @@ from elanus.storage.objects import open_store
 
 @dataclass(frozen=True, slots=True)
 class ClusterTask:
-    """One task. Pickles. ``attempt``: unique to this step of this try; ``starts``: of a split; ``step``: of a
+    """One task. Pickles. ``attempt``: unique to this step of this try; ``found``: by the survey, for a
+    split; ``step``: of a
     write. ``scratch_dir``: a directory on the machine that runs the task."""
 
     attempt: str
     order: CompactionOrder
     store_url: str
     scratch_dir: str
-    starts: tuple[Key, ...] = ()
+    found: Boundaries = ()
     step: Write | None = None
 
 
-def survey_job(task: ClusterTask) -> Job[ClusterTask, tuple[Key, ...]]:
+def survey_job(task: ClusterTask) -> Job[ClusterTask, Boundaries]:
     """A job that finds the boundaries of clusters. Raises `ObjectMissing`, `CorruptObject`."""
     return Job(
         JobKind.COMPACTION, _inputs(task, "survey"), survey_task, (task,), lambda _: JobOutput((), 0, 0)
@@ -49,7 +49,7 @@ def write_job(task: ClusterTask) -> Job[ClusterTask, SegmentOutput]:
     return Job(JobKind.COMPACTION, _inputs(task, "cluster"), write_task, (task,), _output)
 
 
-def survey_task(task: ClusterTask) -> tuple[Key, ...]:
+def survey_task(task: ClusterTask) -> Boundaries:
     """The Spark task, in the Python worker."""
     return survey(task.order, open_store(task.store_url))
 
@@ -58,7 +58,7 @@ def split_task(task: ClusterTask) -> tuple[Chunk, ...]:
     """The Spark task, in the Python worker."""
     with scratch_directory(task.scratch_dir) as scratch:
         name = attempt_name(task.attempt)
-        return split(task.order, task.starts, open_store(task.store_url), scratch, name)
+        return split(task.order, task.found, open_store(task.store_url), scratch, name)
 
 
 def write_task(task: ClusterTask) -> SegmentOutput:

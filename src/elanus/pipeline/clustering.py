@@ -2,7 +2,8 @@
 
 Three steps, each of them tasks of their own (`elanus.pipeline.cluster_jobs`):
 
-1. The *survey* reads the key of all inputs and draws the boundaries between clusters from a sample.
+1. The *survey* draws the boundaries between clusters from a sample of the inputs' keys, or centroids if the
+   key is a vector (`elanus.pipeline.vector_clusters`).
 2. Each *split* reads some inputs once, leaves out dead rows, and writes the others to one file per cluster.
 3. Each *write* reads the files of one cluster and writes one segment, sorted by primary key.
 
@@ -13,7 +14,7 @@ after the compaction. Memory: the scalar columns of a few segments; vectors are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -35,12 +36,16 @@ from elanus.core.clustering import (
 from elanus.core.errors import Internal
 from elanus.core.schema import ROW_ID_FIELD
 from elanus.core.segments import BinlogFile
-from elanus.pipeline.merge import compact, living, write_segment
+from elanus.core.types import Matrix
+from elanus.pipeline.merge import Described, compact, living, write_segment
 from elanus.pipeline.ordering import OpenRows, Rows, in_order, scalar_columns
+from elanus.pipeline.vector_clusters import VectorClusters, part_of, survey_vectors
 from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
 from elanus.storage.paths import insert_log_path
 from elanus.storage.port import ObjectStore
 
+Boundaries = tuple[Key, ...] | VectorClusters
+"""The finding of a survey: the values at which clusters begin, or centroids."""
 SAMPLE_ROWS_MAX = 200_000
 """How many values the boundaries are drawn from: enough for a thousand clusters of similar sizes."""
 
@@ -62,18 +67,21 @@ def outputs_of(
     """
     if order.clustering is None:
         return (compact(order, store, scratch, name),)
-    starts = survey(order, store)
+    found = survey(order, store)
     chunks = [
         chunk
         for number, part in enumerate(parts_of(order))
-        for chunk in split(part, starts, store, scratch, f"{name}-{number}")
+        for chunk in split(part, found, store, scratch, f"{name}-{number}")
     ]
-    outputs = (write(order, step, store, scratch, name) for step in writes_of(order.clustering, chunks))
+    steps = writes_of(order.clustering, chunks, found)
+    outputs = (write(order, step, store, scratch, name) for step in steps)
     return checked(tuple(outputs), chunks)
 
 
-def survey(order: CompactionOrder, store: ObjectStore) -> tuple[Key, ...]:
-    """Return the values at which the clusters of the inputs' rows begin. Dead rows count as well."""
+def survey(order: CompactionOrder, store: ObjectStore) -> Boundaries:
+    """Return what separates the clusters of the inputs' rows. Dead rows count as well."""
+    if _is_vector(order):
+        return survey_vectors(order, store)
     clustering, key = _clustering(order), _key_name(order)
     rows = sum(manifest.rows for manifest in order.inputs)
     chance = np.random.default_rng(order.plan_id)
@@ -100,9 +108,9 @@ def parts_of(order: CompactionOrder) -> list[CompactionOrder]:
 
 
 def split(
-    part: CompactionOrder, starts: Sequence[Key], store: ObjectStore, scratch: Path, name: str
+    part: CompactionOrder, found: Boundaries, store: ObjectStore, scratch: Path, name: str
 ) -> tuple[Chunk, ...]:
-    """Write the rows that are left of some inputs to one file per cluster. ``starts``: see `survey`."""
+    """Write the rows that are left of some inputs to one file per cluster. ``found``: see `survey`."""
     inputs = [manifest for manifest in part.inputs if manifest.insert_logs]
     if not inputs:
         return ()
@@ -112,8 +120,11 @@ def split(
     rows = living(part, table, store)
     if not len(rows):
         return ()
-    numbers = clusters_of(_values(table, part, rows), starts)
     opened = OpenRows(table, store, part.insert_logs, schema, scratch)
+    if isinstance(found, VectorClusters):
+        numbers = found.clusters_of(opened.vectors[_key_name(part)], rows)
+    else:
+        numbers = clusters_of(_values(table, part, rows), found)
     chunks = []
     for cluster in np.unique(numbers).tolist():
         ordered = in_order(table, schema.primary_field.name, rows[numbers == cluster])
@@ -132,37 +143,52 @@ def split(
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One segment to write: its number among the outputs, and the files of its cluster."""
+    """One segment to write: its number among the outputs, and the files of its cluster.
+
+    ``centroids``: those of its cluster, if the key is a vector.
+    """
 
     number: int
     slice: Slice
     files: tuple[BinlogFile, ...]
+    centroids: Matrix | None = field(default=None, compare=False)
 
 
-def writes_of(clustering: Clustering, chunks: Sequence[Chunk]) -> list[Write]:
-    """Return the segments to write. Raises `Internal` if they were more than there are ids for."""
+def writes_of(clustering: Clustering, chunks: Sequence[Chunk], found: Boundaries = ()) -> list[Write]:
+    """Return the segments to write. ``found``: see `survey`.
+
+    Raises `Internal` if they were more than there are ids for.
+    """
     files: list[list[BinlogFile]] = [[] for _ in range(1 + max((c.cluster for c in chunks), default=-1))]
     for chunk in chunks:
         files[chunk.cluster].append(chunk.file)
-    found = slices([sum(f.rows for f in of) for of in files], clustering.rows_max)
-    if len(found) > clustering.ids:
+    planned = slices([sum(f.rows for f in of) for of in files], clustering.rows_max)
+    if len(planned) > clustering.ids:
         raise Internal(
-            f"{len(found)} segments for {clustering.ids} ids: the inputs had more rows than planned"
+            f"{len(planned)} segments for {clustering.ids} ids: the inputs had more rows than planned"
         )
-    return [Write(number, one, tuple(files[one.cluster])) for number, one in enumerate(found)]
+    centroids = found.of_cluster if isinstance(found, VectorClusters) else lambda _: None
+    return [
+        Write(number, one, tuple(files[one.cluster]), centroids(one.cluster))
+        for number, one in enumerate(planned)
+    ]
 
 
 def write(order: CompactionOrder, step: Write, store: ObjectStore, scratch: Path, name: str) -> SegmentOutput:
     """Write one segment."""
     schema, key = order.schema, _segment_key(order, step.number)
     table = read_columns(store, step.files, scalar_columns(schema)).combine_chunks()
-    rows = _slice_of(table, order, step.slice)
     opened = OpenRows(table, store, step.files, schema, scratch)
+    if step.centroids is None:
+        rows = _slice_of(table, order, step.slice)
+        described = Described(cluster_of(_clustering(order).field_id, _values(table, order, rows)))
+    else:
+        vectors = opened.vectors[_key_name(order)]
+        rows, spheres = part_of(vectors, table.column(ROW_ID_FIELD).to_numpy(), step.centroids, step.slice)
+        described = Described(Cluster(_clustering(order).field_id, None, None), spheres)
     ordered = in_order(table, schema.primary_field.name, rows)
     batches = opened.batches(ordered, key)
-    return write_segment(
-        batches, len(rows), schema, key, store, scratch, name, _described(table, order, rows)
-    )
+    return write_segment(batches, len(rows), schema, key, store, scratch, name, described)
 
 
 def checked(outputs: tuple[SegmentOutput, ...], chunks: Sequence[Chunk]) -> tuple[SegmentOutput, ...]:
@@ -186,10 +212,6 @@ def _slice_of(table: pa.Table, order: CompactionOrder, one: Slice) -> Rows:
     return rows
 
 
-def _described(table: pa.Table, order: CompactionOrder, rows: Rows) -> Cluster:
-    return cluster_of(_clustering(order).field_id, _values(table, order, rows))
-
-
 def _values(table: pa.Table, order: CompactionOrder, rows: Rows) -> pa.Array:
     column = table.column(_key_name(order)).take(pa.array(rows))
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -199,6 +221,10 @@ def _clustering(order: CompactionOrder) -> Clustering:
     if order.clustering is None:
         raise Internal(f"compaction {order.plan_id} has no clustering key")
     return order.clustering
+
+
+def _is_vector(order: CompactionOrder) -> bool:
+    return order.schema.by_id[_clustering(order).field_id].kind.vector is not None
 
 
 def _key_name(order: CompactionOrder) -> str:

@@ -10,15 +10,18 @@ go through a mapped file in the scratch directory, from where they are taken in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import structlog
 
 from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.clustering import Cluster
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
+from elanus.core.spheres import Spheres
 from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP
 from elanus.pipeline.merge_deltas import merge_deltas
@@ -26,8 +29,24 @@ from elanus.pipeline.ordering import Rows, in_batches, in_order, scalar_columns
 from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
 from elanus.storage.delta_log import dead_rows, read_delta_log
 from elanus.storage.paths import insert_log_path, stats_log_path
-from elanus.storage.port import ObjectStore
-from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
+from elanus.storage.stats_log import KeyStatsBuilder, read_spheres, write_stats_log
+
+_log = structlog.get_logger("pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """The description of the values of the clustering key in a segment: see `SegmentManifest.cluster`.
+
+    ``spheres``: those around the values, if they are vectors.
+    """
+
+    cluster: Cluster | None = None
+    spheres: Spheres | None = None
+
+
+UNKNOWN = Described()
 
 
 def compact(
@@ -64,9 +83,27 @@ def merge_segments(
     rows = in_order(table, schema.primary_field.name, living(order, table, store))
     if not len(rows):
         return SegmentOutput(key.segment_id, (), ())
-    cluster = order.inputs[0].cluster if len(order.inputs) == 1 else None
+    described = described_by(order, store)
     batches = in_batches(table, rows, store, files, schema, key, scratch)
-    return write_segment(batches, len(rows), schema, key, store, scratch, name, cluster, progress)
+    return write_segment(batches, len(rows), schema, key, store, scratch, name, described, progress)
+
+
+def described_by(order: CompactionOrder, store: ObjectStore) -> Described:
+    """Return the description of a cluster that is rewritten alone, which holds for those of its rows, too.
+
+    Spheres that cannot be read any more are left out: they only save searches some work.
+    """
+    first = order.inputs[0]
+    if len(order.inputs) > 1 or first.cluster is None:
+        return UNKNOWN
+    field = order.schema.by_id.get(first.cluster.field_id)
+    if field is None or field.kind.vector is None:
+        return Described(first.cluster)
+    try:
+        return Described(first.cluster, read_spheres(store, first.stats_logs))
+    except (ObjectMissing, CorruptObject) as error:
+        _log.warning("spheres of a cluster lost", segment=first.segment_id, error=str(error))
+        return UNKNOWN
 
 
 def write_segment(
@@ -77,7 +114,7 @@ def write_segment(
     store: ObjectStore,
     scratch: Path,
     name: str,
-    cluster: Cluster | None = None,
+    described: Described = UNKNOWN,
     progress: Callable[[float, int], None] | None = None,
 ) -> SegmentOutput:
     """Write so many rows, in the order of their primary keys, as a segment's files. Raises `DiskFull`."""
@@ -92,8 +129,8 @@ def write_segment(
             if progress is not None:
                 progress(written / rows, written)
         file = writer.finish()
-    write_stats_log(store, stats_path, stats.finish())
-    return SegmentOutput(key.segment_id, (file,), (stats_path,), cluster)
+    write_stats_log(store, stats_path, stats.finish(), described.spheres)
+    return SegmentOutput(key.segment_id, (file,), (stats_path,), described.cluster)
 
 
 def living(order: CompactionOrder, table: pa.Table, store: ObjectStore) -> Rows:

@@ -66,7 +66,8 @@ def in_batches(
 class OpenRows:
     """The rows of files, to be taken in any order, and in parts.
 
-    ``table``: the files' `scalar_columns`. Raises what `read_field_vectors` raises.
+    ``table``: the files' `scalar_columns`. ``vectors``: those of each vector field, in mapped files. Raises
+    what `read_field_vectors` raises.
     """
 
     def __init__(
@@ -74,19 +75,19 @@ class OpenRows:
     ) -> None:
         self._table = table
         self._schema = schema
-        self._vectors = {
+        self.vectors: Mapping[str, Vectors] = {
             f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields
         }
 
     def batches(self, rows: Rows, key: SegmentKey) -> Iterator[pa.RecordBatch]:
         """These rows, as rows of an insert log, a row group at a time."""
         file_schema = insert_log_schema(self._schema, key)
-        vector_bytes = sum(v.nbytes for v in self._vectors.values()) // max(1, self._table.num_rows)
+        vector_bytes = sum(v.nbytes for v in self.vectors.values()) // max(1, self._table.num_rows)
         # Sparse vectors may be longer than the estimate.
         group_rows = rows_per_group(max(self._schema.row_bytes_estimate, vector_bytes))
         for start in range(0, len(rows), group_rows):
             taken = rows[start : start + group_rows]
-            yield _taken(self._table, self._vectors, taken, self._schema, file_schema)
+            yield _taken(self._table, self.vectors, taken, self._schema, file_schema)
 
 
 def _vectors_at(form: VectorForm, vectors: Vectors, rows: Rows) -> pa.Array:

@@ -7,7 +7,8 @@ matches) are kept with the block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import pyarrow as pa
 from elanus.core.functions import enables_match
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.spheres import Spheres
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
@@ -36,6 +38,18 @@ Bounds = Mapping[str, tuple[object, object]]
 ScalarIndexes = Mapping[tuple[str, JsonPath], ScalarIndex]
 
 
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """The vectors of a block that a compaction by a vector made.
+
+    ``group``: its shard and partition, which were clustered as a whole.
+    """
+
+    field_id: FieldID
+    group: Hashable
+    spheres: Spheres
+
+
 class Block:
     """Rows with their columns, vectors, scalar indexes and deletes.
 
@@ -43,6 +57,7 @@ class Block:
     ``vectors``: the vector fields that can be searched, or whose values are not among the columns.
     ``indexes``: those of scalar fields, by field name and JSON path (empty for other fields). ``bounds``:
     minimum and maximum values of fields, where they are known; they let a filter skip the block.
+    ``clustered``: lets a search skip it.
     """
 
     def __init__(
@@ -54,9 +69,11 @@ class Block:
         deleted_ts: Timestamps | None = None,
         bounds: Bounds | None = None,
         indexes: ScalarIndexes | None = None,
+        clustered: Clustered | None = None,
     ) -> None:
         self.rows = len(row_ts)
         self.vectors = vectors
+        self.clustered = clustered
         self.keys = SortedKeys(columns[schema.primary_field.name])
         self._vectors_by_name = {column.field.name: column for column in vectors.values()}
         self._columns = columns
@@ -64,6 +81,7 @@ class Block:
         self._fixed_bytes += sum(
             v.memory_bytes for v in vectors.values() if v.is_copy or v.field.name not in columns
         )
+        self._fixed_bytes += 0 if clustered is None else clustered.spheres.nbytes
         self._indexes = indexes or {}
         self._fixed_bytes += sum(index.memory_bytes for index in self._indexes.values())
         self._filtered_columns: Mapping[str, ColumnData] = {

@@ -125,6 +125,7 @@ def _part(
     counts = [visit.matching for visit in last if visit.matching is not None]
     methods = [(method, visit.block) for visit in made for method in visit.methods]
     reasons = [] if chosen.matches_all else [block.pruned_by(chosen) for block in blocks]
+    reasons = reasons if reasons and all(reasons) else [visit.pruned_by for visit in last]
     estimates = [] if chosen.matches_all else [block.indexed_rows_max(chosen) for block in blocks]
     known = [number for number in estimates if number is not None]
     return SegmentPart(

@@ -36,6 +36,7 @@ from elanus.core.trail import current
 from elanus.index import ElementIndex, Hits, IndexSpec, SearchParams
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores, chained_scores
+from elanus.querynode.cluster_pruning import ClusterPruning, pruning_of
 from elanus.querynode.gather import FoundRows
 from elanus.querynode.truth import true_hits
 
@@ -115,13 +116,15 @@ class Ranking:
 
     def over(self, blocks: list[Block]) -> Found:
         k = self.request.k
+        prunes = True
         while True:
-            answers = self._ask(blocks, k)
+            pruning = pruning_of(blocks, self.request, self.spec, self.params) if prunes else None
+            answers = self._ask(blocks, k, pruning)
             if answers is None:
                 empty = np.zeros(len(self.request.queries) + 1, dtype=np.int64)
                 no_rows = np.empty(0, dtype=np.int64)
                 return Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows), None)
-            if self._keeps_scores and _needs_no_reduce(answers):
+            if self.request.keeps_scores and _needs_no_reduce(answers):
                 return _as_they_are(answers)
             numbers, valid = answers.numbers(), answers.rows >= 0
             keys = answers.ranks() if numbers is None else numbers
@@ -129,14 +132,12 @@ class Ranking:
                 keys = keys_of_elements(keys, answers.elements)
             bigger = self.spec.metric_type.bigger_is_better
             merged = merge(answers.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
+            if pruning is not None and not pruning.is_sound(answers.scores, merged, self.request.k):
+                prunes = False
+                continue
             if not may_hide(answers.scores, answers.k, merged, self.request.k, larger_is_better=bigger):
                 return _winners(answers, merged, numbers)
             k *= 2
-
-    @property
-    def _keeps_scores(self) -> bool:
-        chains = self.request.chains
-        return self.request.boosts is None and (chains is None or chains.segment is None)
 
     def _rescored(self, block: Block, hits: Hits) -> Hits:
         boosts, chains = self.request.boosts, self.request.chains
@@ -146,13 +147,19 @@ class Ranking:
             hits = chained_scores(block, hits, chains.segment, self.spec.metric_type)
         return hits
 
-    def _ask(self, blocks: list[Block], k: int) -> _Answers | None:
+    def _ask(self, blocks: list[Block], k: int, pruning: ClusterPruning | None) -> _Answers | None:
         request = self.request
         answering: list[Block] = []
         hits: list[Hits] = []
         elements: list[RowIds] = []
         trail, is_truth = current(), TRUTH in request.params
-        for block in blocks:
+        for block in blocks if pruning is None else pruning.blocks:
+            wanted = None if pruning is None else pruning.wanted(block)
+            if pruning is not None and wanted is not None and not wanted.any():
+                if trail is not None and (why := pruning.why(block)):
+                    trail.visit(block)
+                    trail.pruned(why)
+                continue
             if trail is not None:
                 trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
             selection = block.select(request.read_ts, request.filter, request.expired_until)
@@ -167,7 +174,10 @@ class Ranking:
                 if is_truth:
                     found = true_hits(block.vectors[request.field_id], request.queries, k, self.params, mask)
                 else:
-                    found = index.search(request.queries, k, self.params, mask, self.threads)
+                    queries = request.queries if wanted is None else request.queries[wanted]
+                    found = index.search(queries, k, self.params, mask, self.threads)
+                if pruning is not None:
+                    found = pruning.noted(index, found, wanted)
                 if isinstance(index, ElementIndex):
                     rows, places = index.places(found.rows)
                     found = Hits(found.distances, rows)

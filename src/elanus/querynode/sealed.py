@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from elanus.api.querynode import DamagedFile, LoadSegment
 from elanus.core.errors import IndexConflict, Internal
@@ -40,15 +41,17 @@ from elanus.index import (
     over_rows,
     resolve_field_index,
 )
-from elanus.querynode.block import Block
+from elanus.querynode.block import Block, Clustered
 from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.warming import warm_file
 from elanus.storage.binlog import read_columns
 from elanus.storage.computed import lacks_vectors, read_field_vectors
-from elanus.storage.port import ObjectMissing, ObjectStore
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
+from elanus.storage.stats_log import read_spheres
 
+_log = structlog.get_logger("querynode")
 _ROWS_PER_DISTINCT_MIN = 4
 """Strings are dictionary-encoded if there are at least this many rows per distinct value."""
 
@@ -187,7 +190,24 @@ class _Loader:
             np.array(table.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64),
             bounds=bounds,
             indexes=self._scalar_indexes(),
+            clustered=self._clustered(),
         )
+
+    def _clustered(self) -> Clustered | None:
+        """Return the spheres of a cluster of vectors. Without them, searches look into the segment always."""
+        manifest = self.request.manifest
+        if manifest.cluster is None or manifest.cluster.field_id not in self.specs:
+            return None
+        field = self.schema.by_id.get(manifest.cluster.field_id)
+        if field is None or field.kind.vector is None:
+            return None
+        try:
+            spheres = read_spheres(self.store, manifest.stats_logs)
+        except (ObjectMissing, CorruptObject) as error:
+            _log.warning("spheres of a segment lost", segment=manifest.segment_id, error=str(error))
+            return None
+        group = (manifest.vchannel, manifest.partition_id)
+        return None if spheres is None else Clustered(field.field_id, group, spheres)
 
     def _vectors(self, field: FieldSchema) -> VectorColumn:
         spec = self.specs.get(field.field_id)

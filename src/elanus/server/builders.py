@@ -425,7 +425,12 @@ def proxy_policy(settings: Settings) -> ProxyPolicy:
         read_timeout_s=proxy.read_timeout_s,
         call_timeout_s=proxy.read_timeout_s,
         allocation_rows_min=settings.datacoord.allocation_rows_min,
-        limits=RequestLimits(proxy.search_hits_max, proxy.answer_max_mb * _MB, proxy.delete_step_keys_max),
+        limits=RequestLimits(
+            proxy.search_hits_max,
+            proxy.answer_max_mb * _MB,
+            proxy.delete_step_keys_max,
+            proxy.segment_filter_ratio,
+        ),
         root_password=proxy.initial_root_password,
         rates=_rates(settings.rate_limits),
         disk_max_bytes=settings.rate_limits.disk_max_mb * _MB or None,

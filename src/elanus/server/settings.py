@@ -80,6 +80,11 @@ class ProxySettings(AccessSettings):
     answer_max_mb: int = Field(default=256, ge=1, le=500)
     """The output fields of one search or query together. A larger answer is refused, and its vectors are not
     even fetched."""
+    segment_filter_ratio: float = Field(default=0.0, ge=0, le=1000)
+    """Searches of collections that were clustered by the searched vector look into as many of the nearest
+    clusters as the square root of their number times this, in each shard and partition; 0: into all that may
+    hold a hit. They lose hits by it. The collection property and the search parameter of the same name
+    come first."""
     slow_request_ms: int = Field(default=1000, ge=0, le=3_600_000)
     """Searches and queries that take longer are kept, the last hundred of each process (`elanus slow`), and
     logged, one a second at most. For a minute after one, those that follow are kept with their explanation.

@@ -18,6 +18,8 @@ SHARDS = {**COLLECTIONS, AUTO_IDS: AUTO_IDS_SHARDS, PARTITIONED: PARTITIONED_SHA
 KEYS = 400
 _MORE = {"beta": "weight"}
 """A column that only one of the collections has, so that rows of one do not fit the other."""
+_BY_VECTOR = "beta"
+"""The collection whose clustering key is the vector."""
 
 
 def partitions_of(name: str) -> tuple[str, ...]:
@@ -30,8 +32,8 @@ def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
     fields = [
         FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True, auto_id=name == AUTO_IDS),
-        FieldSchema(unnumbered, VALUE, DataType.INT64, is_clustering_key=True),
-        FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2),
+        FieldSchema(unnumbered, VALUE, DataType.INT64, is_clustering_key=name != _BY_VECTOR),
+        FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2, is_clustering_key=name == _BY_VECTOR),
     ]
     if name in _MORE:
         fields.append(FieldSchema(unnumbered, _MORE[name], DataType.INT64))

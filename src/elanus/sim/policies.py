@@ -134,6 +134,7 @@ def data_policy(density: Density, *, compacts: bool) -> DataPolicy:
         plan=PlanPolicy(CompactionThresholds(0.2, 1_000_000, 3), RETENTION_S, plans_max=20),
         interval_s=density.compaction_interval_s,
         timeout_s=15.0,
+        clustering_timeout_s=15.0,
         orders_max=2,
     )
     return DataPolicy(

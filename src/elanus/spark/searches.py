@@ -19,6 +19,7 @@ from elanus.index import resolve_search
 from elanus.spark.asking import ask
 from elanus.spark.hits import as_batch, reduced
 from elanus.spark.options import parse_options
+from elanus.spark.segment import may_match
 from elanus.spark.segment_search import SearchPlan, SegmentSet, query_matrix
 from elanus.spark.snapshot import shown_at, snapshot_of, store_url
 from elanus.storage.objects import open_store
@@ -113,12 +114,16 @@ def search_plan(
 def segment_sets(
     snapshot: CollectionSnapshot, plan: SearchPlan, parallelism: int, set_mb: int = SET_MB
 ) -> tuple[tuple[SegmentManifest, ...], ...]:
-    """Share the segments out to sets of about equal bytes: one a slot, and none far above ``set_mb``."""
+    """Share the segments out to sets of about equal bytes: one a slot, and none far above ``set_mb``.
+
+    Clusters whose range of the clustering key the filter rules out are in none.
+    """
+    chosen = compile_filter(plan.filter, plan.schema)
     sizes = {
         m.segment_id: m.size_bytes
         + (0 if plan.exact or m.segment_id not in plan.indexes else plan.indexes[m.segment_id].size_bytes)
         for m in snapshot.segments
-        if m.rows
+        if m.rows and may_match(m, chosen, plan.schema)
     }
     if not sizes:
         return ()

@@ -51,6 +51,15 @@ class SegmentRead:
     expired_until: Timestamp = NO_TIMESTAMP
 
 
+def may_match(manifest: SegmentManifest, chosen: BoundFilter, schema: CollectionSchema) -> bool:
+    """Whether the range of the clustering key leaves room for a row that matches. Reads no file."""
+    cluster = manifest.cluster
+    field = None if cluster is None else schema.by_id.get(cluster.field_id)
+    if cluster is None or field is None or cluster.low is None or chosen.matches_all:
+        return True
+    return chosen.may_match({field.name: (cluster.low, cluster.high)})
+
+
 def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBatch]:
     """The rows of the snapshot, in the schema's Arrow types, one batch for a row group at most.
 

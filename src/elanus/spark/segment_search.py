@@ -21,28 +21,34 @@ import pyarrow as pa
 import structlog
 
 from elanus.core.errors import Internal, InvalidDimension, InvalidParameter
-from elanus.core.ids import SegmentID
-from elanus.core.reduce import PrimaryKeys, comparable_keys, may_hide, merge, primary_keys
+from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.reduce import PrimaryKeys, comparable_keys, may_hide, merge, primary_keys, worst_winners
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.segment_filter import ratio_of
 from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
+from elanus.core.sphere_pruning import SpherePruning
+from elanus.core.spheres import BOUNDED, Spheres
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
 from elanus.core.vectors import Space
 from elanus.index import (
     DamagedIndexFile,
+    Hits,
     IndexSpec,
     RowMask,
     SearchParams,
     VectorIndex,
     brute_force,
     load,
+    no_hits,
     over_rows,
     resolve_field_index,
 )
 from elanus.spark.segment import SegmentRead, segment_rows
 from elanus.storage.computed import read_field_vectors
 from elanus.storage.delta_log import read_delta_log
-from elanus.storage.port import ObjectMissing, ObjectStore
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
+from elanus.storage.stats_log import read_spheres
 
 _HITS_MAX = 1 << 22
 """How many candidates are merged at a time: the queries of a block are taken in shares accordingly."""
@@ -103,11 +109,17 @@ class Neighbors:
 
 @dataclass(frozen=True, slots=True)
 class SearchedSegment:
-    """A segment in memory. ``keys``: of all its rows, any value where a row is not visible."""
+    """A segment in memory. ``keys``: of all its rows, any value where a row is not visible.
+
+    ``spheres``: those around its vectors, if a compaction by the searched field made it; ``group``: what was
+    clustered as a whole.
+    """
 
     keys: PrimaryKeys
     mask: RowMask
     index: VectorIndex
+    group: tuple[str, PartitionID]
+    spheres: Spheres | None = None
 
 
 class SegmentSet:
@@ -142,15 +154,19 @@ class SegmentSet:
         if not self._segments:
             none = primary_keys(pa.array([], self._plan.schema.primary_field.arrow_type))
             return Neighbors(np.zeros(len(queries) + 1, np.int64), np.empty(0, np.float32), none)
-        depth = k
+        depth, prunes = k, True
         while True:
-            hits = [s.index.search(queries, depth, params, s.mask, threads) for s in self._segments]
+            pruning = self._pruning(queries, k, params) if prunes else None
+            segments, hits = self._hits(queries, depth, params, threads, pruning)
             scores = np.concatenate([h.distances for h in hits], axis=1)
             rows = np.concatenate([h.rows for h in hits], axis=1)
-            keys = _keys([s.keys for s in self._segments], [h.rows for h in hits])
+            keys = _keys([s.keys for s in segments], [h.rows for h in hits])
             by_segment = comparable_keys(keys).reshape(len(hits), len(queries), depth)
             ranks = by_segment.transpose(1, 0, 2).reshape(len(queries), -1)
             merged = merge(scores, ranks, k, larger_is_better=self._bigger, valid=rows >= 0)
+            if pruning is not None and not pruning.is_sound(worst_winners(scores, merged, k)):
+                prunes = False
+                continue
             if not may_hide(scores, depth, merged, k, larger_is_better=self._bigger):
                 break
             depth *= 2
@@ -159,6 +175,52 @@ class SegmentSet:
         at = (segment_of * len(queries) + query_of) * depth + place
         won = keys[at] if isinstance(keys, np.ndarray) else keys.take(pa.array(at))
         return Neighbors(merged.offsets, scores[query_of, merged.positions], won)
+
+    def _pruning(self, queries: Matrix, k: int, params: SearchParams) -> SpherePruning | None:
+        """Return how the segments are searched; None: each for all queries. As query nodes do it."""
+        segments, metric = self._segments, self._plan.spec.metric_type
+        if metric not in BOUNDED or not any(s.spheres is not None for s in segments):
+            return None
+        return SpherePruning(
+            [s.spheres for s in segments],
+            [s.group for s in segments],
+            queries,
+            metric,
+            k,
+            radius=None if params.window is None else params.window.radius,
+            ratio=0.0 if self._plan.exact else ratio_of(self._plan.params),
+            rows=[s.index.rows for s in segments],
+        )
+
+    def _hits(
+        self,
+        queries: Matrix,
+        depth: int,
+        params: SearchParams,
+        threads: int,
+        pruning: SpherePruning | None,
+    ) -> tuple[list[SearchedSegment], list[Hits]]:
+        """Return which segments were searched, some twice, and their hits; at least one."""
+        if pruning is None:
+            found = [s.index.search(queries, depth, params, s.mask, threads) for s in self._segments]
+            return self._segments, found
+        metric = self._plan.spec.metric_type
+        segments, hits = [self._segments[0]], [no_hits(len(queries), depth, metric)]
+        for number in pruning.order:
+            wanted = pruning.wanted(number)
+            if wanted is not None and not wanted.any():
+                continue
+            segment = self._segments[number]
+            asked = queries if wanted is None else queries[wanted]
+            own = segment.index.search(asked, depth, params, segment.mask, threads)
+            if segment.index.has_raw_vectors:
+                pruning.note(own.distances, wanted)
+            every = no_hits(len(queries), depth, metric) if wanted is not None else own
+            if wanted is not None:
+                every.distances[wanted], every.rows[wanted] = own.distances, own.rows
+            segments.append(segment)
+            hits.append(every)
+        return segments, hits
 
 
 def _opened(
@@ -177,7 +239,19 @@ def _opened(
     keys = rows.keys.combine_chunks()
     if pa.types.is_integer(keys.type):
         keys = keys.fill_null(0)
-    return SearchedSegment(primary_keys(keys), RowMask.from_bool(rows.visible), index)
+    mask, group = RowMask.from_bool(rows.visible), (manifest.vchannel, manifest.partition_id)
+    return SearchedSegment(primary_keys(keys), mask, index, group, _spheres(manifest, field, store))
+
+
+def _spheres(manifest: SegmentManifest, field: FieldSchema, store: ObjectStore) -> Spheres | None:
+    """Return the spheres around the vectors of a segment that a compaction by this field made."""
+    if manifest.cluster is None or manifest.cluster.field_id != field.field_id:
+        return None
+    try:
+        return read_spheres(store, manifest.stats_logs)
+    except (ObjectMissing, CorruptObject) as error:
+        _log.warning("spheres of a segment lost", segment=manifest.segment_id, error=str(error))
+        return None
 
 
 def _built(

@@ -54,7 +54,7 @@ from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamRead
 from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
 from elanus.spark.releases import arrow_schema, require, require_change_streams
-from elanus.spark.segment import SegmentRead, read_segment
+from elanus.spark.segment import SegmentRead, may_match, read_segment
 from elanus.spark.sink import ElanusWriter
 from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
@@ -214,6 +214,7 @@ class ElanusReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         snapshot = snapshot_of(self._options, self._lease)
+        chosen = compile_filter(self._options.filter, snapshot.schema)
         return [
             SegmentPartition(
                 SegmentRead(
@@ -228,6 +229,7 @@ class ElanusReader(DataSourceReader):
                 )
             )
             for manifest in snapshot.segments
+            if may_match(manifest, chosen, snapshot.schema)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -1,5 +1,8 @@
 """Stats logs: which primary keys an insert log may hold, as one small JSON object next to it.
 
+If a compaction by a vector made the segment, it also has the spheres around the vectors
+(`elanus.core.spheres`), by which searches skip the segment.
+
 A reader with deletes to apply, or keys to look up, checks every segment's statistics first and skips the
 segments that cannot hold them: first by key range, then by Bloom filter. A false "perhaps" costs a lookup,
 never a wrong answer.
@@ -17,18 +20,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.spheres import Spheres
 from elanus.storage.bloom import BloomFilter, hash_keys
-from elanus.storage.documents import FIRST_VERSION, decode_document, encode_document, version_of
+from elanus.storage.documents import FIRST_VERSION, Data, decode_document, encode_document, version_of
 from elanus.storage.port import CorruptObject, ObjectStore
 
 
-class _Content(msgspec.Struct, frozen=True):
-    """``bloom`` is base64 of `BloomFilter.to_bytes`."""
+class _Spheres(msgspec.Struct, frozen=True):
+    """``centroids``: little-endian float32, one vector after the other; ``radii``, ``angles``: float64."""
+
+    dim: int
+    centroids: bytes
+    radii: bytes
+    angles: bytes
+
+
+class _Content(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``bloom`` is base64 of `BloomFilter.to_bytes`; ``spheres``: None without."""
 
     rows: int
     pk_min: int | str
     pk_max: int | str
     bloom: bytes
+    spheres: _Spheres | None = None
 
 
 _KEYS_AT_ONCE_MIN = 4096
@@ -90,8 +104,9 @@ class KeyStatsBuilder:
         return KeyStats(len(hashes), min(self._lowest), max(self._highest), BloomFilter.of_hashes(hashes))
 
 
-def write_stats_log(store: ObjectStore, path: str, stats: KeyStats) -> None:
-    content = _Content(stats.rows, stats.pk_min, stats.pk_max, stats.bloom.to_bytes())
+def write_stats_log(store: ObjectStore, path: str, stats: KeyStats, spheres: Spheres | None = None) -> None:
+    around = None if spheres is None else _encoded(spheres)
+    content = _Content(stats.rows, stats.pk_min, stats.pk_max, stats.bloom.to_bytes(), around)
     store.put(path, encode_document("stats", content))
 
 
@@ -100,14 +115,50 @@ def read_stats_logs(store: ObjectStore, paths: Sequence[str]) -> list[KeyStats]:
     return [_read(store, path) for path in paths]
 
 
+def read_spheres(store: ObjectStore, paths: Sequence[str]) -> Spheres | None:
+    """The spheres around the vectors of a segment with these stats logs; None if they are not known.
+
+    Raises `ObjectMissing` and `CorruptObject`.
+    """
+    if len(paths) != 1:
+        return None  # a compaction writes one
+    content = _content(paths[0], store.get(paths[0]))
+    return None if content.spheres is None else _decoded(paths[0], content.spheres)
+
+
 def _read(store: ObjectStore, path: str) -> KeyStats:
-    data = store.get(path)
+    content = _content(path, store.get(path))
     try:
-        if version_of(path, data) == FIRST_VERSION:
-            content = _contents.decode(data)  # the fields were next to the version
-        else:
-            content = decode_document(path, "stats", data, _contents)
         bloom = BloomFilter.from_bytes(content.bloom)
-    except ValueError as error:  # msgspec's errors are ValueErrors too
+    except ValueError as error:
         raise CorruptObject(f"{path} is not a stats log: {error}") from error
     return KeyStats(content.rows, content.pk_min, content.pk_max, bloom)
+
+
+def _content(path: str, data: Data) -> _Content:
+    if version_of(path, data) != FIRST_VERSION:
+        return decode_document(path, "stats", data, _contents)
+    try:
+        return _contents.decode(data)  # the fields were next to the version
+    except ValueError as error:  # msgspec's errors are ValueErrors too
+        raise CorruptObject(f"{path} is not a stats log: {error}") from error
+
+
+def _encoded(spheres: Spheres) -> _Spheres:
+    return _Spheres(
+        spheres.centroids.shape[1],
+        spheres.centroids.astype("<f4").tobytes(),
+        spheres.radii.astype("<f8").tobytes(),
+        spheres.angles.astype("<f8").tobytes(),
+    )
+
+
+def _decoded(path: str, found: _Spheres) -> Spheres:
+    try:
+        centroids = np.frombuffer(found.centroids, "<f4").reshape(-1, found.dim)
+        radii, angles = np.frombuffer(found.radii, "<f8"), np.frombuffer(found.angles, "<f8")
+    except ValueError as error:
+        raise CorruptObject(f"{path} has unreadable spheres: {error}") from error
+    if not len(centroids) == len(radii) == len(angles):
+        raise CorruptObject(f"{path} has {len(centroids)} centroids, but {len(radii)} radii")
+    return Spheres(centroids, radii, angles)

@@ -141,7 +141,7 @@ def test_the_steps_are_tasks_that_travel(store: ObjectStore, tmp_path: Path) -> 
 
     task = ClusterTask("a2-s", asked, store_url, str(tmp_path / "scratch"))
     starts, _ = run(survey_job(task))
-    parts = [replace(task, order=p, starts=starts, attempt=f"a2-{n}") for n, p in enumerate(parts_of(asked))]
+    parts = [replace(task, order=p, found=starts, attempt=f"a2-{n}") for n, p in enumerate(parts_of(asked))]
     assert len(parts) == 3, "each has as many rows as a segment may have"
     split = [run(split_job(part)) for part in parts]
     assert sum(output.rows for _, output in split) == 60

@@ -94,6 +94,10 @@ def default(**value: Any) -> Message:
             "clustering key field x has unsupported data type Bool",
         ),
         (
+            [KEY, VECTOR, field_message("x", DataType.FLOAT16_VECTOR, {"dim": 4}, is_clustering_key=True)],
+            "clustering key field x has unsupported data type Float16Vector",
+        ),
+        (
             [KEY, VECTOR, *(field_message(n, 5, is_clustering_key=True) for n in ("a", "b"))],
             "there are more than one clustering key, field name = a, b",
         ),

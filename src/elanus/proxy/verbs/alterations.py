@@ -24,6 +24,7 @@ from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
 from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
+from elanus.core.segment_filter import property_ratio
 from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.structs import StructSchema
 from elanus.core.target_recall import property_target
@@ -52,6 +53,7 @@ class Alterations(Verbs):
         check_properties(set_properties)
         keeps_sent_keys(set_properties)
         property_target(set_properties)
+        property_ratio(set_properties)
         if asks_for_dynamic_field(set_properties, delete_keys):
             self._enable_dynamic_field(database, name)
             return

@@ -26,6 +26,7 @@ from elanus.core.partition_keys import checked_partitions, isolates_keys
 from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_collection, refuse_denied
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
+from elanus.core.segment_filter import property_ratio
 from elanus.core.segments import SegmentState
 from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.target_recall import property_target
@@ -98,6 +99,7 @@ class Definitions(Verbs):
         check_properties(request.properties)
         keeps_sent_keys(request.properties)
         property_target(request.properties)
+        property_ratio(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
         check_schema(request.schema)
         isolates_keys(request.properties, request.schema)

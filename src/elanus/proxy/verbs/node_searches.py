@@ -15,6 +15,7 @@ from elanus.core.grouping import Grouping, check_group_size, grouping_fields
 from elanus.core.metrics import Metric
 from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
 from elanus.core.schema import DataType, FieldSchema
+from elanus.core.segment_filter import with_default_ratio
 from elanus.core.target_recall import with_default_target
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
@@ -78,7 +79,11 @@ def planned(
         queries=request.queries,
         k=k,
         metric_type="",
-        params=with_default_target(request.params, cached.view.properties),
+        params=with_default_ratio(
+            with_default_target(request.params, cached.view.properties),
+            cached.view.properties,
+            limits.segment_filter_ratio,
+        ),
         filter=bound,
         output_fields=tuple(columns),
         read_ts=NO_TIMESTAMP,
