@@ -123,6 +123,13 @@ class VectorIndex(SegmentIndex):
             hits = self._in_range(queries, depth, params, mask, threads, params.window)
         return only_matches(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        """Return about how long a search takes one core, in nanoseconds as in `elanus.index.plan`.
+
+        0: not known, and the search counts as short.
+        """
+        return 0.0
+
     def range_search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
     ) -> Hits:

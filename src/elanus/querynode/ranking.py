@@ -33,7 +33,9 @@ from elanus.core.reduce import (
 )
 from elanus.core.schema import FieldSchema
 from elanus.core.trail import current
-from elanus.index import ElementIndex, Hits, IndexSpec, SearchParams
+from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex
+from elanus.index.parallel import fan_out
+from elanus.index.plan import shares_for
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores
 from elanus.querynode.gather import FoundRows
@@ -107,6 +109,15 @@ class _Answers:
 
 
 @dataclass(frozen=True, slots=True)
+class _Asked:
+    """A block with rows that may answer. ``mask``: of its index, None for all rows."""
+
+    block: Block
+    index: VectorIndex
+    mask: RowMask | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     request: NodeSearch
     spec: IndexSpec
@@ -136,9 +147,9 @@ class Ranking:
     def _ask(self, blocks: list[Block], k: int) -> _Answers | None:
         request = self.request
         answering: list[Block] = []
-        hits: list[Hits] = []
-        elements: list[RowIds] = []
-        trail, is_truth = current(), TRUTH in request.params
+        asked: list[_Asked] = []
+        found_in_turn: list[Hits] = []
+        trail = current()
         for block in blocks:
             if trail is not None:
                 trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
@@ -151,24 +162,43 @@ class Ranking:
                 mask = selection.row_mask()
                 if isinstance(index, ElementIndex):
                     mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
-                if is_truth:
-                    found = true_hits(block.vectors[request.field_id], request.queries, k, self.params, mask)
-                else:
-                    found = index.search(request.queries, k, self.params, mask, self.threads)
-                if isinstance(index, ElementIndex):
-                    rows, places = index.places(found.rows)
-                    found = Hits(found.distances, rows)
-                    elements.append(places)
-                hits.append(found if request.boosts is None else boosted_scores(block, found, request.boosts))
+                asked.append(_Asked(block, index, mask))
+                if trail is not None:  # what the index notes belongs to this visit
+                    found_in_turn.append(self._search(asked[-1], k))
         if trail is not None:
             trail.leave()
-        if not hits:
+        if not asked:
             return None
+        hits: list[Hits] = []
+        elements: list[RowIds] = []
+        for one, found in zip(asked, found_in_turn or self._search_all(asked, k), strict=True):
+            if isinstance(one.index, ElementIndex):
+                rows, places = one.index.places(found.rows)
+                found = Hits(found.distances, rows)
+                elements.append(places)
+            hits.append(found if request.boosts is None else boosted_scores(one.block, found, request.boosts))
         joined = np.concatenate(elements, axis=1) if elements else None
         if len(hits) == 1:
             return _Answers(answering, k, hits[0].distances, hits[0].rows, joined)
         scores = np.concatenate([h.distances for h in hits], axis=1)
         return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
+
+    def _search_all(self, asked: list[_Asked], k: int) -> list[Hits]:
+        """Search each block: side by side where cores are spare, and where it takes long enough."""
+        if len(asked) > 1 and self.threads > 1 and self._is_long(asked):
+            return fan_out(lambda one: self._search(one, k), asked, self.threads)
+        return [self._search(one, k) for one in asked]
+
+    def _is_long(self, asked: list[_Asked]) -> bool:
+        queries, params = len(self.request.queries), self.params
+        return shares_for(sum(one.index.work_ns(queries, params, one.mask) for one in asked), 2) > 1
+
+    def _search(self, one: _Asked, k: int) -> Hits:
+        request = self.request
+        if TRUTH in request.params:
+            column = one.block.vectors[request.field_id]
+            return true_hits(column, request.queries, k, self.params, one.mask)
+        return one.index.search(request.queries, k, self.params, one.mask, self.threads)
 
 
 def _needs_no_reduce(answers: _Answers) -> bool:
