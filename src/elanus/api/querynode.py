@@ -393,6 +393,28 @@ class NodeSearch:
     boosts: Boosts | None = None
     spared_fields: tuple[str, ...] = ()
 
+    def pinned(self, metric_type: str, read_ts: Timestamp, expired_until: Timestamp) -> NodeSearch:
+        """Return the search with these fields. `dataclasses.replace` takes three times as long."""
+        return NodeSearch(
+            self.collection_id,
+            self.partition_ids,
+            self.field_id,
+            self.queries,
+            self.k,
+            metric_type,
+            self.params,
+            self.filter,
+            self.output_fields,
+            read_ts,
+            self.ignore_growing,
+            self.answer_bytes_max,
+            expired_until,
+            self.grouping,
+            self.candidates_max,
+            self.boosts,
+            self.spared_fields,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class NodeHits:

@@ -68,6 +68,12 @@ class Found:
             None if self.elements is None else self.elements[places],
         )
 
+    def column(self, field: FieldSchema) -> pa.Array:
+        """Return a field's values of the hits."""
+        if field.is_primary and self.numbers is not None:
+            return pa.array(self.numbers)
+        return self.rows.column(field.name, field.arrow_type)
+
     def ids(self, primary: FieldSchema) -> PrimaryKeys:
         if self.numbers is not None:
             return self.numbers
@@ -205,19 +211,24 @@ def _needs_no_reduce(answers: _Answers) -> bool:
     """True for one block with unique keys and no equal adjacent scores (the key decides their order)."""
     if len(answers.blocks) > 1 or not answers.blocks[0].keys.unique:
         return False
-    ties = (answers.scores[:, 1:] == answers.scores[:, :-1]) & (answers.rows[:, 1:] >= 0)
-    return not ties.any()
+    ties = answers.scores[:, 1:] == answers.scores[:, :-1]
+    return not (ties.any() and (ties & (answers.rows[:, 1:] >= 0)).any())
 
 
 def _as_they_are(answers: _Answers) -> Found:
+    queries, width = answers.rows.shape
     valid = answers.rows >= 0
-    offsets = np.zeros(len(valid) + 1, dtype=np.int64)
-    np.cumsum(valid.sum(axis=1), out=offsets[1:])
-    rows = answers.rows[valid]
+    if valid.all():
+        offsets = np.arange(0, queries * width + 1, width)
+        rows, scores = answers.rows.reshape(-1), answers.scores.reshape(-1)
+    else:
+        offsets = np.zeros(queries + 1, dtype=np.int64)
+        np.cumsum(valid.sum(axis=1), out=offsets[1:])
+        rows, scores = answers.rows[valid], answers.scores[valid]
     numbers = answers.blocks[0].keys.numbers
     return Found(
         offsets,
-        answers.scores[valid],
+        scores,
         FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows),
         None if numbers is None else numbers[rows],
         None if answers.elements is None else answers.elements[valid],

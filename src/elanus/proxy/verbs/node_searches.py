@@ -101,9 +101,7 @@ def pinned(
         raise InvalidParameter(
             f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"
         )
-    draft = replace(
-        plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
-    )
+    draft = plan.draft.pinned(metric, read_ts, cached.expired_until(read_ts))
     if plan.field.has_vector_lists:
         _check_lists(plan, Metric(metric))
     if metric == Metric.BM25:
