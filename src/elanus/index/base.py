@@ -104,7 +104,7 @@ class VectorIndex(SegmentIndex):
         ``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64 (nq, pairs) for
         sparse ones (`elanus.core.sparse.padded`). Returns k columns, padded where fewer rows are visible (or
         in range). ``mask`` None: all rows are visible.
-        ``threads``: cores that a large batch may use. Raises `InvalidDimension`.
+        ``threads``: cores that a long search may use. Raises `InvalidDimension`.
         """
         queries = self._checked(queries)
         if mask is not None and mask.rows != self.rows:

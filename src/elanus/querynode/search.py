@@ -17,7 +17,7 @@ from elanus.querynode.snapshot import Snapshot
 
 
 def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
-    """Answer a search from a snapshot. ``threads``: cores that a large batch may use.
+    """Answer a search from a snapshot. ``threads``: cores that a long search may use.
 
     Raises `IndexNotFound`, `InvalidParameter`, `InvalidDimension`, `PartitionNotLoaded`, `FieldNotLoaded`,
     `Unavailable`.
