@@ -62,7 +62,7 @@ class SpareCores:
 
     @contextmanager
     def taken(self, wanted: int) -> Iterator[int]:
-        """Yield how many of the ``wanted`` cores the caller may use besides its own."""
+        """Yield how many of the ``wanted`` cores the caller may use in addition to its own."""
         running = self._running()
         with self._lock:
             granted = max(0, min(wanted, self._count - max(self._used + 1, running)))
