@@ -28,8 +28,8 @@ _GROUPS = Path("/sys/fs/cgroup")
 def about(rows: int) -> str:
     return (
         f"{rows:,} × {DIM} float32 ({rows * DIM * 4 / 1e6:,.0f} MB), DISKANN, top {TOP_K} at search_list "
-        f"{SEARCH_LIST}. The server that searches is in a control group with {limit_mb(rows):,} MiB of memory, "
-        "page cache included."
+        f"{SEARCH_LIST}. The server that searches is in a control group with "
+        f"{limit_mb(rows):,} MiB of memory, page cache included."
     )
 
 

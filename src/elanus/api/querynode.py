@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
 
 from elanus.api.boosts import Boosts
 from elanus.api.fencing import order_of
@@ -25,6 +26,7 @@ from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.ordering import OrderBy
+from elanus.core.quick_values import quick
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
@@ -362,8 +364,8 @@ class QueryNodeApi(Protocol):
     async def pulse(self) -> QueryNodePulse: ...
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSearch:
+@quick
+class NodeSearch(Struct, frozen=True, gc=False):
     """One search, as a query node executes it.
 
     ``k`` already covers the offset. ``partition_ids`` empty: all loaded ones. ``params`` are the raw
@@ -397,7 +399,7 @@ class NodeSearch:
 
     @property
     def keeps_scores(self) -> bool:
-        """Whether hits have the scores of their index: neither boosts nor a chain of stage L0 changes them."""
+        """Whether hits have the scores of their index: no boost and no chain of stage L0 changes them."""
         return self.boosts is None and (self.chains is None or self.chains.segment is None)
 
 

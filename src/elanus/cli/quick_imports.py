@@ -4,6 +4,8 @@ A server imports a thousand modules and makes some hundred thousand objects, of 
 looks through them again and again meanwhile, which takes a tenth of the time of the start, and later at each
 full collection, when clients wait. So nothing is collected during these imports, and what they made is left
 out of all later collections.
+
+Where the package rich is installed, structlog imports it, for tracebacks in colour, which no server prints.
 """
 
 from __future__ import annotations
@@ -12,13 +14,16 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from elanus.storage.without_pandas import hidden
+
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Import within. Python's cyclic collector never looks at objects that exist at the end."""
     gc.disable()
     try:
-        yield
+        with hidden("rich"):
+            yield
     finally:
         gc.freeze()
         gc.enable()

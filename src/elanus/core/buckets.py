@@ -106,6 +106,8 @@ def bucket_grouping(levels: Levels) -> tuple[Grouping, int]:
 
 def bucket_columns(levels: Levels) -> tuple[str, ...]:
     """Return the names of the fields that `buckets_of` reads, each once."""
+    if not levels:
+        return ()
     names = [key for level in levels for key in level.keys]
     names += [m.field for level in levels for m in level.metrics]
     names += [by.field for level in levels if level.best is not None for by in level.best.order]

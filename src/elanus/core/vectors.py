@@ -124,7 +124,7 @@ class VectorForm:
 
     def first_not_finite(self, values: npt.NDArray[Any]) -> int | None:
         """The position of the first NaN or infinity among stored values of shape (n · width,), if any."""
-        if self.space is Space.BITS or np.issubdtype(self.dtype, np.integer):
+        if self.space is Space.BITS or self.dtype.kind in "iu":
             return None
         finite = np.isfinite(values)
         return None if finite.all() else int(np.argmin(finite))

@@ -8,7 +8,7 @@ vchannel has counted beyond its checkpoint is kept, so an order that arrives mea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 
 import structlog
 
@@ -30,13 +30,21 @@ _log = structlog.get_logger("datanode")
 
 
 class LogReaders:
-    """The readers of a data node. Belongs to one event loop."""
+    """The readers of a data node. Belongs to one event loop. ``wrote`` is called when writes were read."""
 
-    def __init__(self, log: LogSource, datacoord: DataCoordApi, owned: OwnedChannels, orders: Orders) -> None:
+    def __init__(
+        self,
+        log: LogSource,
+        datacoord: DataCoordApi,
+        owned: OwnedChannels,
+        orders: Orders,
+        wrote: Callable[[], None],
+    ) -> None:
         self.dispatcher = Dispatcher(log, headers_only=True, ticked=owned.moved.set)
         self._datacoord = datacoord
         self._owned = owned
         self._orders = orders
+        self._wrote = wrote
         self._tasks: set[asyncio.Task[None]] = set()
         self._damaged: dict[str, list[ChannelProgress]] = {}
         """By pchannel: the vchannels that are to be followed again."""
@@ -61,9 +69,10 @@ class LogReaders:
 
     def take(self, channel: ChannelProgress, packs: Sequence[EntryPack]) -> None:
         had_ended = channel.ended
-        for pack in packs:
-            channel.take(pack)
+        has_writes = [channel.take(pack) for pack in packs]
         self._owned.taken(channel)
+        if any(has_writes):
+            self._wrote()
         if channel.ended and not had_ended:  # a drop may be announced twice
             self._spawn(self._drop(channel))
 

@@ -13,7 +13,7 @@ This module holds the orders that datacoord sends and the node's life. `ownershi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -37,7 +37,7 @@ _log = structlog.get_logger("datanode")
 
 class DataNode:
     """Implements `elanus.api.datanode.DataNodeApi`. ``node_id`` is that of its session, which contains the
-    address at which datacoord reaches it."""
+    address at which datacoord reaches it. ``wrote`` is called when the node has read writes from the log."""
 
     def __init__(
         self,
@@ -47,11 +47,12 @@ class DataNode:
         flushes: FlushRunner,
         compactions: CompactionRunner,
         policy: DataNodePolicy,
+        wrote: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
         self.owned = OwnedChannels()
         self.orders = Orders()
-        self.readers = LogReaders(log, datacoord, self.owned, self.orders)
+        self.readers = LogReaders(log, datacoord, self.owned, self.orders, wrote)
         self._datacoord = datacoord
         self._ranges = RangeJobs(flushes)
         self._compaction_runner = compactions

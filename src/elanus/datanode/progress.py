@@ -110,8 +110,8 @@ class ChannelProgress:
             return 0
         return physical_ms(self.seek.ts) - physical_ms(self._spans[0][2].first_ts)
 
-    def take(self, pack: EntryPack) -> None:
-        """Take a pack that holds messages of this vchannel."""
+    def take(self, pack: EntryPack) -> bool:
+        """Take a pack that holds messages of this vchannel. Returns whether there are writes among them."""
         span: _Span | None = None
         for entry in pack.entries:
             header = entry.header
@@ -126,6 +126,7 @@ class ChannelProgress:
             self._spans.append((pack.seek, pack.next_position, span))
             self._bytes += span.size_bytes
             self._rows += span.rows
+        return span is not None
 
     def next_range(self, size_max_bytes: int) -> Range:
         """Everything that has been read, or as much of it as fits in about ``size_max_bytes`` of log."""

@@ -104,7 +104,7 @@ class VectorIndex(SegmentIndex):
         ``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64 (nq, pairs) for
         sparse ones (`elanus.core.sparse.padded`). Returns k columns, padded where fewer rows are visible (or
         in range). ``mask`` None: all rows are visible.
-        ``threads``: cores that a large batch may use. Raises `InvalidDimension`.
+        ``threads``: cores that a long search may use. Raises `InvalidDimension`.
         """
         queries = self._checked(queries)
         if mask is not None and mask.rows != self.rows:
@@ -122,6 +122,13 @@ class VectorIndex(SegmentIndex):
         else:
             hits = self._in_range(queries, depth, params, mask, threads, params.window)
         return only_matches(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
+
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        """Return about how long a search takes one core, in nanoseconds as in `elanus.index.plan`.
+
+        0: not known, and the search counts as short.
+        """
+        return 0.0
 
     def range_search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1

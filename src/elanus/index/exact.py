@@ -4,7 +4,7 @@ Growing chunks, FLAT indexes, the rows of a graph index that pass a filter, and 
 answered here. There are two strategies, depending on the number of queries:
 
 * a few queries: one kernel call per query over all rows, or over the visible ones by their numbers, in
-  place;
+  place. If that takes milliseconds and cores are spare, each thread compares a range of the rows;
 * a batch: the rows are processed in blocks that fit the processor's cache, all queries against each block,
   and the best hits of the blocks are merged. Visible rows are gathered into the block, so a block is small.
   Several threads divide the blocks among themselves.
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from elanus.core.metrics import Metric
 from elanus.core.trail import current
+from elanus.index import plan
 from elanus.index.hits import Hits, RowIds, Scores, best_of, merge, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, workers
@@ -55,13 +56,19 @@ class ExactRows(ABC):
     def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
         """The k best visible rows of each query; k is at most the number of visible rows."""
         self._note(len(queries), mask)
-        if len(queries) < BATCH_QUERIES_MIN:
-            return fan_out(lambda few: self._nearest_few(few, k, mask), [queries])[0]
-        blocks = list(self._blocks(k, len(queries), mask))
-        count = min(workers(threads, len(queries)), len(blocks))
-        shares = [blocks[i::count] for i in range(count)]
-        parts = fan_out(lambda share: self._best_of_blocks(queries, k, share), shares)
-        return parts[0] if count == 1 else merge(parts, len(queries), k, self.metric)
+        shares = workers(threads, len(queries))
+        if shares == 1:
+            shares = plan.shares_for(self.work_ns(len(queries), mask), threads)
+        if len(queries) >= BATCH_QUERIES_MIN:
+            return self._nearest_by_blocks(queries, k, mask, shares, threads)
+        if shares > 1:
+            return self._nearest_divided(queries, k, mask, shares, threads)
+        return fan_out(lambda few: self._nearest_few(few, k, mask), [queries])[0]
+
+    def work_ns(self, queries: int, mask: RowMask | None) -> float:
+        """Return about how long one core compares the visible rows with so many queries, or a little less."""
+        visible = self.count if mask is None else mask.count
+        return queries * plan.exact_cost_ns(visible, self._row_bytes // 4, 1)
 
     def nearest_of(self, queries: npt.NDArray[Any], k: int, rows: RowIds) -> Hits:
         """The k best among these rows, for each query; k is at most their number."""
@@ -101,6 +108,24 @@ class ExactRows(ABC):
     @abstractmethod
     def scores(self, query: npt.NDArray[Any], rows: RowIds | None) -> Scores:
         """One query's score with every row, or with these. (width,) → float32 (n,) or (len(rows),)."""
+
+    def _nearest_by_blocks(
+        self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, shares: int, threads: int
+    ) -> Hits:
+        blocks = list(self._blocks(k, len(queries), mask))
+        count = min(shares, len(blocks))
+        parts = fan_out(
+            lambda share: self._best_of_blocks(queries, k, share),
+            [blocks[i::count] for i in range(count)],
+            threads,
+        )
+        return parts[0] if count == 1 else merge(parts, len(queries), k, self.metric)
+
+    def _nearest_divided(
+        self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, shares: int, threads: int
+    ) -> Hits:
+        """As `_nearest_few`, in several shares."""
+        return self._nearest_by_blocks(queries, k, mask, shares, threads)
 
     @abstractmethod
     def _nearest_few(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None) -> Hits: ...

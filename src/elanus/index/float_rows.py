@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
 from elanus.index import kernels
 from elanus.index.exact import SPARSE_SHARE, Block, ExactRows
-from elanus.index.hits import Hits, RowIds, Scores, best_of
+from elanus.index.hits import Hits, RowIds, Scores, best_of, best_of_parts, no_hits
 from elanus.index.masks import RowMask
+from elanus.index.parallel import fan_out
 from elanus.index.unit import norms_of
 
 Floats = npt.NDArray[np.float32]
+_RANGE_STEP = 64
+"""Ranges of rows begin at multiples of it: whole bytes of a mask, and whole blocks of faiss's kernels."""
 
 
 class FloatRows(ExactRows):
@@ -51,25 +56,62 @@ class FloatRows(ExactRows):
         return clipped(scores, self.metric)
 
     def _nearest_few(self, queries: Floats, k: int, mask: RowMask | None) -> Hits:
-        if self._inverse_norms is not None:
-            return self._nearest_scaled(queries, k, mask)
-        if mask is None:
-            found = kernels.nearest(queries, self.stored, k, inner_product=self._inner_product)
-        elif mask.selectivity < SPARSE_SHARE:
-            found = kernels.nearest_of(
-                queries, self.stored, mask.row_ids, k, inner_product=self._inner_product
+        if mask is not None and self._by_number(mask):
+            return self._nearest_among(queries, k, mask.row_ids)
+        return self._nearest_in_range(queries, k, mask, slice(0, self.count))
+
+    def _nearest_divided(
+        self, queries: Floats, k: int, mask: RowMask | None, shares: int, threads: int
+    ) -> Hits:
+        """As `_nearest_few`, with the same kernels: each share is a range of the rows, in place."""
+        if mask is not None and self._by_number(mask):
+            among = [rows for rows in np.array_split(mask.row_ids, shares) if len(rows)]
+            parts = fan_out(
+                lambda rows: self._nearest_among(queries, min(k, len(rows)), rows), among, threads
             )
         else:
-            found = kernels.nearest(
-                queries, self.stored, k, inner_product=self._inner_product, selector=mask.selector
-            )
+            starts = np.unique(np.arange(shares) * self.count // shares // _RANGE_STEP * _RANGE_STEP)
+            ranges = [slice(start, stop) for start, stop in pairwise([*starts.tolist(), self.count])]
+            parts = fan_out(lambda rows: self._nearest_in_range(queries, k, mask, rows), ranges, threads)
+        return best_of_parts(parts, k, self.metric)
+
+    def _by_number(self, mask: RowMask) -> bool:
+        return self._inverse_norms is not None or mask.selectivity < SPARSE_SHARE
+
+    def _nearest_among(self, queries: Floats, k: int, rows: RowIds) -> Hits:
+        """The k best among these rows; k is at most their number."""
+        if self._inverse_norms is not None:
+            return self.nearest_of(queries, k, rows)
+        found = kernels.nearest_of(queries, self.stored, rows, k, inner_product=self._inner_product)
         return Hits(clipped(found[0], self.metric), found[1])
 
-    def _nearest_scaled(self, queries: Floats, k: int, mask: RowMask | None) -> Hits:
-        if mask is not None:
-            return self.nearest_of(queries, k, mask.row_ids)
-        best = [best_of(self.scores(query, None), k, self.metric) for query in queries]
-        return Hits(np.stack([scores for scores, _ in best]), np.stack([rows for _, rows in best]))
+    def _nearest_in_range(self, queries: Floats, k: int, mask: RowMask | None, rows: slice) -> Hits:
+        """The k best visible rows of the range, or as many as there are. It begins at a multiple of 8."""
+        is_whole = rows.stop - rows.start == self.count
+        inside = mask if mask is None or is_whole else mask.part(rows.start, rows.stop)
+        k = min(k, rows.stop - rows.start if inside is None else inside.count)
+        if not k:
+            return no_hits(len(queries), 0, self.metric)
+        if self._inverse_norms is not None:
+            return self._nearest_scaled(queries, k, rows)
+        found = kernels.nearest(
+            queries,
+            self.stored[rows],
+            k,
+            inner_product=self._inner_product,
+            selector=None if inside is None else inside.selector,
+        )
+        return Hits(clipped(found[0], self.metric), found[1] + rows.start)
+
+    def _nearest_scaled(self, queries: Floats, k: int, rows: slice) -> Hits:
+        assert self._inverse_norms is not None
+        hits = no_hits(len(queries), k, self.metric)
+        for i, query in enumerate(queries):
+            scores = kernels.scores(query, self.stored[rows], inner_product=self._inner_product)
+            scores *= self._inverse_norms[rows]
+            best, places = best_of(clipped(scores, self.metric), k, self.metric)
+            hits.distances[i], hits.rows[i] = best, places + rows.start
+        return hits
 
     def _nearest_in_block(self, queries: Floats, k: int, block: Block) -> Hits:
         vectors = self.stored[block] if isinstance(block, slice) else self.stored.take(block, axis=0)

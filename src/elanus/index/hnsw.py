@@ -135,6 +135,12 @@ class HnswIndex(VectorIndex):
             _replace(hits, np.flatnonzero(short), self._exact.nearest(queries[short], k, None, threads))
         return hits
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        visible = self.rows if mask is None else mask.count
+        broad = min(self.rows, math.ceil(self._asked_ef(params) * self.rows / max(1, visible)))
+        walk_ns = plan.graph_cost_ns(broad, self.rows, self.spec.dim, self._links)
+        return queries * min(walk_ns, self.exact_weight * plan.exact_cost_ns(visible, self.spec.dim, 1))
+
     @property
     def graph(self) -> Any:
         """faiss's index, for measuring it."""

@@ -117,6 +117,12 @@ class IvfIndex(VectorIndex):
             hits.rows[short] = rest.rows
         return hits
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        share = 1.0 if mask is None else mask.selectivity
+        probes = plan.probes(params.number(NPROBE_KEY, NPROBE_DEFAULT), self._lists.nlist, share)
+        compared = round(self.rows * share * probes / self._lists.nlist)
+        return queries * plan.exact_cost_ns(compared, self.spec.dim, 1)
+
     def _note_scan(self, queries: int, probes: int, params: SearchParams, share: float) -> None:
         trail = current()
         if trail is not None:

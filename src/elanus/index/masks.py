@@ -79,6 +79,12 @@ class RowMask:
         window = self._bits[start // 8 : (stop + 7) // 8]
         return np.flatnonzero(np.unpackbits(window, count=stop - start, bitorder="little")) + start
 
+    def part(self, start: int, stop: int) -> RowMask:
+        """The mask of the rows with start ≤ row < stop, numbered from 0. ``start`` is a multiple of 8, and
+        ``stop`` too unless it is the last."""
+        bits = self._bits[start // 8 : (stop + 7) // 8]
+        return RowMask(bits, stop - start, int(np.bitwise_count(bits).sum()))
+
     def to_bool(self) -> Bools:
         """bool, shape (rows,). A new array."""
         return np.unpackbits(self._bits, count=self.rows, bitorder="little").view(np.bool_)

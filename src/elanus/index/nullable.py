@@ -73,6 +73,11 @@ class NullableIndex(VectorIndex):
             mask = self._narrow(mask)
         return self._in_segment(self._index.search(queries, k, params, mask, threads))
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        if self._index is None:
+            return 0.0
+        return self._index.work_ns(queries, params, None if mask is None else self._narrow(mask))
+
     def _in_segment(self, found: Hits) -> Hits:
         return Hits(found.distances, np.where(found.rows < 0, found.rows, self._row_of[found.rows]))
 

@@ -27,6 +27,11 @@ BATCH_QUERIES_MIN = 4
 BATCH_SHARED = 0.6
 """The share of a row's cost (fetching it) that a batch shares: 46 ns for each of 100 queries, not 120."""
 
+SHARE_MIN_NS = 1.5e6
+"""Work is divided into shares of this much at least: to start a thread and join its results costs a tenth."""
+SHARES_PER_THREAD = 2
+"""A thread takes one share after the other, so one that gets less of its core takes fewer."""
+
 VISIT_BASE_NS = 50.0
 VISIT_PER_DIM_NS = 0.18
 """One row visited in the graph: 42 ns at 16 dimensions, 75–100 at 128, 150–200 at 784."""
@@ -59,6 +64,11 @@ def exact_cost_ns(rows: int, dim: int, queries: int) -> float:
     """The cost of comparing one query with this many rows."""
     per_row = EXACT_BASE_NS + EXACT_PER_DIM_NS * dim
     return rows * per_row * (1.0 - BATCH_SHARED + BATCH_SHARED / math.sqrt(queries))
+
+
+def shares_for(work_ns: float, threads: int) -> int:
+    """Return into how many shares so much work of one search is divided for this many threads."""
+    return max(1, min(SHARES_PER_THREAD * threads, int(work_ns / SHARE_MIN_NS))) if threads > 1 else 1
 
 
 def coded_cost_ns(rows: int, dim: int, candidates: int) -> float:

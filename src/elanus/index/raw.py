@@ -51,6 +51,9 @@ class RawVectors(VectorIndex):
         wanted = None if len(rows) == self.rows else np.ascontiguousarray(rows, dtype=np.int64)
         return np.stack([self._exact.scores(query, wanted) for query in self._checked(queries)])
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        return self._exact.work_ns(queries, mask)
+
     def save(self, path: Path) -> None:
         write_index_file(path, IndexFileContent(self.spec, self.rows, None, {"vectors": self._exact.stored}))
 

@@ -4,7 +4,8 @@ Spark's JVM and its Python workers hold several hundred megabytes whether they w
 flush and index a few minutes an hour. So a session that ran no job for a while is stopped, with its process
 (`elanus.pipeline.driver`). The data node stays: it keeps its registration, follows the log and takes
 orders. Only a job needs Spark, and a job that finds none waits while a session starts. No job is refused
-for it, neither while Spark sleeps nor while it stops.
+for it, neither while Spark sleeps nor while it stops. The first rows after a quiet time start it ahead of the
+job that they announce (`elanus.pipeline.head_start`).
 
 All methods block, and may be called from any number of threads.
 
@@ -15,6 +16,7 @@ the roles that ordered them order them again.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +25,7 @@ from typing import Protocol, TypeVar
 import structlog
 
 from elanus.api.pipeline import SparkState
+from elanus.pipeline.head_start import HeadStart
 from elanus.pipeline.port import JobCancelled, JobLook, JobLost, JobSession
 
 Plan = TypeVar("Plan")
@@ -87,6 +90,7 @@ class OnDemandSession:
         self._waiting: dict[str, bool] = {}
         """The groups of the jobs that wait for a session, and whether each has been cancelled."""
         self._idle_since_s = monotonic_s()
+        self._head_start = HeadStart(idle_stop_s)
 
     @property
     def slots(self) -> int:
@@ -110,6 +114,7 @@ class OnDemandSession:
         """As `JobSession.run`, after a start of Spark if it sleeps. Raises `JobLost` if it does not start."""
         with self._changed:
             self._jobs += 1
+            self._head_start.job()
         try:
             session = self._awake(group, description)
             return session.run(task, plans, group=group, description=description, pool=pool, cpus=cpus)
@@ -117,6 +122,23 @@ class OnDemandSession:
             with self._changed:
                 self._jobs -= 1
                 self._idle_since_s = self._monotonic_s()
+
+    def rows_arrived(self) -> None:
+        """Start Spark if it sleeps and these rows announce a job (`elanus.pipeline.head_start`).
+
+        Returns at once. For every arrival: an event loop may call it.
+        """
+        with self._changed:
+            if not self._head_start.rows(self._monotonic_s()) or self._state is not SparkState.ASLEEP:
+                return
+            self._head_start.began()
+            self._idle_since_s = self._monotonic_s()
+            self._become(SparkState.STARTING)
+        threading.Thread(target=self._start_ahead, name="spark start", daemon=True).start()
+
+    def _start_ahead(self) -> None:
+        with contextlib.suppress(JobLost):  # logged, and every job finds that Spark does not run
+            self._started("rows arrived")
 
     def look(self, group: str) -> JobLook | None:
         with self._changed:
@@ -157,6 +179,7 @@ class OnDemandSession:
         # Under the lock, so that a job which arrives at once ends what has begun here.
         with self._changed:
             if self._end_transition(SparkState.STOPPING, SparkState.ASLEEP):
+                self._head_start.slept()
                 self._preparation.begin()
         _log.info("Spark sleeps", idle_s=round(idle_s))
 

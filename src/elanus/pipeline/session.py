@@ -38,7 +38,7 @@ from elanus.pipeline.port import JobCancelled, JobLook, JobLost
 from elanus.pipeline.spark_conf import AUTO, JVM_FILES, SPARK_FILES, SparkSettings, spark_conf, tries_of
 from elanus.pipeline.task_failures import FailureReports
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
-from elanus.storage.without_pandas import pandas_hidden
+from elanus.storage.without_pandas import hidden
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -310,7 +310,7 @@ def _started(settings: SparkSettings, scratch: Path, java_options: str) -> Spark
     log_settings.write_text(_LOG_SETTINGS)
     conf = SparkConf().setAll(list(spark_conf(settings, scratch, log_settings, java_options).items()))
     # At its first call into the JVM PySpark looks for NumPy by a module of tests, which imports pandas.
-    with pandas_hidden():
+    with hidden("pandas"):
         return SparkContext(conf=conf)
 
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import Struct
+from msgspec import field as structs_field
 
 from elanus.core.buckets import Bucket, Levels
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
@@ -22,6 +24,7 @@ from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.ordering import OrderBy
+from elanus.core.quick_values import quick
 from elanus.core.rankers import Ranker
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema
@@ -190,8 +193,8 @@ class PageEnd:
     bound: float
 
 
-@dataclass(frozen=True, slots=True)
-class Search:
+@quick
+class Search(Struct, frozen=True, gc=False):
     """``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64
     (nq, pairs) for sparse ones.
 
@@ -217,7 +220,7 @@ class Search:
     output_fields: tuple[str, ...]
     round_decimal: int
     consistency: ReadConsistency
-    filter_values: Mapping[str, object] = field(default_factory=dict)
+    filter_values: Mapping[str, object] = structs_field(default_factory=dict)
     ignore_growing: bool = False
     collection_id: CollectionID | None = None
     timeout_s: float | None = None
@@ -235,8 +238,8 @@ class Search:
     texts: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SearchResult:
+@quick
+class SearchResult(Struct, frozen=True, gc=False):
     """Hits of query i are at ``offsets[i]:offsets[i + 1]``, best first.
 
     ``scores``: float32, in the metric's own terms; ``fields``: output
@@ -257,8 +260,8 @@ class SearchResult:
     schema: CollectionSchema
     ts: Timestamp
     page_end: PageEnd | None = None
-    groups: Mapping[str, pa.Array] = field(default_factory=dict)
-    highlights: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
+    groups: Mapping[str, pa.Array] = structs_field(default_factory=dict)
+    highlights: Mapping[str, Sequence[Sequence[str]]] = structs_field(default_factory=dict)
     elements: npt.NDArray[np.int64] | None = None
     recalls: tuple[float, ...] = ()
     levels: Levels = ()

@@ -71,7 +71,7 @@ class HeldCollection:
         self._version = 0
         self._given_up = 0  # the version in which a vchannel failed last
         self._partitions = self._wanted_partitions()
-        self._published = self._take_snapshot(NO_TIMESTAMP)
+        self._published = _Published(self._take_snapshot(NO_TIMESTAMP))
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, packs that have not been applied yet, and deletes kept
         for segments loaded later."""
@@ -96,8 +96,7 @@ class HeldCollection:
     def snapshot(self) -> Snapshot:
         """The current state, at the current service time. May be taken by any thread."""
         service_ts = NO_TIMESTAMP if self.closed is not None else self.clock.time
-        published = self._published  # after the time was read: it has everything up to it
-        return published if published.service_ts == service_ts else replace(published, service_ts=service_ts)
+        return self._published.at(service_ts)  # after the time was read: it has everything up to it
 
     def check_current(self, channel: FollowedVchannel) -> None:
         """Raise if the collection was closed, or the vchannel was given up or unwatched."""
@@ -124,7 +123,7 @@ class HeldCollection:
         counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
         served = min((channel.tick for channel in counting), default=before)
         assert served >= before, f"TT3: service time would go back from {before} to {served}"
-        self._published = self._take_snapshot(served)
+        self._published = _Published(self._take_snapshot(served))
         self._served = (served, counting)
         self._count_leading()
         self._weigh()
@@ -159,7 +158,7 @@ class HeldCollection:
                 follower.retire()
                 self._let_go(follower.growing.clear())
             channel.gone()
-        self._published = self._take_snapshot(NO_TIMESTAMP)
+        self._published = _Published(self._take_snapshot(NO_TIMESTAMP))
         self._count_leading()
         self._weigh()
 
@@ -228,3 +227,22 @@ class HeldCollection:
 
 def coverage_of(request: LoadCollection) -> Coverage:
     return Coverage(request.whole_collection, frozenset(request.partition_ids))
+
+
+class _Published:
+    """A snapshot, and the same as of the last service time that was asked for: most reads share one.
+
+    For any thread: two that ask for different times both get what they asked for.
+    """
+
+    __slots__ = ("_last", "version")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.version = snapshot.version
+        self._last = snapshot
+
+    def at(self, service_ts: Timestamp) -> Snapshot:
+        last = self._last
+        if last.service_ts != service_ts:
+            last = self._last = replace(last, service_ts=service_ts)
+        return last

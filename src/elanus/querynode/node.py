@@ -76,7 +76,7 @@ class QueryNode:
 
     ``scratch``: the node's own directory for files that the store does not have locally.
 
-    ``search_threads``: cores that one large batch of queries may use.
+    ``search_threads``: cores that one long search may use, as they are spare.
 
     ``capacity_bytes``: the memory that the node may fill with segments, 0 if unspecified.
 

@@ -33,7 +33,10 @@ from elanus.core.reduce import (
 )
 from elanus.core.schema import FieldSchema
 from elanus.core.trail import current
-from elanus.index import ElementIndex, Hits, IndexSpec, SearchParams
+from elanus.core.vector_lists import Queries
+from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex
+from elanus.index.parallel import fan_out
+from elanus.index.plan import shares_for
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores, chained_scores
 from elanus.querynode.cluster_pruning import ClusterPruning, pruning_of
@@ -66,6 +69,12 @@ class Found:
             None if self.numbers is None else self.numbers[places],
             None if self.elements is None else self.elements[places],
         )
+
+    def column(self, field: FieldSchema) -> pa.Array:
+        """Return a field's values of the hits."""
+        if field.is_primary and self.numbers is not None:
+            return pa.array(self.numbers)
+        return self.rows.column(field.name, field.arrow_type)
 
     def ids(self, primary: FieldSchema) -> PrimaryKeys:
         if self.numbers is not None:
@@ -105,6 +114,15 @@ class _Answers:
         ]
         keys = comparable_keys(pa.concat_arrays(ids))
         return keys.reshape(len(self.blocks), queries, self.k).transpose(1, 0, 2).reshape(queries, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A block with rows that may answer. ``mask``: of its index, None for all rows."""
+
+    block: Block
+    index: VectorIndex
+    mask: RowMask | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +168,10 @@ class Ranking:
     def _ask(self, blocks: list[Block], k: int, pruning: ClusterPruning | None) -> _Answers | None:
         request = self.request
         answering: list[Block] = []
-        hits: list[Hits] = []
-        elements: list[RowIds] = []
-        trail, is_truth = current(), TRUTH in request.params
+        asked: list[_Asked] = []
+        found_in_turn: list[Hits] = []
+        trail = current()
+        in_turn = trail is not None or pruning is not None
         for block in blocks if pruning is None else pruning.blocks:
             wanted = None if pruning is None else pruning.wanted(block)
             if pruning is not None and wanted is not None and not wanted.any():
@@ -171,46 +190,68 @@ class Ranking:
                 mask = selection.row_mask()
                 if isinstance(index, ElementIndex):
                     mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
-                if is_truth:
-                    found = true_hits(block.vectors[request.field_id], request.queries, k, self.params, mask)
-                else:
+                asked.append(_Asked(block, index, mask))
+                if in_turn:  # what the index notes belongs to this visit, and its hits may spare the next
                     queries = request.queries if wanted is None else request.queries[wanted]
-                    found = index.search(queries, k, self.params, mask, self.threads)
-                if pruning is not None:
-                    found = pruning.noted(index, found, wanted)
-                if isinstance(index, ElementIndex):
-                    rows, places = index.places(found.rows)
-                    found = Hits(found.distances, rows)
-                    elements.append(places)
-                hits.append(self._rescored(block, found))
+                    found = self._search(asked[-1], k, queries)
+                    found_in_turn.append(found if pruning is None else pruning.noted(index, found, wanted))
         if trail is not None:
             trail.leave()
-        if not hits:
+        if not asked:
             return None
+        hits: list[Hits] = []
+        elements: list[RowIds] = []
+        for one, found in zip(asked, found_in_turn or self._search_all(asked, k), strict=True):
+            if isinstance(one.index, ElementIndex):
+                rows, places = one.index.places(found.rows)
+                found = Hits(found.distances, rows)
+                elements.append(places)
+            hits.append(self._rescored(one.block, found))
         joined = np.concatenate(elements, axis=1) if elements else None
         if len(hits) == 1:
             return _Answers(answering, k, hits[0].distances, hits[0].rows, joined)
         scores = np.concatenate([h.distances for h in hits], axis=1)
         return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
 
+    def _search_all(self, asked: list[_Asked], k: int) -> list[Hits]:
+        """Search each block: side by side where cores are spare, and where it takes long enough."""
+        if len(asked) > 1 and self.threads > 1 and self._is_long(asked):
+            return fan_out(lambda one: self._search(one, k, self.request.queries), asked, self.threads)
+        return [self._search(one, k, self.request.queries) for one in asked]
+
+    def _is_long(self, asked: list[_Asked]) -> bool:
+        queries, params = len(self.request.queries), self.params
+        return shares_for(sum(one.index.work_ns(queries, params, one.mask) for one in asked), 2) > 1
+
+    def _search(self, one: _Asked, k: int, queries: Queries) -> Hits:
+        if TRUTH in self.request.params:
+            column = one.block.vectors[self.request.field_id]
+            return true_hits(column, queries, k, self.params, one.mask)
+        return one.index.search(queries, k, self.params, one.mask, self.threads)
+
 
 def _needs_no_reduce(answers: _Answers) -> bool:
     """True for one block with unique keys and no equal adjacent scores (the key decides their order)."""
     if len(answers.blocks) > 1 or not answers.blocks[0].keys.unique:
         return False
-    ties = (answers.scores[:, 1:] == answers.scores[:, :-1]) & (answers.rows[:, 1:] >= 0)
-    return not ties.any()
+    ties = answers.scores[:, 1:] == answers.scores[:, :-1]
+    return not (ties.any() and (ties & (answers.rows[:, 1:] >= 0)).any())
 
 
 def _as_they_are(answers: _Answers) -> Found:
+    queries, width = answers.rows.shape
     valid = answers.rows >= 0
-    offsets = np.zeros(len(valid) + 1, dtype=np.int64)
-    np.cumsum(valid.sum(axis=1), out=offsets[1:])
-    rows = answers.rows[valid]
+    if valid.all():
+        offsets = np.arange(0, queries * width + 1, width)
+        rows, scores = answers.rows.reshape(-1), answers.scores.reshape(-1)
+    else:
+        offsets = np.zeros(queries + 1, dtype=np.int64)
+        np.cumsum(valid.sum(axis=1), out=offsets[1:])
+        rows, scores = answers.rows[valid], answers.scores[valid]
     numbers = answers.blocks[0].keys.numbers
     return Found(
         offsets,
-        answers.scores[valid],
+        scores,
         FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows),
         None if numbers is None else numbers[rows],
         None if answers.elements is None else answers.elements[valid],

@@ -18,7 +18,7 @@ from elanus.querynode.snapshot import Snapshot
 
 
 def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
-    """Answer a search from a snapshot. ``threads``: cores that a large batch may use.
+    """Answer a search from a snapshot. ``threads``: cores that a long search may use.
 
     Raises `IndexNotFound`, `InvalidParameter`, `InvalidDimension`, `PartitionNotLoaded`, `FieldNotLoaded`,
     `Unavailable`.
@@ -40,7 +40,7 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     step("fetch output fields")
     fields = [schema.field(name) for name in request.output_fields]
     check_vectors_size(len(found.scores), fields, request.answer_bytes_max)
-    columns = {field.name: found.rows.column(field.name, field.arrow_type) for field in fields}
+    columns = {field.name: found.column(field) for field in fields}
     if schema.by_id[request.field_id].has_vector_lists and not spec.metric_type.compares_lists:
         no_elements = np.empty(0, dtype=np.int64)  # of no hits at all
         columns[ELEMENT] = pa.array(no_elements if found.elements is None else found.elements)

@@ -98,7 +98,7 @@ class ChannelServing:
     """Serves one replica of one collection on its channel. Belongs to the node's loop.
 
     ``offload``: runs a read in a thread. ``proxies``: finds a proxy for payloads outside the channel.
-    ``threads``: cores that one large batch of queries may use. ``on_end``: called when the channel is not
+    ``threads``: cores that one long search may use. ``on_end``: called when the channel is not
     followed any more.
     """
 

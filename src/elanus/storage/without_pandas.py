@@ -16,12 +16,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 
-class _NoPandas(MetaPathFinder):
+class _Hidden(MetaPathFinder):
+    def __init__(self, name: str) -> None:
+        self._name = name
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is hidden from pyarrow here", name=fullname)
+        if fullname == self._name:
+            raise ModuleNotFoundError(f"{fullname} is hidden here", name=fullname)
         return None
 
 
@@ -29,14 +32,14 @@ def keep_pandas_out() -> None:
     """Make pyarrow look for pandas now and not find it. Call before anything else uses pyarrow."""
     import pyarrow as pa
 
-    with pandas_hidden():
+    with hidden("pandas"):
         pa.array([1])
 
 
 @contextmanager
-def pandas_hidden() -> Iterator[None]:
-    """Let imports of pandas fail meanwhile, in every thread, unless it has been imported before."""
-    finder = _NoPandas()
+def hidden(name: str) -> Iterator[None]:
+    """Let imports of the package fail meanwhile, in every thread, unless it has been imported before."""
+    finder = _Hidden(name)
     sys.meta_path.insert(0, finder)
     try:
         yield

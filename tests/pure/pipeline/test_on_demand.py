@@ -112,6 +112,11 @@ class Place:
     def order(self, plan: int = 1, group: str = "g") -> Future[list[Any]]:
         return self.threads.submit(self.job, plan, group=group)
 
+    def until_awake(self) -> None:
+        changed = self.session._changed
+        with changed:
+            assert changed.wait_for(lambda: self.session.state is SparkState.AWAKE, PATIENCE_S)
+
     def until_waiting(self, *groups: str) -> None:
         """Wait until these jobs wait for a session."""
         changed, waiting = self.session._changed, self.session._waiting
@@ -174,6 +179,56 @@ def test_a_job_wakes_it(place: Place) -> None:
     assert (place.session.state, len(place.sparks)) == (SparkState.AWAKE, 2)
     place.sleep()
     assert [spark.stops for spark in place.sparks] == [["stop"], ["stop"]]
+
+
+def test_the_first_rows_after_a_quiet_time_start_it_before_the_job(place: Place) -> None:
+    place.sleep()
+    place.may_start.clear()
+    place.session.rows_arrived()  # returns although nothing has started yet
+    assert place.starting.wait(PATIENCE_S)
+    assert place.session.state is SparkState.STARTING
+    place.session.rows_arrived()
+    place.may_start.set()
+    assert place.job(5) == [5]
+    assert len(place.sparks) == 2, "one start serves the rows and the job"
+    place.pass_time(IDLE_STOP_S - 1)
+    assert place.session.state is SparkState.AWAKE
+
+
+def test_rows_that_trickle_in_let_it_sleep(place: Place) -> None:
+    for _ in range(3):
+        place.pass_time(IDLE_STOP_S / 2)
+        place.session.rows_arrived()
+    assert place.session.state is SparkState.ASLEEP
+    assert len(place.sparks) == 1
+
+
+def test_a_start_without_a_job_sleeps_again_and_the_next_one_waits_for_a_longer_quiet_time(
+    place: Place,
+) -> None:
+    place.sleep()
+    place.session.rows_arrived()
+    place.until_awake()
+    place.sleep()
+    place.now_s += 0.5 * IDLE_STOP_S
+    place.session.rows_arrived()
+    assert place.session.state is SparkState.ASLEEP
+    place.now_s += 2 * IDLE_STOP_S
+    place.session.rows_arrived()
+    place.until_awake()
+    place.job()  # it was right: the quiet time is the first one again
+    place.sleep()
+    place.session.rows_arrived()
+    place.until_awake()
+
+
+def test_a_start_ahead_that_fails_ends_the_process_like_any_other(place: Place) -> None:
+    place.sleep()
+    place.start_error = RuntimeError("no Java")
+    place.session.rows_arrived()
+    with pytest.raises(JobLost):
+        place.job()
+    assert not place.session.is_alive()
 
 
 def test_many_jobs_wake_it_once(place: Place) -> None:

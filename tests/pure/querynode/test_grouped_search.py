@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import channel_world
 import numpy as np
@@ -123,8 +124,7 @@ async def test_queries_of_one_request_are_independent(world: World) -> None:
         0, 2, grouping=Grouping(("tag",), 2), candidates_max=MANY, output_fields=("tag",)
     )
     queries = np.array([[v, -v] for v in values], dtype=np.float32)
-    object.__setattr__(asked, "queries", queries)
-    hits = world.node.search(asked)
+    hits = world.node.search(replace(asked, queries=queries))
     for i, value in enumerate(values):
         own = hits.ids.tolist()[hits.offsets[i] : hits.offsets[i + 1]]
         alone = [key for _, keys in groups(world, value, 2, 2) for key in keys]

@@ -93,7 +93,7 @@ def test_statistics_and_their_answer_arrive_as_they_were() -> None:
 
 def test_binary_vectors_keep_their_type() -> None:
     sent = search()
-    object.__setattr__(sent, "queries", np.array([[1, 255]], dtype=np.uint8))
+    sent = replace(sent, queries=np.array([[1, 255]], dtype=np.uint8))
     got = decode_read(encode_read(sent), compiled)  # type: ignore[arg-type]
     assert isinstance(got, NodeSearch)
     assert got.queries.tolist() == [[1, 255]]

@@ -107,8 +107,10 @@ NOT_AT_REST = {
     "pandas": "no value is a pandas object",
     "py4j": "Spark is in a process of its own",
     "pyspark": "Spark is in a process of its own",
+    "rich": "the log is plain",
     "shapely": "until a geometry comes",
     "tantivy": "until a text comes",
+    "yaml": "until there is a file of settings",
 }
 
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -203,12 +202,16 @@ class DqQueue:
         self._tasks_max = tasks_max
         self._free = threading.BoundedSemaphore(tasks_max)
 
-    @contextmanager
-    def slot(self) -> Iterator[None]:
-        """Raises `TaskQueueFull`."""
+    def slot(self) -> DqQueue:
+        """Return a context that is one read in work: the queue itself, which any number of threads enter.
+
+        Entering it raises `TaskQueueFull`.
+        """
+        return self
+
+    def __enter__(self) -> None:
         if not self._free.acquire(blocking=False):
             raise TaskQueueFull(f"task queue is full: {self._tasks_max} reads are unfinished; retry")
-        try:
-            yield
-        finally:
-            self._free.release()
+
+    def __exit__(self, *_: object) -> None:
+        self._free.release()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
+from msgspec import structs
 
 from elanus.api.boosts import Boost, Boosts
 from elanus.api.querynode import NodeQuery, NodeSearch
@@ -108,7 +109,7 @@ def pinned(
         raise InvalidParameter(
             f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"
         )
-    draft = replace(
+    draft = structs.replace(
         plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
     )
     if plan.field.has_vector_lists:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +49,7 @@ def encode_search(
     """Return a ``SearchResults`` message. ``collection`` is the name that the client used."""
     response = milvus_pb2.SearchResults(collection_name=collection, session_ts=result.ts)
     data = response.results
-    hits = np.diff(result.offsets).tolist()
+    hits = [stop - start for start, stop in pairwise(result.offsets.tolist())]
     data.num_queries = len(hits)
     if result.buckets is not None:
         data.primary_field_name = result.schema.primary_field.name
