@@ -88,9 +88,11 @@ class IndexState:
         self._show_index(index)
 
     @uncancellable
-    async def put_build(self, build: Build) -> None:
-        await self._meta.txn([Put(f"{_BUILDS}{build.build_id}", msgspec.json.encode(build))])
-        self._show_build(build)
+    async def put_build(self, *builds: Build) -> None:
+        """Record builds in one transaction: at most `TXN_OPERATIONS_MAX`."""
+        await self._meta.txn([Put(f"{_BUILDS}{b.build_id}", msgspec.json.encode(b)) for b in builds])
+        for build in builds:
+            self._show_build(build)
 
     @uncancellable
     async def remove_build(self, build: Build) -> None:

@@ -16,6 +16,7 @@ is. Parts that no header names, left by an interruption, are removed when the re
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,10 @@ PART_MAX = 512
 _HEADERS = "querycoord/replica/"
 _PARTS = "querycoord/replica_part/"
 _BATCH_BYTES = 1_000_000
+_DECODED_AT_ONCE = 500
+"""Headers that are decoded before other tasks run. They take about 10 ms."""
+_PART_COST = 50
+"""A part takes as long as so many headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,26 +215,37 @@ class ReplicaRecords:
         headers = await self._meta.list(f"{_HEADERS}{collection_id}/")
         await self._remove([*also, *(Delete(key) for key, _ in headers)], f"{collection_id}/")
 
-    async def remove_leftovers(self, collections: Iterable[CollectionID]) -> None:
-        """Remove the parts of records of other collections than these: their removal was interrupted."""
-        kept = {str(collection_id) for collection_id in collections}
-        keys = [key for key, _ in await self._meta.list(_PARTS)]
-        await self._delete(Delete(k) for k in keys if k.removeprefix(_PARTS).partition("/")[0] not in kept)
+    async def restore(self) -> dict[CollectionID, list[ReplicaRecord]]:
+        """Return all records by collection, in the order of the replica numbers.
+
+        They are read at once: a read for each of ten thousand collections would take a hundred times as long.
+        """
+        found: dict[CollectionID, list[ReplicaRecord]] = {}
+        self._known = await self._read("")
+        for division in self._known.values():
+            found.setdefault(division.record.info.collection_id, []).append(division.record)
+        return {of: sorted(records, key=lambda r: r.info.replica) for of, records in found.items()}
 
     async def _read(self, prefix: str) -> dict[str, _Division]:
         """Read the records whose names begin like this, and remove parts that none of them names."""
         headers = await self._meta.list(_HEADERS + prefix)
         stored = dict(await self._meta.list(_PARTS + prefix))
         found = {}
+        decoded = 0
         for key, value in headers:
             header = _headers.decode(value.value)
             name = key.removeprefix(_HEADERS)
-            parts = [_parts.decode(stored.pop(_part_key(name, number)).value) for _, number in header.parts]
+            parts = []
+            for _, number in header.parts:
+                parts.append(_parts.decode(stored.pop(_part_key(name, number)).value))
+                decoded += _PART_COST
+                decoded = await _after(decoded)
             record = _whole(header, parts)
             bounds, numbers = [b for b, _ in header.parts], [n for _, n in header.parts]
             found[name] = _Division(
                 record, bounds, numbers, [part.segments() for part in parts], max(numbers, default=0) + 1
             )
+            decoded = await _after(decoded + 1)
         await self._delete(map(Delete, stored))
         return found
 
@@ -243,6 +259,14 @@ class ReplicaRecords:
         left = iter(deletes)
         while batch := list(islice(left, TXN_OPERATIONS_MAX)):
             await self._meta.txn(batch)
+
+
+async def _after(decoded: int) -> int:
+    """Let others run once in a while; return how much was decoded since then."""
+    if decoded < _DECODED_AT_ONCE:
+        return decoded
+    await asyncio.sleep(0)
+    return 0
 
 
 def _name(record: ReplicaRecord) -> str:
