@@ -24,6 +24,7 @@ from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.turns import in_turns
 from elanus.core.writes import WriteRecord
 from elanus.datacoord.lowest_positions import LowestPositions
 from elanus.datacoord.records import Records, in_batches
@@ -85,9 +86,9 @@ class DataState:
 
     async def start(self) -> None:
         await self._records.start()
-        for stored in await self._records.load(_SEGMENTS):
+        async for stored in in_turns(await self._records.load(_SEGMENTS)):
             self._segments.show(msgspec.json.decode(stored, type=SegmentInfo))
-        for stored in await self._records.load(_VCHANNELS):
+        async for stored in in_turns(await self._records.load(_VCHANNELS)):
             self._show_vchannel(msgspec.json.decode(stored, type=Vchannel))
         for stored in await self._records.load(_IMPORTS):
             task = msgspec.json.decode(stored, type=ImportTask)

@@ -12,6 +12,7 @@ from elanus.api.indexcoord import BuildState
 from elanus.core.catalog import Index
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import IndexFile
+from elanus.core.turns import in_turns
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import Delete, MetaStore, Put
 
@@ -57,7 +58,7 @@ class IndexState:
     async def start(self) -> None:
         for _, stored in await self._meta.list(_INDEXES):
             self._show_index(msgspec.json.decode(stored.value, type=Index))
-        for _, stored in await self._meta.list(_BUILDS):
+        async for _, stored in in_turns(await self._meta.list(_BUILDS)):
             self._show_build(msgspec.json.decode(stored.value, type=Build))
 
     def index(self, index_id: IndexID) -> Index | None:

@@ -16,7 +16,6 @@ is. Parts that no header names, left by an interruption, are removed when the re
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ import msgspec
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
+from elanus.core.turns import in_turns
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
 
 T = TypeVar("T")
@@ -36,10 +36,8 @@ PART_MAX = 512
 _HEADERS = "querycoord/replica/"
 _PARTS = "querycoord/replica_part/"
 _BATCH_BYTES = 1_000_000
-_DECODED_AT_ONCE = 500
-"""Headers that are decoded before other tasks run. They take about 10 ms."""
-_PART_COST = 50
-"""A part takes as long as so many headers."""
+_PARTS_AT_ONCE = 10
+"""Parts that are read or written before other tasks run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,9 @@ class _Part:
 
 
 def _differing(now: Mapping[SegmentID, T], then: Mapping[SegmentID, T]) -> set[SegmentID]:
-    return set() if now is then else {s for s, _ in now.items() ^ then.items()}
+    if now is then:
+        return set()
+    return {s for s, fact in now.items() if then.get(s) != fact} | (then.keys() - now.keys())
 
 
 _headers = msgspec.json.Decoder(_Header)
@@ -191,11 +191,11 @@ class ReplicaRecords:
                 division.regroup(facts)
         division.record = record
         puts = []
-        for at, number in enumerate(division.numbers):
-            if not number:
-                division.numbers[at], division.following = division.following, division.following + 1
-                part = facts.of(division.members[at])
-                puts.append(Put(_part_key(name, division.numbers[at]), msgspec.json.encode(part)))
+        new = [at for at, number in enumerate(division.numbers) if not number]
+        async for at in in_turns(new, _PARTS_AT_ONCE):
+            division.numbers[at], division.following = division.following, division.following + 1
+            part = facts.of(division.members[at])
+            puts.append(Put(_part_key(name, division.numbers[at]), msgspec.json.encode(part)))
         header = Put(_HEADERS + name, _encoded_header(record, division))
         gone = [Delete(_part_key(name, n)) for n in before if n not in set(division.numbers)]
         *earlier, last = _batches(puts)
@@ -231,21 +231,17 @@ class ReplicaRecords:
         headers = await self._meta.list(_HEADERS + prefix)
         stored = dict(await self._meta.list(_PARTS + prefix))
         found = {}
-        decoded = 0
-        for key, value in headers:
+        async for key, value in in_turns(headers):
             header = _headers.decode(value.value)
             name = key.removeprefix(_HEADERS)
             parts = []
-            for _, number in header.parts:
+            async for _, number in in_turns(header.parts, _PARTS_AT_ONCE):
                 parts.append(_parts.decode(stored.pop(_part_key(name, number)).value))
-                decoded += _PART_COST
-                decoded = await _after(decoded)
             record = _whole(header, parts)
             bounds, numbers = [b for b, _ in header.parts], [n for _, n in header.parts]
             found[name] = _Division(
                 record, bounds, numbers, [part.segments() for part in parts], max(numbers, default=0) + 1
             )
-            decoded = await _after(decoded + 1)
         await self._delete(map(Delete, stored))
         return found
 
@@ -259,14 +255,6 @@ class ReplicaRecords:
         left = iter(deletes)
         while batch := list(islice(left, TXN_OPERATIONS_MAX)):
             await self._meta.txn(batch)
-
-
-async def _after(decoded: int) -> int:
-    """Let others run once in a while; return how much was decoded since then."""
-    if decoded < _DECODED_AT_ONCE:
-        return decoded
-    await asyncio.sleep(0)
-    return 0
 
 
 def _name(record: ReplicaRecord) -> str:

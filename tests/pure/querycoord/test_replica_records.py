@@ -195,7 +195,7 @@ async def test_a_restart_reads_the_records_of_all_collections_together(
         return await read(prefix)
 
     monkeypatch.setattr(meta, "list", counted)
-    monkeypatch.setattr(replica_records, "_DECODED_AT_ONCE", 5)
+    monkeypatch.setattr(replica_records, "_PARTS_AT_ONCE", 1)
     state = LoadState(meta)
     restored = {load.collection_id: found for load, found in await state.restore()}
     assert restored == {**records, CID: []}
