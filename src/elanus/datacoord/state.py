@@ -24,7 +24,6 @@ from elanus.core.pins import Pin
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.core.turns import in_turns
 from elanus.core.writes import WriteRecord
 from elanus.datacoord.lowest_positions import LowestPositions
 from elanus.datacoord.records import Records, in_batches
@@ -33,6 +32,7 @@ from elanus.datacoord.write_table import PREFIX as _WRITES
 from elanus.datacoord.write_table import WriteTable, encoded, key_of
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import MetaStore
+from elanus.meta.turns import in_turns
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"

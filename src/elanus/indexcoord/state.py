@@ -12,9 +12,9 @@ from elanus.api.indexcoord import BuildState
 from elanus.core.catalog import Index
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import IndexFile
-from elanus.core.turns import in_turns
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import Delete, MetaStore, Put
+from elanus.meta.turns import in_turns
 
 _INDEXES = "indexcoord/index/"
 _BUILDS = "indexcoord/build/"

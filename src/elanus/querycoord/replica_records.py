@@ -27,8 +27,8 @@ import msgspec
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
-from elanus.core.turns import in_turns
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
+from elanus.meta.turns import in_turns
 
 T = TypeVar("T")
 PART_MAX = 512

@@ -1,4 +1,4 @@
-"""Long loops on an event loop, in parts between which other tasks run."""
+"""Loops over many records on an event loop, in parts between which other tasks run."""
 
 from __future__ import annotations
 
