@@ -9,6 +9,7 @@ from elanus.meta.turns import in_turns
 
 async def test_others_run_between_the_parts_and_a_short_loop_is_not_cut() -> None:
     seen: list[object] = []
+    note = seen.append
 
     async def meanwhile() -> None:
         while True:
@@ -18,7 +19,7 @@ async def test_others_run_between_the_parts_and_a_short_loop_is_not_cut() -> Non
     async def loop_over(count: int) -> list[object]:
         seen.clear()
         async for item in in_turns(range(count), 3):
-            seen.append(item)
+            note(item)
         return list(seen)
 
     other = asyncio.create_task(meanwhile())
