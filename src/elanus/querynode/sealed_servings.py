@@ -76,8 +76,8 @@ class SealedServings:
                 found.append(self._make(segment, visible))
             else:
                 found.append(part[1])
-        if len(known) > len(found):
-            self._parts = {one.segment_id: known[one.segment_id] for one in found}
+        if len(known) > len(serving):
+            self._parts = {segment_id: known[segment_id] for segment_id in serving if segment_id in known}
         return found
 
     def _compare_some(self, segments: tuple[SealedSegment, ...]) -> None:

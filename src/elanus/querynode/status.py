@@ -31,10 +31,12 @@ class UsedMemory:
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
         self._used_bytes = 0
+        self._added_bytes = 0  # since the node's start
         self._until_s = float("-inf")
 
     def add(self, loaded_bytes: int) -> None:
         self._used_bytes += loaded_bytes
+        self._added_bytes += loaded_bytes
 
     async def of(self, collections: Mapping[CollectionID, LoadedCollection]) -> int:
         """Return the memory as of a short time ago."""
@@ -47,12 +49,12 @@ class UsedMemory:
     async def now(self, collections: Mapping[CollectionID, LoadedCollection]) -> int:
         """Add it up, and return it."""
         copies = [copy for c in collections.values() for copy in _copies(c)]
-        before, used_bytes = self._used_bytes, 0
+        added_before, used_bytes = self._added_bytes, 0
         for first in range(0, len(copies), AT_ONCE):
             if first:
                 await asyncio.sleep(0)
             used_bytes += sum(map(_bytes_of, copies[first : first + AT_ONCE]))
-        self._used_bytes += used_bytes - before
+        self._used_bytes = used_bytes + self._added_bytes - added_before
         return self._used_bytes
 
 

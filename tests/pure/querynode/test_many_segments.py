@@ -58,6 +58,21 @@ async def test_others_run_while_a_long_status_is_made(world: World) -> None:
 
 
 @scenario()
+async def test_memory_that_is_added_up_twice_at_the_same_time_counts_once(world: World) -> None:
+    flushed = await with_segments(world, MANY)
+    await world.hand_off(flushed[:-1])
+    used_bytes = (await world.node.status()).used_bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(status, "AT_ONCE", 2)
+        both = asyncio.gather(world.node.status(), world.node.status(COLLECTION))
+        await asyncio.sleep(0)
+        world.node._used.add(1000)
+        await both
+        assert world.node._used._used_bytes == used_bytes + 1000
+    assert (await world.node.status()).used_bytes == used_bytes
+
+
+@scenario()
 async def test_a_kept_status_follows_deletes_exchanges_and_releases(world: World) -> None:
     flushed = await with_segments(world, 3)
     await world.hand_off(flushed)
