@@ -1,4 +1,4 @@
-"""What the node's status says of the sealed segments of a collection, kept from one status to the next.
+"""The part of a node's status about the sealed segments of a collection, kept from one status to the next.
 
 Querycoord asks for the status several times per reconciliation, and a collection may have twenty thousand
 segments. So each segment's part is made when the segment is first served. The memory that a segment takes

@@ -1,4 +1,4 @@
-"""What survives a long full collection is left out of the next ones, but not for good."""
+"""The survivors of a long full collection are left out of the next ones, but not for good."""
 
 from __future__ import annotations
 
