@@ -1,8 +1,9 @@
-"""How late the event loop of a server is while it gets requests that are as large as clients send them.
+"""How late the event loop of a server is under requests as large as clients send them, and with much data.
 
-The online process has all coordinators, the proxy and the query node on one loop, so it has the longest
-delays. It measures them itself (`elanus.server.loop_lag`); this reads its metrics after each step. Nothing
-else should compete for the processors: a process that gets none is late too.
+First the requests are large, then the server is: many segments, and many loaded collections
+(`benchmarks.heartbeat_states`). The online process has all coordinators, the proxy and the query node on one
+loop, so it has the longest delays. It measures them itself (`elanus.server.loop_lag`); this reads its metrics
+after each step. Nothing else should compete for the processors: a process that gets none is late too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import numpy as np
 import psutil
 from pymilvus import Collection, CollectionSchema, DataType, FieldSchema, connections, utility
 
+from benchmarks.heartbeat_states import measure_states
 from benchmarks.processes import ServerProcess
 from elanus.server.announce import Announcement, find
 
@@ -64,6 +66,7 @@ def measure(say: Callable[[str], None]) -> None:
                 _measure_shape(dim, rows, found.observe_url, say)
         finally:
             server.stop(STOP_GRACE_S)
+    measure_states(lambda what, url: say(_line(what, Lag(0.0, 0, 0), read(url))))
 
 
 def _measure_shape(dim: int, rows: int, url: str, say: Callable[[str], None]) -> None:
@@ -80,12 +83,9 @@ def _measure_shape(dim: int, rows: int, url: str, say: Callable[[str], None]) ->
 
     @contextmanager
     def step(what: str) -> Iterator[None]:
-        before = _read(url)
+        before = read(url)
         yield
-        after = _read(url)
-        late, beats = after.late - before.late, after.beats - before.beats
-        longest = f"longest {after.longest_s * 1000:.0f} ms"
-        say(f"{what}: {longest}, {late} of {beats} beats later than {LATE_S * 1000:.0f} ms")
+        say(_line(what, before, read(url)))
 
     for number in range(INSERTS):
         part = keys[number * rows : (number + 1) * rows]
@@ -129,7 +129,14 @@ def _until(done: Callable[[], bool], limit_s: float) -> None:
         time.sleep(1)
 
 
-def _read(url: str) -> Lag:
+def _line(what: str, before: Lag, after: Lag) -> str:
+    late, beats = after.late - before.late, after.beats - before.beats
+    longest = f"longest {after.longest_s * 1000:.0f} ms"
+    return f"{what}: {longest}, {late} of {beats} beats later than {LATE_S * 1000:.0f} ms"
+
+
+def read(url: str) -> Lag:
+    """Read the delays since the server's start; the longest one of its last minutes."""
     with urllib.request.urlopen(f"{url}/metrics") as answer:
         text = answer.read().decode()
 

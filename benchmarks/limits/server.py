@@ -118,6 +118,13 @@ class LimitServer:
         return self._announced.address
 
     @property
+    def observe_url(self) -> str:
+        """Where its metrics and its status are."""
+        if self._announced is None:
+            raise RuntimeError("the server is not running")
+        return self._announced.observe_url
+
+    @property
     def client(self) -> MilvusClient:
         """The one connection of the benchmark."""
         if self._client is None:
@@ -145,9 +152,7 @@ class LimitServer:
 
     def growing_bytes(self) -> float:
         """Growing data in its memory, from its metrics."""
-        if self._announced is None:
-            raise RuntimeError("the server is not running")
-        text = remote.get(self._announced.observe_url + "/metrics").decode()
+        text = remote.get(self.observe_url + "/metrics").decode()
         found = re.search(r"^elanus_growing_bytes (\S+)$", text, re.MULTILINE)
         if found is None:
             raise RuntimeError("the server's metrics have no elanus_growing_bytes")

@@ -38,7 +38,8 @@ class Recovery:
         return tuple(self._with_seen_rows(s) for s in found if s is not None)
 
     def _with_seen_rows(self, info: SegmentInfo) -> SegmentInfo:
-        return replace(info, rows=info.rows + self._allocator.seen_rows(info))
+        seen = self._allocator.seen_rows(info)
+        return replace(info, rows=info.rows + seen) if seen else info
 
     async def recovery_info(
         self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()

@@ -32,6 +32,7 @@ from elanus.datacoord.write_table import PREFIX as _WRITES
 from elanus.datacoord.write_table import WriteTable, encoded, key_of
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import MetaStore
+from elanus.meta.turns import in_turns
 
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
@@ -85,9 +86,9 @@ class DataState:
 
     async def start(self) -> None:
         await self._records.start()
-        for stored in await self._records.load(_SEGMENTS):
+        async for stored in in_turns(await self._records.load(_SEGMENTS)):
             self._segments.show(msgspec.json.decode(stored, type=SegmentInfo))
-        for stored in await self._records.load(_VCHANNELS):
+        async for stored in in_turns(await self._records.load(_VCHANNELS)):
             self._show_vchannel(msgspec.json.decode(stored, type=Vchannel))
         for stored in await self._records.load(_IMPORTS):
             task = msgspec.json.decode(stored, type=ImportTask)

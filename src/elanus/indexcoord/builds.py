@@ -7,8 +7,11 @@ the missing builds are started. Collections that have not changed are not examin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import TypeVar
 
 import structlog
 
@@ -31,12 +34,16 @@ from elanus.core.ids import BuildID, CollectionID, SegmentID
 from elanus.core.segments import SegmentManifest, SegmentState
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
+from elanus.meta.port import TXN_OPERATIONS_MAX
 
 _FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
 _ATTEMPTS_MAX = 3
 _log = structlog.get_logger("indexcoord")
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +150,8 @@ class Builder:
         except CollectionNotFound:
             return
         for index in self._state.indexes(collection_id):
-            for manifest in recovery.flushed:
-                await self._ensure_build(index, manifest)
+            for some in batched(recovery.flushed, TXN_OPERATIONS_MAX):
+                await self._ensure_builds(index, some)
 
     def _is_missing(self, collection_id: CollectionID, flushed: Iterable[SegmentID]) -> bool:
         """Whether a segment lacks a build that has ended. If none does, nothing has to be read: after a
@@ -164,33 +171,42 @@ class Builder:
                 continue
             await self._state.remove_build(build)
 
-    async def _ensure_build(self, index: Index, manifest: SegmentManifest) -> None:
-        build = self._state.build(index.index_id, manifest.segment_id)
-        if build is None:
-            build = await self._new_build(index, manifest)
-        pending = build.state in UNFINISHED
-        if pending and build.build_id not in self._running and self.nodes:
-            task = asyncio.create_task(
-                self._run_build(index, build, manifest), name=f"build {build.build_id}"
-            )
-            self._running[build.build_id] = task
-            task.add_done_callback(lambda ended: self._build_ended(build, ended))
+    async def _ensure_builds(self, index: Index, manifests: Sequence[SegmentManifest]) -> None:
+        missing = [m for m in manifests if self._state.build(index.index_id, m.segment_id) is None]
+        if missing:
+            await self._new_builds(index, missing)
+        for manifest in manifests:
+            build = self._state.build(index.index_id, manifest.segment_id)
+            if build is None or build.state not in UNFINISHED:  # None: the index was dropped meanwhile
+                continue
+            if build.build_id not in self._running and self.nodes:
+                task = asyncio.create_task(
+                    self._run_build(index, build, manifest), name=f"build {build.build_id}"
+                )
+                self._running[build.build_id] = task
+                task.add_done_callback(partial(self._build_ended, build))
 
-    async def _new_build(self, index: Index, manifest: SegmentManifest) -> Build:
-        small = manifest.rows < self._policy.rows_min
+    async def _new_builds(self, index: Index, manifests: Sequence[SegmentManifest]) -> None:
+        """Record builds together: a flush of thousands of partitions leaves as many segments."""
         async with self.numbering:
-            build = Build(
-                BuildID(await self._rootcoord.alloc_ids(1)),
-                index.index_id,
-                index.collection_id,
-                manifest.segment_id,
-                manifest.rows,
-                version=0,
-                state=BuildState.FINISHED if small else BuildState.UNISSUED,
-            )
-            await self._state.put_build(build)
-        self._changes.happened(build.collection_id)
-        return build
+            first_id = await self._rootcoord.alloc_ids(len(manifests))
+            builds = [
+                Build(
+                    BuildID(first_id + number),
+                    index.index_id,
+                    index.collection_id,
+                    manifest.segment_id,
+                    manifest.rows,
+                    version=0,
+                    state=self._first_state(manifest),
+                )
+                for number, manifest in enumerate(manifests)
+            ]
+            await self._state.put_build(*builds)
+        self._changes.happened(index.collection_id)
+
+    def _first_state(self, manifest: SegmentManifest) -> BuildState:
+        return BuildState.FINISHED if manifest.rows < self._policy.rows_min else BuildState.UNISSUED
 
     def _build_ended(self, build: Build, task: asyncio.Task[None]) -> None:
         """Examine the collection again, unless the build has come to its end: then nothing is missing."""
@@ -249,3 +265,9 @@ class Builder:
             raise FieldNotFound(f"field {index.field_id} of index {index.name} has been dropped")
         texts = schema if field.is_added and field.is_function_output else None
         return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest, texts)
+
+
+def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    left = iter(items)
+    while batch := tuple(islice(left, size)):
+        yield batch

@@ -14,6 +14,7 @@ from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import IndexFile
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import Delete, MetaStore, Put
+from elanus.meta.turns import in_turns
 
 _INDEXES = "indexcoord/index/"
 _BUILDS = "indexcoord/build/"
@@ -57,7 +58,7 @@ class IndexState:
     async def start(self) -> None:
         for _, stored in await self._meta.list(_INDEXES):
             self._show_index(msgspec.json.decode(stored.value, type=Index))
-        for _, stored in await self._meta.list(_BUILDS):
+        async for _, stored in in_turns(await self._meta.list(_BUILDS)):
             self._show_build(msgspec.json.decode(stored.value, type=Build))
 
     def index(self, index_id: IndexID) -> Index | None:
@@ -88,9 +89,11 @@ class IndexState:
         self._show_index(index)
 
     @uncancellable
-    async def put_build(self, build: Build) -> None:
-        await self._meta.txn([Put(f"{_BUILDS}{build.build_id}", msgspec.json.encode(build))])
-        self._show_build(build)
+    async def put_build(self, *builds: Build) -> None:
+        """Record builds in one transaction: at most `TXN_OPERATIONS_MAX`."""
+        await self._meta.txn([Put(f"{_BUILDS}{b.build_id}", msgspec.json.encode(b)) for b in builds])
+        for build in builds:
+            self._show_build(build)
 
     @uncancellable
     async def remove_build(self, build: Build) -> None:

@@ -88,9 +88,9 @@ class QueryCoord:
         """Resume serving the loaded collections. Returns at once; the loads continue in the background."""
         await self._groups.restore()
         now = await self._peers.root.alloc_timestamp(1)
-        for load in await self._state.all():
+        for load, records in await self._state.restore():
             loader = self._loader(load, now)
-            await loader.restore()
+            loader.restore(records)
             self._begin(loader)
         self._followers = [
             asyncio.create_task(self._follow(self._peers.data), name="follow datacoord"),

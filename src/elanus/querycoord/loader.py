@@ -102,9 +102,8 @@ class CollectionLoader:
     def collection_id(self) -> CollectionID:
         return self.load.collection_id
 
-    async def restore(self) -> None:
+    def restore(self, records: Iterable[ReplicaRecord]) -> None:
         """Restore the replicas as they were last announced: they can be read immediately."""
-        records = await self._state.replicas(self.collection_id)
         self._replicas = [self._replica(record) for record in records]
 
     def start(self) -> None:

@@ -37,6 +37,10 @@ from elanus.querycoord.visible_from import Settled
 
 _FRESH_S = 1.0
 """If loading took longer than this, node status is fetched again before switching versions."""
+_LOADS_AT_ONCE = 32
+"""How many loads are requested of a node at the same time. It reads small segments that wait together."""
+_LOADS_PER_TASK = 4
+"""Fewer segments than this are loaded one after the other."""
 LONG_STEP_SEGMENTS = 1000
 """From this many segments on, other tasks run between the parts of a reconciliation."""
 
@@ -266,19 +270,43 @@ class Replica:
         return found
 
     async def _load(self, node_id: NodeID, segment_ids: list[SegmentID], target: Target) -> bool:
-        """Load segments. Returns whether some could not be read, which holds up none of the others."""
+        """Load segments. Returns whether some could not be read, which holds up none of the others.
+
+        Some are loaded at the same time. Those of a vchannel follow each other: the node then reads the
+        vchannel's deletes once, even if it cannot keep those of several vchannels.
+        """
         failed = False
-        for segment_id in segment_ids:
-            try:
-                damaged = await self._fleet.node(node_id).load_segment(segment_request(target, segment_id))
-            except SegmentUnreadable as error:
-                failed = True
-                now_s = asyncio.get_running_loop().time()
-                self.unreadable.failed(target.segments[segment_id], error.message, now_s)
-            else:
-                for file in damaged:
-                    await self._rebuild(file)
+        waiting = iter(sorted(segment_ids, key=lambda segment_id: target.segments[segment_id].vchannel))
+
+        async def load_waiting() -> None:
+            nonlocal failed
+            for segment_id in waiting:
+                try:
+                    if not await self._load_one(node_id, segment_id, target):
+                        failed = True
+                except BaseException:
+                    for _ in waiting:  # nobody begins another one
+                        pass
+                    raise
+
+        at_once = min(_LOADS_AT_ONCE, 1 + len(segment_ids) // _LOADS_PER_TASK)
+        outcomes = await asyncio.gather(*(load_waiting() for _ in range(at_once)), return_exceptions=True)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
         return failed
+
+    async def _load_one(self, node_id: NodeID, segment_id: SegmentID, target: Target) -> bool:
+        """Load a segment. Returns whether it could be read."""
+        try:
+            damaged = await self._fleet.node(node_id).load_segment(segment_request(target, segment_id))
+        except SegmentUnreadable as error:
+            now_s = asyncio.get_running_loop().time()
+            self.unreadable.failed(target.segments[segment_id], error.message, now_s)
+            return False
+        for file in damaged:
+            await self._rebuild(file)
+        return True
 
     def _missing(
         self,

@@ -28,6 +28,7 @@ from elanus.api.query_channel import QueryChannelInfo
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
+from elanus.meta.turns import in_turns
 
 T = TypeVar("T")
 PART_MAX = 512
@@ -35,6 +36,8 @@ PART_MAX = 512
 _HEADERS = "querycoord/replica/"
 _PARTS = "querycoord/replica_part/"
 _BATCH_BYTES = 1_000_000
+_PARTS_AT_ONCE = 10
+"""Parts that are read or written before other tasks run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +107,9 @@ class _Part:
 
 
 def _differing(now: Mapping[SegmentID, T], then: Mapping[SegmentID, T]) -> set[SegmentID]:
-    return set() if now is then else {s for s, _ in now.items() ^ then.items()}
+    if now is then:
+        return set()
+    return {s for s, fact in now.items() if then.get(s) != fact} | (then.keys() - now.keys())
 
 
 _headers = msgspec.json.Decoder(_Header)
@@ -186,11 +191,11 @@ class ReplicaRecords:
                 division.regroup(facts)
         division.record = record
         puts = []
-        for at, number in enumerate(division.numbers):
-            if not number:
-                division.numbers[at], division.following = division.following, division.following + 1
-                part = facts.of(division.members[at])
-                puts.append(Put(_part_key(name, division.numbers[at]), msgspec.json.encode(part)))
+        new = [at for at, number in enumerate(division.numbers) if not number]
+        async for at in in_turns(new, _PARTS_AT_ONCE):
+            division.numbers[at], division.following = division.following, division.following + 1
+            part = facts.of(division.members[at])
+            puts.append(Put(_part_key(name, division.numbers[at]), msgspec.json.encode(part)))
         header = Put(_HEADERS + name, _encoded_header(record, division))
         gone = [Delete(_part_key(name, n)) for n in before if n not in set(division.numbers)]
         *earlier, last = _batches(puts)
@@ -210,21 +215,28 @@ class ReplicaRecords:
         headers = await self._meta.list(f"{_HEADERS}{collection_id}/")
         await self._remove([*also, *(Delete(key) for key, _ in headers)], f"{collection_id}/")
 
-    async def remove_leftovers(self, collections: Iterable[CollectionID]) -> None:
-        """Remove the parts of records of other collections than these: their removal was interrupted."""
-        kept = {str(collection_id) for collection_id in collections}
-        keys = [key for key, _ in await self._meta.list(_PARTS)]
-        await self._delete(Delete(k) for k in keys if k.removeprefix(_PARTS).partition("/")[0] not in kept)
+    async def restore(self) -> dict[CollectionID, list[ReplicaRecord]]:
+        """Return all records by collection, in the order of the replica numbers.
+
+        They are read at once: a read for each of ten thousand collections would take a hundred times as long.
+        """
+        found: dict[CollectionID, list[ReplicaRecord]] = {}
+        self._known = await self._read("")
+        for division in self._known.values():
+            found.setdefault(division.record.info.collection_id, []).append(division.record)
+        return {of: sorted(records, key=lambda r: r.info.replica) for of, records in found.items()}
 
     async def _read(self, prefix: str) -> dict[str, _Division]:
         """Read the records whose names begin like this, and remove parts that none of them names."""
         headers = await self._meta.list(_HEADERS + prefix)
         stored = dict(await self._meta.list(_PARTS + prefix))
         found = {}
-        for key, value in headers:
+        async for key, value in in_turns(headers):
             header = _headers.decode(value.value)
             name = key.removeprefix(_HEADERS)
-            parts = [_parts.decode(stored.pop(_part_key(name, number)).value) for _, number in header.parts]
+            parts = []
+            async for _, number in in_turns(header.parts, _PARTS_AT_ONCE):
+                parts.append(_parts.decode(stored.pop(_part_key(name, number)).value))
             record = _whole(header, parts)
             bounds, numbers = [b for b, _ in header.parts], [n for _, n in header.parts]
             found[name] = _Division(

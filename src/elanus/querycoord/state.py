@@ -104,10 +104,16 @@ class LoadState:
         self._replicas = ReplicaRecords(meta)
 
     async def all(self) -> list[Load]:
-        """Return the loads. Call it once, before anything else: it also removes what interruptions left."""
-        loads = [msgspec.json.decode(stored.value, type=Load) for _, stored in await self._meta.list(_LOADS)]
-        await self._replicas.remove_leftovers(load.collection_id for load in loads)
-        return loads
+        return [msgspec.json.decode(stored.value, type=Load) for _, stored in await self._meta.list(_LOADS)]
+
+    async def restore(self) -> list[tuple[Load, list[ReplicaRecord]]]:
+        """Return the loads, each with its replicas in the order of their numbers.
+
+        Call it once, before anything else: it also removes what interruptions left.
+        """
+        loads = await self.all()
+        records = await self._replicas.restore()
+        return [(load, records.get(load.collection_id, [])) for load in loads]
 
     async def put(self, load: Load) -> None:
         await self._meta.txn([Put(f"{_LOADS}{load.collection_id}", msgspec.json.encode(load))])

@@ -25,6 +25,7 @@ from elanus.querynode.held_segments import HeldSegments
 from elanus.querynode.index_specs import index_specs
 from elanus.querynode.loaded_fields import Unloaded, held_schema
 from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.sealed_servings import SealedServings
 from elanus.querynode.sealed_views import SealedViews
 from elanus.querynode.service_clock import ServiceClock
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
@@ -60,6 +61,7 @@ class HeldCollection:
         self.leads = frozenset(request.vchannels)
         self._held = HeldSegments()
         self._views = SealedViews()
+        self.servings = SealedServings(request.collection_id)
         self._missing: Mapping[SegmentID, MissingSegment] = {}
         self._served: tuple[Timestamp, tuple[FollowedVchannel, ...]] = (NO_TIMESTAMP, ())
         """The vchannels whose lowest tick is the service time, and the service time if there are none."""
@@ -87,6 +89,11 @@ class HeldCollection:
     def staged(self) -> Mapping[SegmentID, SealedSegment]:
         """The sealed segments that are loaded for a version to come."""
         return self._held.staged
+
+    @property
+    def sealed_views(self) -> tuple[SnapshotSegment, ...]:
+        """The sealed segments that are served, as reads see them; the same tuple while none changes."""
+        return self._views.of(self.serving.values(), self._serves)
 
     @property
     def version(self) -> int:
@@ -187,7 +194,7 @@ class HeldCollection:
             version=self._version,
             service_ts=service_ts,
             partitions=self._partitions,
-            segments=(*self._views.of(self.serving.values(), self._serves), *growing),
+            segments=(*self.sealed_views, *growing),
             missing={s: gap for s, gap in missing.items() if self._serves(gap.partition_id)},
         )
 

@@ -20,10 +20,11 @@ from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower
 from elanus.querynode.interim import Interim
+from elanus.querynode.load_batches import LoadBatches
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.pinned_files import PinnedSegments
 from elanus.querynode.recovery import Recovered, recover_growing, unreadable
-from elanus.querynode.sealed import load_sealed
+from elanus.querynode.sealed import SealedSegment, load_sealed
 from elanus.querynode.write_deletes import Batches, read_write
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
@@ -54,6 +55,7 @@ class Loading:
         self.offload = offload
         self.held = PinnedSegments()
         self.delta_logs = DeltaLogs(store, fetches_max)
+        self._batches = LoadBatches()
         self._store = store
         self._scratch = scratch
         self._dispatcher = dispatcher
@@ -139,26 +141,26 @@ class Loading:
 
     async def load(self, collection: LoadedCollection, request: LoadSegment) -> None:
         """Load a sealed segment and stage it. Raises as `QueryNodeApi.load_segment` does."""
-        async with collection.loads:
-            collection.check_loadable(request)
-            with self.held.loading(request.manifest.segment_id):
-                try:
-                    segment = await self.offload(
-                        load_sealed,
-                        request,
-                        collection.schema,
-                        self._specs(collection),
-                        self._store,
-                        self.delta_logs,
-                        self._scratch,
-                        collection.warmed,
-                    )
-                except (CorruptObject, ObjectMissing, FieldNotFound) as error:
-                    raise SegmentUnreadable(unreadable(request.manifest, error)) from error
-                self.held.keep(segment.segment_id, segment.blocks)
-            self._on_load(segment.memory_bytes)
-            self._trim_delta_logs_later()
-            await collection.stage(segment, request)
+        collection.check_loadable(request)
+        with self.held.loading(request.manifest.segment_id):
+            try:
+                read = self._reader(collection)
+                segment = await self._batches.load(collection, request, read, self.offload)
+            except (CorruptObject, ObjectMissing, FieldNotFound) as error:
+                raise SegmentUnreadable(unreadable(request.manifest, error)) from error
+            self.held.keep(segment.segment_id, segment.blocks)
+        self._on_load(segment.memory_bytes)
+        self._trim_delta_logs_later()
+        await collection.stage(segment, request)
+
+    def _reader(self, collection: LoadedCollection) -> Callable[[LoadSegment], SealedSegment]:
+        """Return what reads a segment of the collection. For a worker thread."""
+        schema, specs, warmed = collection.schema, self._specs(collection), collection.warmed
+
+        def read_segment(request: LoadSegment) -> SealedSegment:
+            return load_sealed(request, schema, specs, self._store, self.delta_logs, self._scratch, warmed)
+
+        return read_segment
 
     def _specs(self, collection: LoadedCollection) -> Mapping[FieldID, IndexSpec]:
         if not self._maps_indexes:

@@ -59,7 +59,7 @@ from elanus.querynode.sealed import files_of
 from elanus.querynode.search import search
 from elanus.querynode.serving import ChannelServing
 from elanus.querynode.single_flight import SingleFlight
-from elanus.querynode.status import UsedMemory, collection_status, node_status
+from elanus.querynode.status import UsedMemory, collection_status, node_status, prepare
 from elanus.querynode.text_search import statistics
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore
@@ -287,19 +287,25 @@ class QueryNode:
                 channel.withdraw(follower)
 
     async def status(self, collection_id: CollectionID = CollectionID(0)) -> QueryNodeStatus:
+        collections = self._collections
         if collection_id:
+            used_bytes = await self._used.of(collections)
+            if collection_id in collections:
+                await prepare([collections[collection_id]])
             status = collection_status(
                 self._node_id,
-                self._collections,
+                collections,
                 collection_id,
                 self._serving,
-                self._used,
+                used_bytes,
                 self.growing_bytes,
                 self._leading,
             )
         else:
+            used_bytes = await self._used.now(collections)
+            await prepare(collections.values())
             held = self._loading.held()
-            whole = node_status(self._node_id, self._collections, self._serving, self.growing_bytes)
+            whole = node_status(self._node_id, collections, self._serving, used_bytes, self.growing_bytes)
             status = replace(whole, held=held)
         return replace(
             status,

@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from elanus.api.querynode import QueryNodeStatus, SegmentServing
 from elanus.core.channels import pchannel_of
-from elanus.core.ids import CollectionID, IndexID, NodeID
+from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.sealed_servings import AT_ONCE, NO_INDEX
 from elanus.querynode.serving import ChannelServing
 
 _USED_KEPT_S = 1.0
-_NO_INDEX = IndexID(0)
 
 
 class UsedMemory:
-    """The memory that all copies of segments take, for statuses of single collections.
+    """The memory that all copies of segments take, with what filters have cached in them.
 
-    Adding it up costs as much as there are segments. So it is done once in a while, and what has been loaded
-    since is added to it. ``time_s``: a monotonic clock.
+    Adding it up costs as much as there are segments. So it is done once in a while for statuses of single
+    collections, and what has been loaded since is added to it; other tasks run meanwhile. ``time_s``: a
+    monotonic clock.
     """
 
     def __init__(self, time_s: Callable[[], float]) -> None:
         self._time_s = time_s
         self._used_bytes = 0
+        self._added_bytes = 0  # since the node's start
         self._until_s = float("-inf")
 
     def add(self, loaded_bytes: int) -> None:
         self._used_bytes += loaded_bytes
+        self._added_bytes += loaded_bytes
 
-    def of(self, collections: Mapping[CollectionID, LoadedCollection]) -> int:
+    async def of(self, collections: Mapping[CollectionID, LoadedCollection]) -> int:
+        """Return the memory as of a short time ago."""
         now_s = self._time_s()
         if now_s >= self._until_s:
-            self._used_bytes = sum(
-                segment.memory_bytes for c in collections.values() for segment in _copies(c)
-            ) + _cached_bytes(collections)
-            self._until_s = now_s + _USED_KEPT_S
+            self._until_s = now_s + _USED_KEPT_S  # others need not add it up meanwhile
+            await self.now(collections)
+        return self._used_bytes
+
+    async def now(self, collections: Mapping[CollectionID, LoadedCollection]) -> int:
+        """Add it up, and return it."""
+        copies = [copy for c in collections.values() for copy in _copies(c)]
+        added_before, used_bytes = self._added_bytes, 0
+        for first in range(0, len(copies), AT_ONCE):
+            if first:
+                await asyncio.sleep(0)
+            used_bytes += sum(map(_bytes_of, copies[first : first + AT_ONCE]))
+        self._used_bytes = used_bytes + self._added_bytes - added_before
         return self._used_bytes
 
 
@@ -48,20 +63,20 @@ def collection_status(
     collections: Mapping[CollectionID, LoadedCollection],
     collection_id: CollectionID,
     serving: Mapping[CollectionID, ChannelServing],
-    used: UsedMemory,
+    used_bytes: int,
     growing_bytes: int,
     leading: int,
 ) -> QueryNodeStatus:
     """Return the node's current state as far as it concerns one collection. For the loop thread.
 
-    ``leading``: the number of vchannels that the node leads.
+    ``used_bytes``: as in `UsedMemory`. ``leading``: the number of vchannels that the node leads.
     """
     known = collections.get(collection_id)
     own = {} if known is None else {collection_id: known}
     channel = serving.get(collection_id)
+    serves = {} if channel is None else {collection_id: channel}
     return replace(
-        node_status(node_id, own, {} if channel is None else {collection_id: channel}, growing_bytes),
-        used_bytes=used.of(collections),
+        node_status(node_id, own, serves, used_bytes, growing_bytes),
         positions={},
         leads_elsewhere=leading - (0 if known is None else known.leading),
     )
@@ -71,11 +86,14 @@ def node_status(
     node_id: NodeID,
     collections: Mapping[CollectionID, LoadedCollection],
     serving: Mapping[CollectionID, ChannelServing],
+    used_bytes: int,
     growing_bytes: int,
 ) -> QueryNodeStatus:
-    """Return the node's current state. For the loop thread."""
-    segments = tuple(segment for c in collections.values() for segment in _segments(c))
-    staged = sum(s.memory_bytes for c in collections.values() for s in c.staged.values())
+    """Return the node's current state. For the loop thread. ``used_bytes``: as in `UsedMemory`.
+
+    It is fast only after `prepare`.
+    """
+    segments = tuple(chain.from_iterable(_segments(c) for c in collections.values()))
     channels = [channel for c in collections.values() for channel in c.channels.values()]
     return QueryNodeStatus(
         node_id=node_id,
@@ -83,7 +101,7 @@ def node_status(
             channel.vchannel: channel.tick for channel in channels if channel.follower is not None
         },
         segments=segments,
-        used_bytes=staged + _cached_bytes(collections) + sum(segment.memory_bytes for segment in segments),
+        used_bytes=used_bytes,
         growing_bytes=growing_bytes,
         versions={collection_id: c.version for collection_id, c in collections.items()},
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
@@ -100,10 +118,11 @@ def _followed(serving: Mapping[CollectionID, ChannelServing]) -> dict[Collection
     return {c: channel.channel for c, channel in serving.items() if not channel.lost}
 
 
-def _cached_bytes(collections: Mapping[CollectionID, LoadedCollection]) -> int:
-    return sum(
-        block.cached_bytes for c in collections.values() for s in c.snapshot.segments for block in s.blocks
-    )
+def _bytes_of(copy: SealedSegment | GrowingSegment) -> int:
+    cached_bytes = 0
+    for block in copy.blocks:
+        cached_bytes += block.cached_bytes
+    return copy.memory_bytes + cached_bytes
 
 
 def _copies(collection: LoadedCollection) -> Iterator[SealedSegment | GrowingSegment]:
@@ -132,23 +151,20 @@ def _positions(channels: Iterable[FollowedVchannel]) -> dict[str, int]:
     return found
 
 
-def _segments(collection: LoadedCollection) -> Iterator[SegmentServing]:
+async def prepare(collections: Iterable[LoadedCollection]) -> None:
+    """Prepare for a status of these collections. Other tasks run meanwhile."""
+    for collection in tuple(collections):
+        await collection.servings.prepare(collection.serving)
+
+
+def _segments(collection: LoadedCollection) -> Iterable[SegmentServing]:
     snapshot = collection.snapshot
-    served = {segment.segment_id: segment for segment in snapshot.segments}
-    for sealed in collection.serving.values():
-        if sealed.segment_id in served:
-            yield SegmentServing(
-                segment_id=sealed.segment_id,
-                collection_id=collection.collection_id,
-                partition_id=sealed.partition_id,
-                vchannel=sealed.vchannel,
-                rows=sealed.rows,
-                sealed=True,
-                memory_bytes=sealed.memory_bytes,
-                index_id=sealed.index_ids[0] if sealed.index_ids else _NO_INDEX,
-                index_ids=sealed.index_ids,
-                visible=served[sealed.segment_id].visible_from <= snapshot.service_ts,
-            )
+    sealed = collection.servings.of(snapshot.service_ts, collection.sealed_views, collection.serving)
+    growing = {segment.segment_id for segment in snapshot.segments[len(sealed) :]}
+    return chain(sealed, _growing_servings(collection, growing)) if growing else sealed
+
+
+def _growing_servings(collection: LoadedCollection, served: set[SegmentID]) -> Iterator[SegmentServing]:
     for channel in collection.channels.values():
         for growing in channel.follower.growing.values() if channel.follower is not None else ():
             if growing.segment_id in served:
@@ -160,5 +176,5 @@ def _segments(collection: LoadedCollection) -> Iterator[SegmentServing]:
                     rows=growing.rows,
                     sealed=False,
                     memory_bytes=growing.memory_bytes,
-                    index_id=_NO_INDEX,
+                    index_id=NO_INDEX,
                 )

@@ -12,6 +12,7 @@ is a message that every query node and data node of the pchannel reads.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 import structlog
@@ -26,6 +27,7 @@ from elanus.core.rate_shares import RateShares
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
+from elanus.rootcoord.tick_requests import TickRequests
 
 _ROUND_INTERVAL_S = 0.002
 """The minimum interval between the starts of two rounds of reports, however many are requested."""
@@ -65,7 +67,9 @@ class TimeSync:
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
         self._shares = RateShares()
-        self._round: asyncio.Task[None] | None = None
+        self._requests = TickRequests()
+        self._requested = asyncio.Event()
+        self._rounds: asyncio.Task[None] | None = None
         self._round_began_s = float("-inf")
         self._writing = asyncio.Lock()
 
@@ -98,9 +102,10 @@ class TimeSync:
     async def stop(self) -> None:
         """Stop: no tick is written after this."""
         self._end_following()
-        if self._round is not None:
-            self._round.cancel()
-            await asyncio.gather(self._round, return_exceptions=True)
+        if self._rounds is not None:
+            self._rounds.cancel()
+            await asyncio.gather(self._rounds, return_exceptions=True)
+        self._requests.cancel()
 
     @property
     def epoch(self) -> int:
@@ -156,6 +161,7 @@ class TimeSync:
             ticks = self._barrier.advance(sorted(wanted))
             self._awake.difference_update(ticks)
             await asyncio.gather(*(self._write(pchannel, tick) for pchannel, tick in ticks.items()))
+            self._requests.ticked(ticks)
 
     def _due(self) -> set[str]:
         idle = self._in_use - self._awake
@@ -171,20 +177,40 @@ class TimeSync:
 
         Bounded by the caller: an older unfinished write, or a proxy that does not answer, delays it.
         """
-        wanted = self._in_use.intersection(pchannels)
+        wanted = {p for p in self._in_use.intersection(pchannels) if self.tick_of(p) < at_least}
+        if not wanted:
+            return
+        request = self._requests.add(wanted, at_least)
+        self._requested.set()
+        if self._rounds is None or self._rounds.done():
+            self._rounds = asyncio.create_task(self._run_rounds(), name="tick rounds")
+        try:
+            await request.done
+        finally:
+            self._requests.remove(request)
+
+    async def _run_rounds(self) -> None:
+        """Collect reports in rounds, all requests together, while there are requests.
+
+        A round that was already running when a request came may have collected its reports before: the next
+        one follows at once.
+        """
         pause_s = _ROUND_PAUSE_S
-        while wanted and min(self.tick_of(p) for p in wanted) < at_least:
-            joined = self._round is not None and not self._round.done()
-            if self._round is None or not joined:
-                self._round = asyncio.create_task(self._collect(wanted, at_least), name="tick round")
-            await asyncio.shield(self._round)
-            if min(self.tick_of(p) for p in wanted) >= at_least:
-                return
-            await self.write_ticks(wanted)
-            # A round that was already running may have collected its reports before this request.
-            if not joined and min(self.tick_of(p) for p in wanted) < at_least:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, _ROUND_PAUSE_MAX_S)
+        try:
+            while not self._requests.is_fulfilled:
+                self._requested.clear()
+                await self._collect(self._requests.pchannels(), self._requests.latest)
+                # Also the ticks that a caller wrote who was cancelled meanwhile.
+                self._requests.ticked({p: self.tick_of(p) for p in self._requests.pchannels()})
+                if self._requested.is_set():
+                    pause_s = _ROUND_PAUSE_S
+                elif not self._requests.is_fulfilled:
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(pause_s):
+                            await self._requested.wait()
+                    pause_s = min(2 * pause_s, _ROUND_PAUSE_MAX_S)
+        except Exception as error:  # noqa: BLE001 - those who wait get it
+            self._requests.fail(error)
 
     async def _collect(self, pchannels: set[str], at_least: Timestamp) -> None:
         """One round: ask the proxies whose last report keeps a tick back."""

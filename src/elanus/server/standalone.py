@@ -28,6 +28,7 @@ from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
+from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
@@ -50,6 +51,7 @@ def serve(settings: Settings) -> int:
     """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
     fix_allocator()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    shorten_collector_pauses()
     configure_logging(settings.logging, "online")
     raise_open_files_limit()
     return asyncio.run(_serve(settings))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from fakes import CID, collection, recovery, settle
 from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
@@ -15,6 +17,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentManifest
 from elanus.indexcoord.state import Build, IndexState
+from elanus.meta.port import TXN_OPERATIONS_MAX, Compare, Delete, Put
 
 COLLECTIONS = [CollectionID(CID + n) for n in range(20)]
 
@@ -165,3 +168,32 @@ async def test_the_index_of_a_segment_whose_manifest_is_damaged_stays(tmp_path: 
     await settle()
     assert (set(bench.builds()), bench.stored()) == ({1, 2}, stored)
     await bench.coord.stop()
+
+
+async def test_builds_of_many_segments_are_recorded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = await with_indexes(tmp_path)
+    await bench.node()
+    many = [segment(n, rows=1) for n in range(300)]
+    transactions: list[int] = []
+    commit = bench.meta.txn
+
+    async def counted(operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
+        transactions.append(len(operations))
+        return await commit(operations, compares)
+
+    monkeypatch.setattr(bench.meta, "txn", counted)
+    seen = await bench.coord.wait_change(0, 0.0)
+    flush(bench, CID, *many, segment(900, rows=ROWS_MIN))
+    await settle()
+    await asyncio.sleep(1)
+    builds = bench.state.builds()
+    assert len({build.build_id for build in builds}) == 301
+    assert {build.state for build in builds} == {BuildState.FINISHED}
+    assert [build.segment_id for build in builds if build.file] == [900], "the others are too small"
+    assert len(transactions) <= 301 // TXN_OPERATIONS_MAX + 1 + 2, transactions
+    assert await bench.coord.wait_change(seen, 0.0) <= seen + 301 // TXN_OPERATIONS_MAX + 1 + 1
+    restored = IndexState(bench.meta)
+    await restored.start()
+    assert sorted(restored.builds(), key=lambda b: b.build_id) == sorted(builds, key=lambda b: b.build_id)

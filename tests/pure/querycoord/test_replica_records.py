@@ -14,7 +14,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
-from elanus.meta.port import Compare, Delete, OutcomeUnknown, Put
+from elanus.meta.port import Compare, Delete, OutcomeUnknown, Put, Versioned
 from elanus.querycoord import replica_records
 from elanus.querycoord.replica_records import PART_MAX, ReplicaRecord
 from elanus.querycoord.state import Load, LoadState
@@ -165,5 +165,43 @@ async def test_what_an_interrupted_removal_left_is_removed_at_the_next_start(
         await state.remove(CID)
     meta.left = 2**31
     assert await parts(meta)
-    assert await LoadState(meta).all() == []
+    assert await LoadState(meta).restore() == []
     assert await meta.list("") == []
+
+
+async def test_a_restart_reads_the_records_of_all_collections_together(
+    meta: CountingMeta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections = [CollectionID(100 + number) for number in range(40)]
+    loads = [Load(collection_id, True, (), 2) for collection_id in collections]
+    records = {}
+    state = LoadState(meta)
+    for number, load in enumerate(loads):
+        ids = range(PART_MAX + 1) if number == 7 else range(3)  # one of them is in parts
+        made = [record_of(ids, replica=replica) for replica in (0, 1)]
+        records[load.collection_id] = [
+            replace(one, info=replace(one.info, collection_id=load.collection_id)) for one in made
+        ]
+        await state.put(load)
+        for record in records[load.collection_id]:
+            await state.put_replica(record)
+    await state.put(Load(CID, True, ()))  # interrupted before its first replica
+
+    lists: list[str] = []
+    read = meta.list
+
+    async def counted(prefix: str) -> Sequence[tuple[str, Versioned]]:
+        lists.append(prefix)
+        return await read(prefix)
+
+    monkeypatch.setattr(meta, "list", counted)
+    monkeypatch.setattr(replica_records, "_PARTS_AT_ONCE", 1)
+    state = LoadState(meta)
+    restored = {load.collection_id: found for load, found in await state.restore()}
+    assert restored == {**records, CID: []}
+    assert len(lists) == 3, lists
+    changed = replace(records[collections[7]][0], plan={})
+    await state.put_replica(changed)
+    assert len(lists) == 3, "what was read is known"
+    monkeypatch.undo()
+    assert (await LoadState(meta).replicas(collections[7]))[0] == changed

@@ -11,7 +11,8 @@ from fakes import CID, DEFAULT, collection, manifest, recovery
 from query_bench import NODE, Bench
 
 from elanus.api.query_channel import QueryChannelInfo
-from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.api.querynode import DamagedFile, LoadSegment, QueryNodeStatus, SegmentServing
+from elanus.core.errors import Unavailable
 from elanus.core.ids import IndexID, NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
@@ -113,3 +114,61 @@ def test_outputs_of_compactions_are_not_searched_for_among_all_segments() -> Non
     Compared.comparisons = 0
     assert not decide(manifests, served, {}, (), Timestamp(1)).held
     assert Compared.comparisons <= 10 * len(ids)
+
+
+async def test_many_segments_are_loaded_some_at_a_time_and_one_vchannel_after_the_other() -> None:
+    one = collection(shards=2)
+    bench = Bench(one)
+    segments = [replace(manifest(1000 + n, of=one), vchannel=one.vchannels[n % 2]) for n in range(200)]
+    bench.data.recoveries[CID] = recovery(one, *segments)
+    load_segment = bench.node.load_segment
+    order: list[str] = []
+    running = most = 0
+
+    async def slow(request: LoadSegment) -> tuple[DamagedFile, ...]:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        order.append(request.manifest.vchannel)
+        await asyncio.sleep(0.01)
+        running -= 1
+        return await load_segment(request)
+
+    bench.node.load_segment = slow  # type: ignore[method-assign]
+    await bench.start()
+    await bench.coord.load(CID, (), 1)
+    await asyncio.sleep(5)
+    assert bench.node.held[CID].served.keys() == {s.segment_id for s in segments}
+    assert 8 <= most <= 32
+    assert order == sorted(order), "a vchannel's deletes are read once for all of its segments"
+    await bench.coord.stop()
+
+
+async def test_a_load_that_fails_begins_no_more_and_leaves_none_running() -> None:
+    one = collection()
+    bench = Bench(one)
+    segments = [manifest(1000 + n, of=one) for n in range(200)]
+    bench.data.recoveries[CID] = recovery(one, *segments)
+    load_segment = bench.node.load_segment
+    begun: list[int] = []
+    running = 0
+
+    async def away(request: LoadSegment) -> tuple[DamagedFile, ...]:
+        nonlocal running
+        begun.append(request.manifest.segment_id)
+        running += 1
+        await asyncio.sleep(0.01 * (1 + len(begun) % 3))
+        running -= 1
+        if len(begun) < 100:
+            raise Unavailable("the node is away")
+        return await load_segment(request)
+
+    bench.node.load_segment = away  # type: ignore[method-assign]
+    await bench.start()
+    await bench.coord.load(CID, (), 1)
+    await asyncio.sleep(0.2)
+    assert 0 < len(begun) <= 32
+    assert not running
+    await asyncio.sleep(60)
+    assert bench.node.held[CID].served.keys() == {s.segment_id for s in segments}, "tried again"
+    await bench.coord.stop()

@@ -209,7 +209,7 @@ async def test_a_load_asked_for_again_runs_once(world: World) -> None:
     await world.node.load_segment(request)
     await world.announce([segment_id])
     await world.node.load_segment(request)
-    assert gate.calls == ["load_sealed"]
+    assert gate.calls == ["read_segment"]
 
 
 @scenario()

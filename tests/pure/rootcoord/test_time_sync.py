@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from fakes import FakeProxy, settle
@@ -12,6 +14,7 @@ from elanus.api.rootcoord import TickReport
 from elanus.core.errors import LeaseLost, NoSession, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
+from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
 
 ZERO, ONE = "by-dev-rootcoord-dml_0", "by-dev-rootcoord-dml_1"
@@ -131,6 +134,66 @@ async def test_an_unfinished_write_is_waited_for_and_not_asked_about_without_pau
     bench.proxy.unfinished = {}
     await asking
     assert now_s() < 1.06
+    await bench.root.stop()
+
+
+async def test_a_thousand_who_wait_cost_what_one_costs() -> None:
+    bench = await with_a_collection()
+    await bench.restart()  # as after a restart of the server: the proxy has not reported yet
+    bench.proxy.calls.failing["report_tick"] = Unavailable("starting")
+    asked: list[int] = []
+    advance = TickBarrier.advance
+
+    def counted(barrier: TickBarrier, pchannels: Iterable[str]) -> dict[str, Timestamp]:
+        names = list(pchannels)
+        asked.append(len(names))
+        return advance(barrier, names)
+
+    costs = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TickBarrier, "advance", counted)
+        for waiting in (1, 1000):
+            wanted = [bench.oracle.allocate() for _ in range(waiting)]
+            asking = [asyncio.ensure_future(bench.root.tick_now(BOTH, ts)) for ts in wanted]
+            asked.clear()
+            await asyncio.sleep(1.0)
+            costs.append(sum(asked))
+            for one in asking:
+                one.cancel()
+            await asyncio.wait(asking)
+    assert 0 < costs[1] <= costs[0] + 4, f"looks at pchannels for 1 and for 1,000 who wait: {costs}"
+    await bench.root.stop()
+
+
+async def test_requests_end_each_with_its_own_tick() -> None:
+    bench = await with_a_collection()
+    held = bench.proxy.unfinished = {ONE: bench.oracle.allocate()}
+    later = bench.oracle.allocate()
+    both = asyncio.ensure_future(bench.root.tick_now(BOTH, later))
+    before = asyncio.ensure_future(bench.root.tick_now((ONE,), Timestamp(held[ONE] - 1)))
+    free = asyncio.ensure_future(bench.root.tick_now((ZERO,), later))
+    await asyncio.sleep(0.5)
+    assert (before.done(), free.done(), both.done()) == (True, True, False)
+    bench.proxy.unfinished = {}
+    await both
+    await bench.root.stop()
+
+
+async def test_a_failed_round_is_reported_to_all_who_wait_for_it() -> None:
+    bench = await with_a_collection()
+    append, failing = bench.log.append, [True]
+
+    async def append_or_fail(*args: Any, **options: Any) -> Any:
+        if failing:
+            raise Unavailable("the log is away")
+        return await append(*args, **options)
+
+    bench.log.append = append_or_fail  # type: ignore[method-assign]
+    asked = [bench.root.tick_now(BOTH, bench.oracle.allocate()) for _ in range(3)]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [Unavailable] * 3
+    failing.clear()
+    await bench.root.tick_now(BOTH, bench.oracle.allocate())  # the next request begins a new round
     await bench.root.stop()
 
 

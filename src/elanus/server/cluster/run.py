@@ -24,6 +24,7 @@ from elanus.server.certificates import cluster_security, front_security
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
+from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import paths_of
@@ -50,6 +51,7 @@ def run(settings: Settings, roles: tuple[str, ...]) -> int:
     check(settings, roles)
     fix_allocator()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    shorten_collector_pauses()
     configure_logging(settings.logging, "+".join(roles))
     raise_open_files_limit()
     return asyncio.run(_run(settings, roles))

@@ -37,6 +37,7 @@ from elanus.server.access import open_audit, port_access
 from elanus.server.backends import open_follower, open_objects_to_read
 from elanus.server.builders import make_query_node, proxy_policy
 from elanus.server.certificates import front_security
+from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.counters import MetricMeasures, RequestMeasures
 from elanus.server.data_dir import paths_of
 from elanus.server.ending import end_process
@@ -65,6 +66,7 @@ def run(online: str, front: str, address: str, number: int) -> NoReturn:
     settings = Settings.model_validate_json(sys.stdin.buffer.readline())
     fix_allocator()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    shorten_collector_pauses()
     configure_logging(settings.logging, f"serving {number}")
     raise_open_files_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then stops us
