@@ -81,8 +81,13 @@ class RecallReport:
             color = "tab:blue" if point.on_frontier else "tab:gray"
             bounds = [[point.recall - point.low], [point.high - point.recall]]
             axes.errorbar(point.query_us, point.recall, yerr=np.maximum(bounds, 0), fmt="o", color=color)
-            below = {"xytext": (4, -11), "textcoords": "offset points"}
-            axes.annotate(_text(point.params), (point.query_us, point.recall), fontsize=8, **below)
+            axes.annotate(
+                _text(point.params),
+                (point.query_us, point.recall),
+                xytext=(4, -11),
+                textcoords="offset points",
+                fontsize=8,
+            )
         axes.plot([p.query_us for p in self.frontier], [p.recall for p in self.frontier], color="tab:blue")
         axes.axvline(self.exact_us, color="tab:gray", linestyle=":", label="exact search")
         axes.set(xscale="log", xlabel="processor time of a query, µs", ylabel=f"recall@{self.k}")
