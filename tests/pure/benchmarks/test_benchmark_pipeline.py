@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,10 +21,12 @@ from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
 from benchmarks.pipeline.places import DISK, FAR, Turns
 from benchmarks.pipeline.sides import Sides, in_turns
+from benchmarks.pipeline.task_memory import TaskMemory
 from benchmarks.report.growth_plot import draw_growth
 from benchmarks.report.pipeline_page import COMPARISONS, render_pipeline
 from benchmarks.settings import SHOWN_GROWTH, SHOWN_PIPELINE
 from elanus.pipeline.flush import flush_task
+from elanus.pipeline.import_plan import cut
 from elanus.server.settings import DatacoordSettings
 
 pytestmark = pytest.mark.slow
@@ -112,6 +116,23 @@ def test_a_part_can_be_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     after = figures.measure(print, ["workers"], figures.QUICK, before)
     assert after.workers == workers
     assert (after.jobs, after.growth, after.flush_calls) == (before.jobs, before.growth, before.flush_calls)
+
+
+def test_every_task_of_an_import_on_a_cluster_has_rows_of_its_own(tmp_path: Path) -> None:
+    plan = importing.make_plan(tmp_path, 1000, 4, groups=4)
+    parts = cut(plan.parts, 250)
+    assert [sum(part.rows for part in some) for some in parts] == [250] * 4
+
+
+def test_memory_is_that_of_spark_workers_below_this_process() -> None:
+    memory = TaskMemory()
+    memory.look()
+    assert memory.most_mb == 0
+    command = [sys.executable, "-c", "input()", "elanus.pipeline.daemon"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
+        memory.look()
+        worker.communicate(b"\n")
+    assert memory.most_mb > 0
 
 
 def test_a_relay_carries_all_bytes_both_ways() -> None:
