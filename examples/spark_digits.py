@@ -155,7 +155,7 @@ def main(uri: str, import_directory: Path, out: Path) -> None:
     keys.write.format("elanus").mode("append").options(**server, collection=NAME, operation="delete").save()
     print(f"deleted {keys.where(f'id >= {COPIES_FROM}').count()} copies, {keys.count()} pictures in all")
 
-    # What searches find of the ten nearest, under several settings, compared with exact answers.
+    # How many of the ten nearest searches find under several settings, compared with exact answers.
     settings = [{"nprobe": lists} for lists in (1, 2, 4, 8, 16, 32)]
     report = recall_report(spark, NAME, field="picture", settings=settings, k=10, queries=200, **server)
     enough = report.cheapest(0.95)

@@ -1,6 +1,6 @@
 """Whole calls as their caller sees them: an import until reads find its rows, an index until it is built.
 
-One client, one server with its session warm, fsync on. What counts is the time from the call until the result
+One client, one server with its session warm, fsync on. Each time is from the call until the result
 can be used: the job, Spark's time for it, the commit, the load and the index.
 """
 
