@@ -57,7 +57,7 @@ def _turn(client: MilvusClient, dim: int, rows: int) -> dict[str, float]:
     client.create_collection(COLLECTION, schema=schema, index_params=index, consistency_level="Strong")
 
     def committed() -> bool:
-        return sum(s.num_rows for s in client.list_persistent_segments(COLLECTION)) >= rows
+        return sum(int(s.num_rows) for s in client.list_persistent_segments(COLLECTION)) >= rows
 
     def visible() -> bool:
         (counted,) = client.query(COLLECTION, output_fields=["count(*)"])
