@@ -81,8 +81,8 @@ freshness: $(VENV)/.demo  ## Measure how soon a write is seen, and write docs/fr
 	$(BIN)/python -m benchmarks render freshness > docs/freshness.md
 
 .PHONY: pipeline
-pipeline: $(VENV)/.demo  ## Measure the pipeline's jobs, and write docs/pipeline-benchmarks.md
-	$(BIN)/python -m benchmarks pipeline
+pipeline: $(VENV)/.dev  ## Measure the pipeline's jobs, and write docs/pipeline-benchmarks.md; ARGS="--only calls"
+	$(BIN)/python -m benchmarks pipeline $(ARGS)
 	$(BIN)/python -m benchmarks render pipeline > docs/pipeline-benchmarks.md
 
 .PHONY: scaling

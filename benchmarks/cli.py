@@ -145,15 +145,23 @@ def serving(
 def pipeline(
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_PIPELINE,
     picture: Annotated[Path, typer.Option(help="SVG of growth to write")] = SHOWN_GROWTH,
+    only: Annotated[str, typer.Option(help="comma-separated parts; the file's others stay as they are")] = "",
+    quickly: Annotated[bool, typer.Option("--quick", help="few rows, once: a check, not to quote")] = False,
 ) -> None:
-    """Measure the pipeline's jobs against plain work, flush calls, and growth: ten to twenty minutes."""
+    """Measure the pipeline's jobs against plain work, calls, clusters, stores, growth: under half an hour."""
     from benchmarks.pipeline import figures
     from benchmarks.report.growth_plot import draw_growth
 
-    found = figures.measure(typer.echo)
+    parts = [name.strip() for name in only.split(",") if name.strip()] or list(figures.PARTS)
+    if unknown := [name for name in parts if name not in figures.PARTS]:
+        known = ", ".join(figures.PARTS)
+        raise typer.BadParameter(f"unknown {', '.join(unknown)}; known are {known}", param_hint="--only")
+    before = msgspec.json.decode(out.read_bytes(), type=figures.Figures) if only and out.exists() else None
+    found = figures.measure(typer.echo, parts, figures.QUICK if quickly else figures.WHOLE, before)
     out.write_bytes(msgspec.json.encode(found))
-    draw_growth(found.growth, picture)
-    typer.echo(f"wrote {picture}")
+    if "growth" in parts:
+        draw_growth(found.growth, picture)
+        typer.echo(f"wrote {picture}")
     _say_written("pipeline", out)
 
 

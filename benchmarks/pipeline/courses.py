@@ -36,7 +36,7 @@ RANGE_ROWS = 50_000
 """Rows of a range to flush, and of a segment to compact."""
 IVF_FLAT = {"index_type": "IVF_FLAT", "metric_type": "L2", "nlist": "128"}
 HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "40"}
-HNSW_ROWS_MAX = 2_000_000
+HNSW_ROWS_MAX = 1_000_000
 """A graph takes some twenty times as long as anything else here: its course ends earlier."""
 _MIB = 1024 * 1024
 

@@ -2,8 +2,8 @@
 
 A *course* is one kind of job over growing numbers of rows. Its jobs run through the pipeline's own runner, so
 what the server would run one after another runs one after another here. All courses share one session on all
-cores. Two things are taken: seconds, and the memory of the driver (this process's Python and the JVM it
-started; the tasks' Python workers are apart) while the jobs run.
+cores. Taken are seconds, and while the jobs run the memory of the driver (this process's Python and the JVM
+that it started) and that of the Python workers, which run the tasks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import psutil
 
+from benchmarks.pipeline.task_memory import TaskMemory
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.port import Job, JobSession
 from elanus.pipeline.session import PipelineSession
@@ -33,12 +34,17 @@ _SAMPLE_S = 0.1
 class GrowthPoint(msgspec.Struct, frozen=True):
     """Work on so many rows. ``seconds``: the median turn; ``driver_mb``: the most resident memory in any.
 
-    The driver's memory is that of its Python and its JVM, in units of 10⁶ bytes.
+    The driver's memory is that of its Python and its JVM, in units of 10⁶ bytes. ``task_mb``: the same of one
+    of its Python workers, which run the tasks. ``fastest_s``, ``slowest_s``: of the turns. These three are 0
+    in figures that lack them.
     """
 
     rows: int
     seconds: float
     driver_mb: float
+    task_mb: float = 0.0
+    fastest_s: float = 0.0
+    slowest_s: float = 0.0
 
     @property
     def row_us(self) -> float:
@@ -74,7 +80,7 @@ def measure(
 def _take(session: JobSession, kind: str, course: Course, report: Callable[[str], None]) -> list[GrowthPoint]:
     """The course's points, after its smallest step once unmeasured."""
     asyncio.run(_turn(session, course, course.steps[0], "unmeasured"))
-    taken: dict[int, list[tuple[float, float]]] = {rows: [] for rows in course.steps}
+    taken: dict[int, list[tuple[float, float, float]]] = {rows: [] for rows in course.steps}
     for number in range(1, course.passes + 1):
         for rows, turns in taken.items():
             report(f"growth of {kind}: {rows:,} rows, turn {number} of {course.passes}")
@@ -82,28 +88,31 @@ def _take(session: JobSession, kind: str, course: Course, report: Callable[[str]
     return [_point(rows, turns) for rows, turns in taken.items()]
 
 
-def _point(rows: int, turns: list[tuple[float, float]]) -> GrowthPoint:
-    seconds, driver_mb = zip(*turns, strict=True)
-    return GrowthPoint(rows, round(statistics.median(seconds), 4), round(max(driver_mb), 1))
+def _point(rows: int, turns: list[tuple[float, float, float]]) -> GrowthPoint:
+    seconds, driver_mb, task_mb = zip(*turns, strict=True)
+    median_s = round(statistics.median(seconds), 4)
+    spread_s = round(min(seconds), 4), round(max(seconds), 4)
+    return GrowthPoint(rows, median_s, round(max(driver_mb), 1), round(max(task_mb), 1), *spread_s)
 
 
-async def _turn(session: JobSession, course: Course, rows: int, name: str) -> tuple[float, float]:
-    """Seconds until all jobs have ended, and the driver's most memory meanwhile."""
+async def _turn(session: JobSession, course: Course, rows: int, name: str) -> tuple[float, float, float]:
+    """Seconds until all jobs have ended, and the most memory of the driver and of a task meanwhile."""
     jobs = course.jobs(rows, name)
     gc.collect()
-    runner, memory = JobRunner(session), DriverMemory()
-    watching = asyncio.ensure_future(memory.watch())
+    runner, memory, task_memory = JobRunner(session), DriverMemory(), TaskMemory()
+    watching = [asyncio.ensure_future(watched.watch()) for watched in (memory, task_memory)]
     try:
         began_s = time.perf_counter()
         outcomes = await asyncio.gather(*(runner.run(job, "benchmark") for job in jobs))
         seconds = time.perf_counter() - began_s
     finally:
-        watching.cancel()
+        for watch in watching:
+            watch.cancel()
         runner.close()
     for job, outcome in zip(jobs, outcomes, strict=True):
         for path in job.output(outcome).objects:
             course.store.delete(path)
-    return seconds, memory.most_mb
+    return seconds, memory.most_mb, task_memory.most_mb
 
 
 class DriverMemory:

@@ -32,6 +32,21 @@ FILE = "rows.parquet"
 
 def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
     """Take so many turns on files below the directory."""
+    plan = make_plan(directory, rows, dim)
+    return in_turns(
+        rows,
+        dim,
+        turns,
+        lambda number: _rewrite(directory, plan.schema, number),
+        lambda number: import_task(replace(plan, attempt=number)),
+    )
+
+
+def make_plan(directory: Path, rows: int, dim: int, groups: int = 1) -> ImportPlan:
+    """Write random rows to ``import/rows.parquet``; returns one task that imports them into ``files``.
+
+    ``groups``: the least number of row groups of the file.
+    """
     schema = CollectionSchema(
         "rows",
         (
@@ -39,26 +54,7 @@ def measure(directory: Path, rows: int, dim: int, turns: int) -> Sides:
             FieldSchema(FieldID(101), VECTOR_FIELD, DataType.FLOAT_VECTOR, dim=dim),
         ),
     )
-    _write(directory / "import" / FILE, rows, dim)
-    plan = _plan(directory, schema)
-    return in_turns(
-        rows,
-        dim,
-        turns,
-        lambda number: _rewrite(directory, schema, number),
-        lambda number: import_task(replace(plan, attempt=number)),
-    )
-
-
-def _write(file: Path, rows: int, dim: int) -> None:
-    random = np.random.default_rng(1)
-    vectors = random.standard_normal((rows, dim), dtype=np.float32)
-    values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
-    file.parent.mkdir()
-    pq.write_table(pa.table({KEY_FIELD: random.permutation(rows), VECTOR_FIELD: values}), file)
-
-
-def _plan(directory: Path, schema: CollectionSchema) -> ImportPlan:
+    write_rows(directory / "import" / FILE, rows, dim, groups)
     source = (directory / "import").as_uri()
     return ImportPlan(
         attempt=0,
@@ -75,6 +71,16 @@ def _plan(directory: Path, schema: CollectionSchema) -> ImportPlan:
         store_url=(directory / "files").as_uri(),
         scratch_dir=str(directory / "scratch"),
     )
+
+
+def write_rows(file: Path, rows: int, dim: int, groups: int = 1) -> None:
+    """Write rows of keys in no order and random vectors."""
+    random = np.random.default_rng(1)
+    vectors = random.standard_normal((rows, dim), dtype=np.float32)
+    values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+    file.parent.mkdir(exist_ok=True)
+    table = pa.table({KEY_FIELD: random.permutation(rows), VECTOR_FIELD: values})
+    pq.write_table(table, file, row_group_size=min(1024 * 1024, -(-rows // groups)))
 
 
 def _rewrite(directory: Path, schema: CollectionSchema, number: int) -> None:

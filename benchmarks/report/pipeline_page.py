@@ -6,12 +6,15 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.pipeline.courses import HNSW, HNSW_ROWS_MAX, IVF_FLAT, RANGE_ROWS
+from benchmarks.pipeline.courses import HNSW, IVF_FLAT, RANGE_ROWS
 from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
 from benchmarks.pipeline.growth import GrowthPoint
+from benchmarks.pipeline.places import DELAY_MS, DISK, Turns
+from benchmarks.pipeline.places import WORKERS as CLUSTERS
 from benchmarks.pipeline.sides import Sides
 
 FLUSH_CALL_S = 1.5
+IMPORT_ROWS_PER_S = 150_000
 PLOT = "pipeline-growth.svg"
 
 HEAD = f"""\
@@ -37,13 +40,38 @@ GROWTH = f"""\
 ![Seconds of flushes, compactions and index builds by their rows, and the driver's memory]({PLOT})
 
 Flushes, compactions and index builds of {{least:,}} to {{most:,}} rows of dimension {{dim}}, in one Spark
-session on all cores, run as the server runs them; medians of {GROWTH_PASSES} turns, of HNSW one. A flush has
+session on all cores, run as the server runs them. Times are those of the fastest, the median and the slowest
+of {GROWTH_PASSES} turns where they were kept, else the median; of HNSW there is one turn. A flush has
 one task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them
 deleted, into as few as hold them (`datacoord.segment_size_max_mb` as it comes), and an index is built over
 each segment of that size. IVF_FLAT has nlist {IVF_FLAT["nlist"]}; HNSW has M {HNSW["M"]}, efConstruction
-{HNSW["efConstruction"]}, and ends at {HNSW_ROWS_MAX:,} rows for want of time: what a row costs there grows
+{HNSW["efConstruction"]}, and ends earlier for want of time: what a row costs there grows
 with the logarithm of its segment's rows, and so no further than the largest segment. *Driver* is the most
-memory of its Python and its JVM while the jobs ran.
+memory of its Python and its JVM while the jobs ran, *task* that of one Python worker, which runs the tasks.
+"""
+IMPORTS = """\
+## An import as its caller sees it
+
+{rows:,} rows of dimension {dim} in one Parquet file, imported through a warm server, IVF_FLAT, fsync on.
+Times are from the call until the client finds what it waits for: the fastest, the median and the slowest
+of {turns}.
+"""
+WORKERS = """\
+## Imports on a Spark cluster
+
+The import job of {rows:,} rows of dimension {dim} in {tasks} tasks, on a standalone cluster on this machine,
+whose workers have one core each; the times of the fastest, the median and the slowest of {turns} turns. With
+more workers than processors this shows what workers cost, not what they bring: no figure for more than
+{processors} of them says how the job would run on as many machines. *Task* is the most memory of one Python
+worker.
+"""
+STORES = f"""\
+## Imports and the distance of the object store
+
+One task that imports {{rows:,}} rows of dimension {{dim}}, with the file that it reads and those that it
+writes on a disk, in an S3 server on this machine (OpenStack Swift, which takes processor time itself), and
+in the same server behind a relay that delays each request by {DELAY_MS} ms; the times of the fastest, the
+median and the slowest of {{turns}} turns.
 """
 GROWN = """\
 - **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**
@@ -86,6 +114,9 @@ def render_pipeline(found: Figures) -> str:
         *_table(found),
         "",
         *_flush_calls(found),
+        *_imports(found),
+        *_clusters(found),
+        *_stores(found),
         *_growth(found),
         _method(found),
     ]
@@ -116,28 +147,83 @@ def _ratio(line: Comparison, sides: Sides) -> str:
 
 def _flush_calls(found: Figures) -> Iterator[str]:
     calls = found.flush_calls
+    if not calls.seconds:
+        return
     median_s = statistics.median(calls.seconds)
     verdict = _verdict(median_s <= FLUSH_CALL_S)
     yield "## A flush as its caller sees it"
     yield ""
     yield f"{calls.rows:,} rows of dimension {calls.dim} were in Flushed segments **{median_s:.2f} s** after"
     yield f"the call (target {FLUSH_CALL_S:g} s: {verdict}), the median of {len(calls.seconds)};"
-    yield f"the slowest took {max(calls.seconds):.2f} s. The server's Spark session was warm, fsync on;"
-    yield "the client asked for the segments' states every 10 ms."
+    yield f"the fastest took {min(calls.seconds):.2f} s, the slowest {max(calls.seconds):.2f} s. The server's"
+    yield "Spark session was warm, fsync on; the client asked for the segments' states every 10 ms."
     yield ""
+
+
+def _imports(found: Figures) -> Iterator[str]:
+    if not found.imports:
+        return
+    first = next(iter(found.imports.values()))
+    yield IMPORTS.format(rows=first.rows, dim=first.dim, turns=len(first.seconds))
+    yield "| until | time | rows/s |"
+    yield "|---|---:|---:|"
+    for until, turns in found.imports.items():
+        yield f"| {until} | {_spread_s(turns.seconds)} | {_rate(turns)} |"
+    committed = first.rows / statistics.median(first.seconds)
+    verdict = _verdict(committed >= IMPORT_ROWS_PER_S)
+    yield ""
+    yield f"Target for committed segments: {IMPORT_ROWS_PER_S:,} rows/s on two processors: {verdict}."
+    yield ""
+
+
+def _clusters(found: Figures) -> Iterator[str]:
+    if not found.workers:
+        return
+    first = next(iter(found.workers.values()))
+    turns, tasks = len(first.seconds), max(CLUSTERS)
+    processors = found.machine.partition(" ")[0]
+    yield WORKERS.format(rows=first.rows, dim=first.dim, tasks=tasks, turns=turns, processors=processors)
+    yield "| workers | time | rows/s | compared with one | task |"
+    yield "|---:|---:|---:|---:|---:|"
+    for workers, took in found.workers.items():
+        times = statistics.median(first.seconds) / statistics.median(took.seconds)
+        yield (
+            f"| {workers} | {_spread_s(took.seconds)} | {_rate(took)} | {times:.2f} times the speed | "
+            f"{took.task_mb:,.0f} MB |"
+        )
+    yield ""
+
+
+def _stores(found: Figures) -> Iterator[str]:
+    if not found.stores:
+        return
+    disk = found.stores[DISK]
+    yield STORES.format(rows=disk.rows, dim=disk.dim, turns=len(disk.seconds))
+    yield "| files | time | rows/s | longer than on the disk |"
+    yield "|---|---:|---:|---:|"
+    for place, took in found.stores.items():
+        longer_s = statistics.median(took.seconds) - statistics.median(disk.seconds)
+        yield f"| {place} | {_spread_s(took.seconds)} | {_rate(took)} | {longer_s:.2f} s |"
+    yield ""
+
+
+def _rate(took: Turns) -> str:
+    """Rows per second, by the median turn."""
+    return f"{took.rows / statistics.median(took.seconds):,.0f}"
 
 
 def _growth(found: Figures) -> Iterator[str]:
     points = next(iter(found.growth.values()))
     yield GROWTH.format(least=points[0].rows, most=points[-1].rows, dim=found.growth_dim)
-    yield "| job | rows | time | rows/s | a row | driver |"
-    yield "|---|---:|---:|---:|---:|---:|"
+    yield "| job | rows | time | rows/s | a row | driver | task |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, course in found.growth.items():
         for point in course:
             rate = f"{point.rows / point.seconds:,.0f}"
+            task = f"{point.task_mb:,.0f} MB" if point.task_mb else "not measured"
             yield (
-                f"| {name} | {point.rows:,} | {point.seconds:.2f} s | {rate} | {point.row_us:.2f} µs | "
-                f"{point.driver_mb:,.0f} MB |"
+                f"| {name} | {point.rows:,} | {_point_s(point)} | {rate} | {point.row_us:.2f} µs | "
+                f"{point.driver_mb:,.0f} MB | {task} |"
             )
     yield ""
     yield from (_grown(name, course) for name, course in found.growth.items())
@@ -168,6 +254,12 @@ def _method(found: Figures) -> str:
 def _spread_s(seconds: list[float]) -> str:
     """The fastest, the median and the slowest turn."""
     return f"{min(seconds):.2f} / {statistics.median(seconds):.2f} / {max(seconds):.2f} s"
+
+
+def _point_s(point: GrowthPoint) -> str:
+    if not point.fastest_s:
+        return f"{point.seconds:.2f} s"
+    return _spread_s([point.fastest_s, point.seconds, point.slowest_s])
 
 
 def _verdict(met: bool) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,33 @@ def test_the_page_about_sql(
         exec(example.replace("http://127.0.0.1:19530", shared.uri), names)
         assert capsys.readouterr().out == expected
     spark.sql("drop table paint_table")
+
+
+@pytest.mark.filterwarnings("ignore::pymilvus.decorators.PyMilvusDeprecationWarning")
+def test_the_example_with_digits(
+    shared: Server,
+    client: MilvusClient,
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "spark_digits.py"))
+    example["main"](shared.uri, shared.data_dir / "import", tmp_path)
+    shown = capsys.readouterr().out
+    for line in (
+        "imported 9,500 pictures",
+        "upserted 2,200 pictures",
+        "9,800 pictures, 0 of them without a label",
+        "deleted 300 copies, 300 pictures in all",
+        "in DuckDB: 0: 947, 1: 1,077, 2: 936, 3: 978, 4: 942, 5: 824, 6: 963, 7: 1,014, 8: 887, 9: 932",
+    ):
+        assert line in shown.splitlines()
+    (share,) = re.findall(r"recognized (\d+\.\d)% of 500 new pictures", shown)
+    assert float(share) > 90
+    (recall,) = re.findall(r"^. (\d\.\d+) .* nprobe=32$", shown, re.MULTILINE)
+    assert float(recall) > 0.99
+    for name in ("digits-recognized.svg", "digits-recall.svg"):
+        assert "<svg" in (tmp_path / name).read_text()
 
 
 def test_a_batch_that_is_replayed_adds_nothing(

@@ -81,11 +81,18 @@ class RecallReport:
             color = "tab:blue" if point.on_frontier else "tab:gray"
             bounds = [[point.recall - point.low], [point.high - point.recall]]
             axes.errorbar(point.query_us, point.recall, yerr=np.maximum(bounds, 0), fmt="o", color=color)
-            axes.annotate(_text(point.params), (point.query_us, point.recall), fontsize=8)
+            axes.annotate(
+                _text(point.params),
+                (point.query_us, point.recall),
+                xytext=(4, -11),
+                textcoords="offset points",
+                fontsize=8,
+            )
         axes.plot([p.query_us for p in self.frontier], [p.recall for p in self.frontier], color="tab:blue")
         axes.axvline(self.exact_us, color="tab:gray", linestyle=":", label="exact search")
         axes.set(xscale="log", xlabel="processor time of a query, µs", ylabel=f"recall@{self.k}")
         axes.set_title(f"{self.collection}.{self.field}: {self.queries} queries")
+        axes.margins(x=0.15)
         axes.legend(loc="lower right")
         figure.savefig(path)
 

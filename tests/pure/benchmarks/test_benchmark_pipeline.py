@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from benchmarks.pipeline import compacting, flushing, importing
+from benchmarks.pipeline import compacting, figures, flushing, importing
 from benchmarks.pipeline import courses as growth_courses
+from benchmarks.pipeline.far import Far
 from benchmarks.pipeline.figures import Figures, courses, measures
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
+from benchmarks.pipeline.places import DISK, FAR, Turns
 from benchmarks.pipeline.sides import Sides, in_turns
+from benchmarks.pipeline.task_memory import TaskMemory
 from benchmarks.report.growth_plot import draw_growth
 from benchmarks.report.pipeline_page import COMPARISONS, render_pipeline
 from benchmarks.settings import SHOWN_GROWTH, SHOWN_PIPELINE
 from elanus.pipeline.flush import flush_task
+from elanus.pipeline.import_plan import cut
 from elanus.server.settings import DatacoordSettings
 
 pytestmark = pytest.mark.slow
@@ -69,11 +77,78 @@ def test_the_spread_of_the_turns_is_shown() -> None:
 
 def test_growth_shows_in_the_cost_of_a_row() -> None:
     page = render_pipeline(found(1.0, 1.0, 1.0))
-    assert "| flush | 5,000,000 | 12.00 s | 416,667 | 2.40 µs | 501 MB |" in page
+    assert "| flush | 5,000,000 | 12.00 s | 416,667 | 2.40 µs | 501 MB | not measured |" in page
     flush, index = (line for line in page.split("- **") if line.startswith(("Flush", "HNSW build")))
     assert "50 times as many rows took 60.0 times as long" in flush
     assert "a row **1.20 times**\n  as much (linear)" in flush
     assert "a row **1.60 times**\n  as much (more than linear)" in index
+
+
+def test_the_spread_of_growth_and_the_memory_of_tasks_are_shown() -> None:
+    point = GrowthPoint(1000, 2.0, 500.0, 123.4, 1.5, 3.0)
+    page = render_pipeline(msgspec.structs.replace(found(1.0, 1.0, 1.0), growth={"flush": [point]}))
+    assert "| flush | 1,000 | 1.50 / 2.00 / 3.00 s | 500 | 2000.00 µs | 500 MB | 123 MB |" in page
+
+
+def test_calls_clusters_and_stores_have_sections_once_they_are_measured() -> None:
+    plain = found(1.0, 1.0, 1.0)
+    page = render_pipeline(plain)
+    assert "its caller sees it" in page
+    assert not any(title in page for title in ("An import as", "Spark cluster", "distance of"))
+    slow, quick = Turns(300_000, 128, [2.0, 3.0, 4.0], 80.0), Turns(300_000, 128, [1.0, 1.5, 2.0], 90.0)
+    measured = msgspec.structs.replace(
+        plain,
+        imports={"segments are committed": quick, "reads find the rows": slow},
+        workers={"1": slow, "2": quick},
+        stores={DISK: quick, FAR: slow},
+    )
+    page = render_pipeline(measured)
+    assert "| segments are committed | 1.00 / 1.50 / 2.00 s | 200,000 |" in page
+    assert "150,000 rows/s on two processors: met." in page
+    assert "| 2 | 1.00 / 1.50 / 2.00 s | 200,000 | 2.00 times the speed | 90 MB |" in page
+    assert "| S3 30 ms away | 2.00 / 3.00 / 4.00 s | 100,000 | 1.50 s |" in page
+
+
+def test_a_part_can_be_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = found(1.0, 1.0, 1.0)
+    workers = {"1": Turns(10, 4, [1.0])}
+    monkeypatch.setitem(figures._MEASURED, "workers", lambda report, size: {"workers": workers})
+    after = figures.measure(print, ["workers"], figures.QUICK, before)
+    assert after.workers == workers
+    assert (after.jobs, after.growth, after.flush_calls) == (before.jobs, before.growth, before.flush_calls)
+
+
+def test_every_task_of_an_import_on_a_cluster_has_rows_of_its_own(tmp_path: Path) -> None:
+    plan = importing.make_plan(tmp_path, 1000, 4, groups=4)
+    parts = cut(plan.parts, 250)
+    assert [sum(part.rows for part in some) for some in parts] == [250] * 4
+
+
+def test_memory_is_that_of_spark_workers_below_this_process() -> None:
+    memory = TaskMemory()
+    memory.look()
+    assert memory.most_mb == 0
+    command = [sys.executable, "-c", "input()", "elanus.pipeline.daemon"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
+        memory.look()
+        worker.communicate(b"\n")
+    assert memory.most_mb > 0
+
+
+def test_a_relay_carries_all_bytes_both_ways() -> None:
+    with contextlib.ExitStack() as closing:
+        server = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
+        server.settimeout(30)
+        far = closing.enter_context(Far("{}:{}".format(*server.getsockname()), 1))
+        host, _, port = far.address.rpartition(":")
+        client = closing.enter_context(socket.create_connection((host, int(port)), 30))
+        there = closing.enter_context(server.accept()[0])
+        there.settimeout(30)
+        client.sendall(b"question" * 1000)
+        client.shutdown(socket.SHUT_WR)
+        assert b"".join(iter(lambda: there.recv(4096), b"")) == b"question" * 1000
+        there.sendall(b"answer")
+        assert client.recv(100) == b"answer"
 
 
 def test_sides_take_turns_and_the_first_does_not_count() -> None:
