@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -174,7 +175,7 @@ def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
         if level is None:
             level = noted["collection"].view.consistency_level
         asked = asked or level.name.capitalize()
-        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(physical_ms(noted["read_ts"]) // 1000))
+        moment = _moment(physical_ms(noted["read_ts"]) // 1000)
         facts["as of"] = f"timestamp {noted['read_ts']} ({moment} UTC), consistency: {asked}"
     if "filter" in noted and not noted["filter"].matches_all:
         facts["filter"] = noted["filter"].explain()
@@ -183,3 +184,9 @@ def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
             text, *counts = noted[key]
             facts[key] = text.format(*counts)
     return facts
+
+
+@lru_cache(maxsize=16)
+def _moment(second: int) -> str:
+    """Return a second since 1970 as date and time of day, UTC. Reads of the same second share it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(second))
