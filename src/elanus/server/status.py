@@ -72,7 +72,8 @@ class JobStatus:
 
     ``cause``: why it was ordered; ``waiting``: who waits for its end. ``inputs`` and ``outputs`` are the
     first of ``input_count`` and ``output_count``. While the job runs, ``rows`` and ``bytes`` are the amounts
-    its tasks have reported; ``percent`` and ``tasks_done`` of ``tasks`` show its progress.
+    its tasks have reported; ``percent`` and ``tasks_done`` of ``tasks`` show its progress. ``index_type`` and
+    ``planned_s``: of a finished index build, see `elanus.core.build_speed`.
     """
 
     job_id: str
@@ -96,6 +97,8 @@ class JobStatus:
     output_count: int = 0
     ui_url: str = ""
     error: str = ""
+    index_type: str = ""
+    planned_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
