@@ -70,7 +70,7 @@ class ServingFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServingObserved:
-    """What a serving process has observed of its reads: the slow ones, oldest first, and their recall."""
+    """The reads of a serving process as it has observed them: the slow ones, oldest first, and the recall."""
 
     slow: tuple[SlowRequest, ...]
     recalls: tuple[Measured, ...]

@@ -21,7 +21,7 @@ _LINKS_ROW_BYTES = 17
 _LIST_ID_BYTES = 8
 _NORM_BYTES = 4
 VALUE_BYTES = 8
-"""Of a sparse vector: its place and its value."""
+"""A sparse vector has a place and a value for each number that is not zero."""
 _CODEWORDS_4_BITS = 16
 _TRAINING_ROWS = 39
 """Rows that each codeword needs, of more than 256."""

@@ -1,4 +1,4 @@
-"""What `elanus gc --dry-run` promises after a drop or a delete: how much disk becomes free, and when."""
+"""The promises of `elanus gc --dry-run` after a drop or a delete: how much disk becomes free, and when."""
 
 from __future__ import annotations
 

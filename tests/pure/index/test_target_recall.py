@@ -25,6 +25,7 @@ from elanus.index import (
     build,
     load,
     measure,
+    measuring,
     over_rows,
     resolve_index,
     resolve_search,
@@ -294,3 +295,30 @@ def test_lists_of_every_kind_have_a_curve(params: dict[str, str], data_type: Dat
     assert index.curve is not None
     assert index.curve.recalls.shape == (len(index.curve.depths), len(index.curve.efforts))
     assert index.curve.best(K, 1.0) > 0.9 or data_type is DataType.BINARY_VECTOR, "ties are hits of either"
+
+
+@pytest.mark.parametrize(
+    ("build_s", "batches"),
+    [(0.001, 8), (1.0, 8), (100.0, 80)],
+    ids=["a build of a moment", "a build of a second", "a long build"],
+)
+def test_short_builds_have_time_for_more_than_the_fewest_queries(
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, build_s: float, batches: int
+) -> None:
+    """A batch takes 0.05 s here."""
+    now_s, measured = 0.0, 0
+
+    class Batches:
+        depths, efforts = np.array([10]), np.array([1, 2])
+
+        def batches(self) -> int:
+            return 1000
+
+        def measure(self, batch: int) -> np.ndarray:
+            nonlocal now_s, measured
+            now_s, measured = now_s + 0.05, measured + 1
+            return np.full((1, 1, 2), [0.5, 1.0])
+
+    monkeypatch.setattr(measuring, "_measuring", lambda *_: Batches())
+    measure(build(spec_of(index_type="IVF_FLAT", nlist="64"), rows, 1), rows, build_s, 1, now_s=lambda: now_s)
+    assert abs(measured - batches) <= 1
