@@ -188,7 +188,7 @@ def end_following(token: Token[Trail | None]) -> None:
     _current.reset(token)
 
 
-def note_aim(effort: int | None, best: float | None) -> None:
+def note_aim(effort: float | None, best: float | None) -> None:
     """An index looked for the effort of a target recall, which was ``effort``; None: no effort that was
     measured reaches it. ``best``: the highest recall that was measured, None if the index has no curve."""
     trail = _current.get()

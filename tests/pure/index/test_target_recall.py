@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -27,6 +28,7 @@ from elanus.index import (
     measure,
     measuring,
     over_rows,
+    plan,
     resolve_index,
     resolve_search,
     save,
@@ -88,6 +90,16 @@ def test_a_filter_needs_the_effort_of_as_many_hits_as_lie_before_its_last(
     assert asked is not None
     assert whole is not None
     assert asked / share == pytest.approx(whole, rel=0.05, abs=1 / share + 1)
+
+
+@given(st.floats(0.05, 0.95), st.integers(1, 100), st.floats(0.02, 1.0))
+def test_a_filtered_search_of_lists_takes_as_many_as_the_curve_says_and_no_more(
+    target: float, k: int, share: float
+) -> None:
+    asked, whole = CURVE.lists(target, k, share), CURVE._at(target, k, share, 1.0)
+    assert asked is not None
+    assert whole is not None
+    assert plan.probes(asked, 10_000, share) == max(1, math.ceil(whole))
 
 
 def test_a_target_that_was_never_reached_has_no_effort() -> None:
