@@ -3,7 +3,7 @@
     .venv/bin/python -m benchmarks.following
 
 One process has the server, without a network, and one thread asks it: the same search, plain, followed for
-the slow log, and explained. The three take turns, so that other work on the machine affects them alike, and
+the slow log, and explained. They take turns, so that other work on the machine affects them alike, and
 ratios of the thread's processor time are shown. Decoding the request and encoding the response are part of
 it. For reads that nobody follows, the look-ups are counted, and timed alone: their difference is too small
 to be seen otherwise.
@@ -30,7 +30,8 @@ from elanus.proxy.watch import ReadWatch
 
 ROWS, DIM = 2_000, 64
 ROUNDS, READS = 60, 40
-PLAIN, ARMED, ASKED = "plain", "followed for the slow log", "explained"
+PLAIN, ARMED = "plain", "followed for the slow log"
+ASKED, AS_JSON = "explained, as JSON and as text", "explained, as JSON"
 
 
 class SwitchedWatch(ReadWatch):
@@ -60,7 +61,8 @@ class Searches:
     def cpu_s(self, kind: str) -> float:
         """Return the processor time of one search of a kind, as the mean of some."""
         self._watch.armed = kind == ARMED
-        context = Headers(("elanus-explain", "1")) if kind == ASKED else Headers()
+        header = {ASKED: "1", AS_JSON: "json"}.get(kind)
+        context = Headers() if header is None else Headers(("elanus-explain", header))
         began_s = time.thread_time()
         for _ in range(READS):
             self.one(context)
@@ -109,20 +111,22 @@ def main() -> None:
     ):
         server.fill(vectors, {"index_type": "HNSW", "metric_type": "L2"})
         searches = Searches(server, watch, search_bytes(vectors[0]))
-        kinds = [PLAIN, ARMED, ASKED]
+        kinds = [PLAIN, ARMED, AS_JSON, ASKED]
         for kind in kinds:
             searches.cpu_s(kind)
         rounds = []
         for number in range(ROUNDS):
-            turn = kinds[number % 3 :] + kinds[: number % 3]
+            turn = kinds[number % len(kinds) :] + kinds[: number % len(kinds)]
             rounds.append({kind: searches.cpu_s(kind) for kind in turn})
         plain_s = median(one[PLAIN] for one in rounds)
         print(f"a plain search: {1000 * plain_s:.3f} ms of its thread")
         print(f"of which looking whether it is followed: {searches.look_ups_s() / plain_s:.2%}")
-        for kind in (ARMED, ASKED):
+        for kind in kinds[1:]:
             ratios = sorted(one[kind] / one[PLAIN] for one in rounds)
             low, high = ratios[len(ratios) // 4], ratios[3 * len(ratios) // 4]
-            print(f"{kind}: {median(ratios) - 1:+.1%} (quartiles {low - 1:+.1%} to {high - 1:+.1%})")
+            more_us = 1e6 * median(one[kind] - one[PLAIN] for one in rounds)
+            quartiles = f"quartiles {low - 1:+.1%} to {high - 1:+.1%}"
+            print(f"{kind}: {median(ratios) - 1:+.1%} ({quartiles}), {more_us:+.0f} us")
         shares = [searches.covered() for _ in range(200)]
         print(f"steps cover {median(shares):.1%} of the server's time")
 

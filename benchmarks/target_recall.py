@@ -1,16 +1,18 @@
 """Target recall against the best fixed parameter: is the target reached, and at which cost?
 
-    .venv/bin/python -m benchmarks.target_recall
+    .venv/bin/python -m benchmarks.target_recall [SEEDS]
 
 Bands are made of data, index, number of hits, share of rows that a filter leaves, and target. In each,
 queries that are not in the data are searched with ``target_recall`` and with many fixed efforts. The best
 fixed effort is the least that reaches the target for exactly these queries: nobody can know it beforehand.
+A target that no fixed effort reaches is reached if the recall is that of the best of them.
 The cost of a search is the number of rows that it compares, as explanations say it; no search is timed.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,7 +27,7 @@ from elanus.index import RowMask, SearchParams, VectorIndex, build, measure, ove
 from elanus.index.curve import effort_name
 from elanus.index.parallel import openmp_threads
 
-ROWS, LIST_ROWS, QUERIES = 20_000, 40_000, 200
+ROWS, LIST_ROWS, QUERIES = 20_000, 40_000, 500
 """Graphs over fewer rows than lists, because they take longer to build."""
 KS = (10, 50)
 SHARES = (1.0, 0.1)
@@ -38,14 +40,15 @@ KINDS: tuple[dict[str, str], ...] = (
 )
 STEP = 1.15
 TOLERANCE = 0.01
-"""A recall is reached if what is measured is at most so much below it: 300 queries show no more."""
+"""A recall is reached if what is measured is at most so much below it: 500 queries show no more."""
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """``ratio``: of the costs; None if no fixed effort reaches the target."""
+    """``best``: the highest recall of a fixed effort. ``ratio``: of the costs; None if no fixed effort
+    reaches the target."""
 
     data: str
     index: str
@@ -53,12 +56,17 @@ class Band:
     share: float
     target: float
     recall: float
+    best: float
     ratio: float | None
 
+    @property
+    def is_reached(self) -> bool:
+        return self.recall >= min(self.target, self.best) - TOLERANCE
 
-def data_sets() -> Iterator[tuple[str, Floats]]:
+
+def data_sets(seed: int) -> Iterator[tuple[str, Floats]]:
     """Yield names and vectors, queries last."""
-    random, count = np.random.default_rng(20), LIST_ROWS + QUERIES
+    random, count = np.random.default_rng(seed), LIST_ROWS + QUERIES
     yield "no structure, 16 dimensions", random.standard_normal((count, 16), dtype=np.float32)
     hidden = random.standard_normal((count, 12)) @ random.standard_normal((12, 64))
     yield "12 of 64 dimensions", (hidden + 0.05 * random.standard_normal((count, 64))).astype(np.float32)
@@ -117,29 +125,32 @@ def bands(name: str, vectors: Floats, declared: dict[str, str]) -> Iterator[Band
         for target in TARGETS:
             recall, cost = searched(index, queries, k, SearchParams(target=target), mask, truth)
             best = min((compared for reached, compared in fixed if reached >= target), default=None)
-            yield Band(name, spec.index_type, k, share, target, recall, None if best is None else cost / best)
+            ratio = None if best is None else cost / best
+            highest = max(reached for reached, _ in fixed)
+            yield Band(name, spec.index_type, k, share, target, recall, highest, ratio)
 
 
-def main() -> None:
+def main(seeds: int = 1) -> None:
     """Print the bands that miss their target or cost more than 1.25 times the best, and the shares."""
     found = [
         band
-        for (name, vectors), kind in itertools.product(data_sets(), KINDS)
+        for seed in range(20, 20 + seeds)
+        for (name, vectors), kind in itertools.product(data_sets(seed), KINDS)
         for band in bands(name, vectors, kind)
     ]
-    reached = [band for band in found if band.recall >= band.target - TOLERANCE]
+    reached = [band for band in found if band.is_reached]
     compared = sorted(band.ratio for band in found if band.ratio is not None)
     for band in found:
-        if band not in reached or (band.ratio is not None and band.ratio > 1.25):
+        if not band.is_reached or (band.ratio is not None and band.ratio > 1.25):
             print(band)
     good = [band for band in reached if band.ratio is None or band.ratio <= 1.25]
     for kind in dict.fromkeys(band.index for band in found):
         those = [band for band in found if band.index == kind]
-        print(f"{kind}: {sum(band in reached for band in those)} of {len(those)} reached")
+        print(f"{kind}: {sum(band.is_reached for band in those)} of {len(those)} reached")
     print(f"bands: {len(found)}, target reached: {len(reached) / len(found):.1%}")
     print(f"target reached at 1.25 times the best cost at most: {len(good) / len(found):.1%}")
     print(f"cost / best cost: median {np.median(compared):.2f}, 95 %: {np.quantile(compared, 0.95):.2f}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*(int(argument) for argument in sys.argv[1:]))

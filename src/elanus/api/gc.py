@@ -63,8 +63,9 @@ class GcState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PinnedSegment:
-    """A dropped segment whose files are kept. ``until_ms``: the earliest time they may be deleted, in UTC;
-    ``read_by`` says who still reads it, "" when nobody does."""
+    """A dropped segment whose files are kept. ``until_ms``: the earliest time they may be deleted, in UTC, if
+    pins are not released before they expire; ``read_by`` says who still reads it, "" when nobody does.
+    ``bytes``: of its rows."""
 
     segment_id: SegmentID
     collection_id: int

@@ -79,7 +79,15 @@ class JobBook:
         if entry is not None:
             self._open[job_id] = self._unsent[job_id] = replace(entry, progress=progress, ui_url=ui_url)
 
-    def finish(self, job_id: str, outputs: Iterable[str] = (), rows: int = 0, size_bytes: int = 0) -> None:
+    def finish(
+        self,
+        job_id: str,
+        outputs: Iterable[str] = (),
+        rows: int = 0,
+        size_bytes: int = 0,
+        index_type: str = "",
+        planned_s: float = 0.0,
+    ) -> None:
         entry = self._open[job_id]
         tasks = entry.progress.tasks
         names, count = named(outputs)
@@ -91,6 +99,8 @@ class JobBook:
             rows=rows,
             size_bytes=size_bytes,
             progress=JobProgress(tasks, tasks, 0.0, rows, size_bytes),
+            index_type=index_type,
+            planned_s=planned_s,
         )
         self._end(finished)
 

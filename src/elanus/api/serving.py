@@ -15,6 +15,8 @@ from elanus.api.fencing import order_of
 from elanus.api.idempotency import repeatable
 from elanus.api.querynode import QueryNodeApi
 from elanus.core.ids import CollectionID
+from elanus.core.recall import Measured
+from elanus.core.slow_requests import SlowRequest
 
 EVERY_COLLECTION = CollectionID(0)
 
@@ -55,7 +57,7 @@ class ServingFacts:
 
     ``collections``: how many it holds grants for. ``reads``: answered here; ``passed_on``: calls of all
     kinds that the main process answered. ``loop_lag_s``: the longest delay of its event loop in the last 30
-    to 60 seconds.
+    to 60 seconds. ``slow_requests``: reads in its slow log, since it started.
     """
 
     collections: int
@@ -63,6 +65,15 @@ class ServingFacts:
     passed_on: int
     memory_bytes: int
     loop_lag_s: float
+    slow_requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ServingObserved:
+    """The reads of a serving process as it has observed them: the slow ones, oldest first, and the recall."""
+
+    slow: tuple[SlowRequest, ...]
+    recalls: tuple[Measured, ...]
 
 
 class ServingProcessApi(Protocol):
@@ -72,3 +83,6 @@ class ServingProcessApi(Protocol):
 
     @repeatable
     async def facts(self) -> ServingFacts: ...
+
+    @repeatable
+    async def observed(self) -> ServingObserved: ...

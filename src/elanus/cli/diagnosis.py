@@ -74,12 +74,19 @@ def estimate(
         int, typer.Option(min=0, help="Bytes of a row's other fields, the primary key included.")
     ] = 8,
     replicas: Annotated[int, typer.Option(min=1, help="Replicas that are loaded.")] = 1,
+    data_dir: DataDir = None,
+    url: Url = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the totals in bytes as JSON.")] = False,
     config: Config = None,
     assignments: Set = None,
 ) -> None:
-    """Estimate the memory and disk of a collection before it exists (docs/estimate.md)."""
-    from elanus.cli.estimate import show_estimate
+    """Estimate the memory, disk and build time of a collection before it exists (docs/estimate.md).
+
+    No server is needed. If one is named, the build time is that of its past builds.
+    """
+    from elanus.cli import remote
+    from elanus.cli.estimate import at_speed, past_builds, show_estimate
+    from elanus.core.build_speed import build_speed
     from elanus.core.errors import ElanusError
     from elanus.index.estimate import Plan, planned_index
     from elanus.index.estimate import estimate as estimate_of
@@ -105,9 +112,15 @@ def estimate(
         found = estimate_of(spec, plan)
     except ElanusError as error:
         fail(error.message, EXIT_MISUSED)
+    try:
+        past = past_builds(observe_url(data_dir, url)) if data_dir or url else ()
+        speed, builds = build_speed(past, spec.index_type)
+    except remote.NoAnswer as error:
+        fail(str(error), EXIT_FAILED)
+    found = at_speed(found, speed)
     if as_json:
         import msgspec
 
         typer.echo(msgspec.json.encode(found).decode())
     else:
-        show_estimate(spec, found, replicas)
+        show_estimate(spec, found, replicas, builds)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from elanus.cli import remote
 from elanus.cli.columns import show
-from elanus.proxy.watch import SlowRequest
+from elanus.core.slow_requests import SlowRequest
 
 
 def slow_at(base_url: str) -> list[SlowRequest]:
@@ -34,6 +34,8 @@ def lines_of(found: Sequence[SlowRequest]) -> Iterator[str]:
     for one in found:
         moment = datetime.fromtimestamp(one.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         failed = f", code {one.code}" if one.code else ""
-        yield f"{moment} UTC  {one.request} on {one.database}.{one.collection}{failed}, trace {one.trace}"
+        where = f", process {one.process}" if one.process > 1 else ""
+        found_at = f"{one.database}.{one.collection}{failed}{where}"
+        yield f"{moment} UTC  {one.request} on {found_at}, trace {one.trace}"
         text = one.text or f"{one.ms:.2f} ms; not followed: no read had been slow in the minute before"
         yield from (f"  {line}" for line in text.splitlines())

@@ -34,7 +34,7 @@ def segment_memory_bytes(
 @dataclass(frozen=True, slots=True)
 class SegmentPlan:
     """A segment as it is planned. Bytes per row: ``vector_row_bytes`` of the vector, ``other_row_bytes`` of
-    the other fields, the primary key included."""
+    the other fields, the primary key included. ``build_s``: of the index, on one core."""
 
     rows: int
     vector_row_bytes: int
@@ -42,6 +42,7 @@ class SegmentPlan:
     index_memory_bytes: int
     index_file_bytes: int
     index_disk_bytes: int
+    build_s: float = 0.0
 
     @property
     def insert_log_bytes(self) -> int:
@@ -66,7 +67,8 @@ class Estimate:
 
     ``index_memory_bytes``: of the indexes of one replica; ``load_bytes``: what query nodes must have free for
     all replicas; ``node_disk_bytes``: what stays on their disks. ``insert_log_bytes`` and
-    ``index_file_bytes``: in the object store.
+    ``index_file_bytes``: in the object store. ``build_s``: to build all indexes on one core, one after the
+    other.
     """
 
     rows: int
@@ -76,6 +78,7 @@ class Estimate:
     node_disk_bytes: int
     insert_log_bytes: int
     index_file_bytes: int
+    build_s: float = 0.0
 
     @property
     def object_bytes(self) -> int:
@@ -93,4 +96,5 @@ def total(full: SegmentPlan, full_count: int, last: SegmentPlan | None, replicas
         node_disk_bytes=replicas * sum(plan.index_disk_bytes * count for plan, count in plans),
         insert_log_bytes=sum(plan.insert_log_bytes * count for plan, count in plans),
         index_file_bytes=sum(plan.index_file_bytes * count for plan, count in plans),
+        build_s=sum(plan.build_s * count for plan, count in plans),
     )

@@ -85,8 +85,7 @@ def text_of(explanation: Explanation) -> str:
     waited = f", {found.waited_ms:.2f} ms of it waiting for the timestamp" if found.waited_ms else ""
     cpu = "" if found.cpu_ms is None else f", {found.cpu_ms:.2f} ms of processor time"
     lines = [f"{found.request}: {found.ms:.2f} ms{cpu}{waited}"]
-    for name, text in found.facts.items():
-        lines.append(f"  {name}: {text}")
+    lines += [f"  {name}: {text}" for name, text in found.facts.items()]
     _add_steps(found.steps, "  ", lines)
     for node in found.nodes:
         _add_node(node, lines)
@@ -94,9 +93,12 @@ def text_of(explanation: Explanation) -> str:
 
 
 def _add_steps(steps: tuple[Step, ...], indent: str, lines: list[str]) -> None:
-    for step in steps:
-        cpu = "" if step.cpu_ms is None else f"  {step.cpu_ms:7.2f} ms cpu"
-        lines.append(f"{indent}{step.ms:7.2f} ms{cpu}  {step.name}")
+    lines += [
+        f"{indent}{step.ms:7.2f} ms  {step.name}"
+        if step.cpu_ms is None
+        else f"{indent}{step.ms:7.2f} ms  {step.cpu_ms:7.2f} ms cpu  {step.name}"
+        for step in steps
+    ]
 
 
 def _add_node(node: NodeReport, lines: list[str]) -> None:

@@ -73,7 +73,8 @@ class JobEntry:
     end. ``inputs`` and ``outputs`` name what it reads and the objects it wrote, at most `NAMES_MAX` of
     ``input_count`` and ``output_count``. ``attempt`` counts the tries of the same work, from 1.
     ``rows`` and ``size_bytes``: of the outputs, 0 before the end. ``ui_url``: its page in Spark's own
-    web interface, "" if there is none. ``error``: why it failed.
+    web interface, "" if there is none. ``error``: why it failed. ``index_type``: of a finished index build,
+    and ``planned_s``: what it was estimated to take (`elanus.core.build_speed`).
     """
 
     job_id: str
@@ -95,6 +96,8 @@ class JobEntry:
     progress: JobProgress = JobProgress()
     ui_url: str = ""
     error: str = ""
+    index_type: str = ""
+    planned_s: float = 0.0
 
     @property
     def is_open(self) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+
+from elanus.core.ids import CollectionID
 
 BANDS = ((1.0, "all rows"), (0.1, "10 % or more"), (0.01, "1 % to 10 %"), (0.0, "less than 1 %"))
 """The least share of rows that a search may choose from, and how the band is called."""
@@ -143,6 +145,50 @@ class Tally:
             "more effort of the search does not help: the index was built with too little "
             "(M, efConstruction, nlist)"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The recall of a kind of search. ``index``: the type; ``band``: of the share of rows that the filter
+    leaves. ``low`` and ``high``: the interval. ``cause``: why the target is missed, "" if it is not."""
+
+    collection_id: CollectionID
+    field: str
+    index: str
+    band: str
+    samples: int
+    recall: float
+    low: float
+    high: float
+    cause: str
+
+    @property
+    def key(self) -> tuple[CollectionID, str, str, str]:
+        return self.collection_id, self.field, self.index, self.band
+
+
+def merged(of_processes: Iterable[Iterable[Measured]], target: float) -> list[Measured]:
+    """Return what several processes have measured as if one had, ordered by `Measured.key`.
+
+    A cause is that of the process with the most samples that has found one.
+    """
+    alike: dict[tuple[CollectionID, str, str, str], list[Measured]] = {}
+    for one in (one for process in of_processes for one in process):
+        alike.setdefault(one.key, []).append(one)
+    return [_joined(alike[key], target) for key in sorted(alike)]
+
+
+def _joined(found: list[Measured], target: float) -> Measured:
+    if len(found) == 1:
+        return found[0]
+    samples = sum(one.samples for one in found)
+    recall = sum(one.recall * one.samples for one in found) / samples if samples else 1.0
+    low, high = wilson(recall, samples)
+    known = max((one for one in found if one.cause), key=lambda one: one.samples, default=None)
+    cause = "each process has too few samples to say why" if known is None else known.cause
+    if high >= target:
+        cause = ""
+    return replace(found[0], samples=samples, recall=recall, low=low, high=high, cause=cause)
 
 
 @dataclass(slots=True)

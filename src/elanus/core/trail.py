@@ -110,20 +110,19 @@ class Trail:
     def steps(self) -> tuple[Step, ...]:
         """Return the steps with their durations; those with the same name are one. The last step must have
         been ended by a step without a name."""
-        laps, has_cpu = self._laps, self._has_cpu
+        has_cpu = self._has_cpu
         steps: dict[str, Step] = {}
-        for number in range(len(laps) - 1):
-            name, began_s, began_cpu_s = laps[number]
-            if not name:
-                continue
-            _, ended_s, ended_cpu_s = laps[number + 1]
-            ms = 1000 * (ended_s - began_s)
-            cpu_ms = 1000 * (ended_cpu_s - began_cpu_s) if has_cpu else None
-            other = steps.get(name)
-            if other is not None:
-                ms += other.ms
-                cpu_ms = None if cpu_ms is None or other.cpu_ms is None else cpu_ms + other.cpu_ms
-            steps[name] = Step(name, ms, cpu_ms)
+        name, began_s, began_cpu_s = "", 0.0, 0.0
+        for following_name, now_s, cpu_s in self._laps:
+            if name:
+                ms = 1000 * (now_s - began_s)
+                cpu_ms = 1000 * (cpu_s - began_cpu_s) if has_cpu else None
+                other = steps.get(name)
+                if other is not None:
+                    ms += other.ms
+                    cpu_ms = None if cpu_ms is None or other.cpu_ms is None else cpu_ms + other.cpu_ms
+                steps[name] = Step(name, ms, cpu_ms)
+            name, began_s, began_cpu_s = following_name, now_s, cpu_s
         return tuple(steps.values())
 
     def cpu_ms(self, cpu_s: float) -> float | None:
@@ -195,7 +194,7 @@ def end_following(token: Token[Trail | None]) -> None:
     _current.reset(token)
 
 
-def note_aim(effort: int | None, best: float | None) -> None:
+def note_aim(effort: float | None, best: float | None) -> None:
     """An index looked for the effort of a target recall, which was ``effort``; None: no effort that was
     measured reaches it. ``best``: the highest recall that was measured, None if the index has no curve."""
     trail = _current.get()

@@ -66,7 +66,8 @@ class GcPorts:
 
 class Collector:
     """Implements `elanus.api.gc.GcCalls`. ``pinned_files``: the files that readers outside the system
-    hold. ``nodes``: the data nodes, which carry out sweeps. The facts that decide about objects are read
+    hold; ``pinned_segments``: the segments that these belong to, as of the last look at the files.
+    ``nodes``: the data nodes, which carry out sweeps. The facts that decide about objects are read
     under the role's lock, as of one moment."""
 
     def __init__(
@@ -74,6 +75,7 @@ class Collector:
         context: DataContext,
         nodes: DataNodes,
         pinned_files: Callable[[], Awaitable[frozenset[str]]],
+        pinned_segments: Callable[[], frozenset[SegmentID]],
         ports: GcPorts,
         schedule: GcSchedule,
     ) -> None:
@@ -84,6 +86,7 @@ class Collector:
         self._clock = context.clock
         self._nodes = nodes
         self._pinned_files = pinned_files
+        self._pinned_segments = pinned_segments
         self._ports = ports
         self._schedule = schedule
         self._references = References(context.manifests, ports.offload)
@@ -174,13 +177,16 @@ class Collector:
         moment = await self._moment()
         # Read after the metadata: a segment that was dropped by then can no longer be loaded or pinned.
         pinned |= await self._pinned_files()
-        held = frozenset(await self._ports.query.held_segments())
+        served = frozenset(await self._ports.query.held_segments())
         index = await self._ports.index.index_references()
         # Read after the references: a build that is no longer in use by then joins no further pin.
         pinned |= await self._pinned_files()
+        of_pins = self._pinned_segments()
+        held = served | of_pins
         rules = await self._references.rules(moment, index, policy, held, pinned)
         kept = held_files(moment, self._state.pins())
-        report = replace(report, pinned=moment.pinned(policy, held), held=kept)
+        waiting = moment.pinned(policy, served, of_pins, self._state.pins())
+        report = replace(report, pinned=waiting, held=kept)
         self._stage = GcState.SWEEPING
         findings: list[Finding] = []
         for prefix, prefix_rules in rules.items():
@@ -193,7 +199,7 @@ class Collector:
         self._stage = GcState.RECORDING
         reclaimed, ended = moment.reclaimable(policy, held), moment.ended_vchannels(policy)
         await self._record(reclaimed, ended)
-        forgotten = await self._forget(held)
+        forgotten = await self._forget(served)
         return replace(report, segments_reclaimed=len(reclaimed), records_forgotten=forgotten)
 
     async def _settled(self) -> None:

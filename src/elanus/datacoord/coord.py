@@ -160,7 +160,12 @@ class DataCoord:
             partial(rows_before, self._snapshots, manifests),
         )
         self._collector = Collector(
-            context, self._datanodes, self._snapshots.pinned_files, needs.gc, policy.gc
+            context,
+            self._datanodes,
+            self._snapshots.pinned_files,
+            self._snapshots.pinned_segments,
+            needs.gc,
+            policy.gc,
         )
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
         self._dropped = DroppedCollections(needs.meta, policy.gc.policy)

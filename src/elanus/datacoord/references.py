@@ -55,29 +55,50 @@ class Moment:
         now_ms = physical_ms(self.now)
         return [v for v in self.dropped_vchannels if now_ms >= expires_ms(v.dropped, policy)]
 
-    def pinned(self, policy: GcPolicy, held: frozenset[SegmentID]) -> tuple[PinnedSegment, ...]:
-        """Return the dropped segments whose files are kept, and until when."""
-        gone = {s.segment_id for s in self.reclaimable(policy, held)}
+    def pinned(
+        self,
+        policy: GcPolicy,
+        served: frozenset[SegmentID],
+        pinned: frozenset[SegmentID] = frozenset(),
+        pins: Iterable[Pin] = (),
+    ) -> tuple[PinnedSegment, ...]:
+        """Return the dropped segments whose files are kept, and until when.
+
+        ``served``: those that query nodes read; ``pinned``: those of which ``pins`` keep files.
+        """
+        gone = {s.segment_id for s in self.reclaimable(policy, served | pinned)}
         lent = {s.lender for s in self.segments if s.state is not SegmentState.DROPPED}
-        return tuple(
-            PinnedSegment(
-                s.segment_id,
-                s.collection_id,
-                s.size_bytes,
-                physical_ms(s.dropped),
-                int(expires_ms(s.dropped, policy)),
-                _reader(s.segment_id in held, s.segment_id in lent),
+        pins_of: dict[CollectionID, list[Pin]] = {}
+        for pin in pins:
+            pins_of.setdefault(pin.collection_id, []).append(pin)
+        found = []
+        for s in self.segments:
+            if not keeps_files(s) or s.segment_id in gone:
+                continue
+            until_ms = int(expires_ms(s.dropped, policy))
+            readers = ["a query node"] * (s.segment_id in served) + ["a clone"] * (s.segment_id in lent)
+            if s.segment_id in pinned:
+                own = [p for p in pins_of.get(s.collection_id, ()) if p.path and p.read_ts < s.dropped]
+                until_ms = max(until_ms, *(pin.expires_ms for pin in own), 0)
+                readers += dict.fromkeys(map(_holder, own)) or [A_READER]
+            found.append(
+                PinnedSegment(
+                    s.segment_id,
+                    s.collection_id,
+                    s.size_bytes,
+                    physical_ms(s.dropped),
+                    until_ms,
+                    " and ".join(readers),
+                )
             )
-            for s in self.segments
-            if keeps_files(s) and s.segment_id not in gone
-        )
+        return tuple(found)
 
 
 def held_files(moment: Moment, pins: Iterable[Pin]) -> tuple[HeldFiles, ...]:
     """Return what pins and clones keep beyond the life of the collections that the files were written for."""
     found = [
         HeldFiles(
-            f"snapshot {pin.name}" if pin.name else "a clone being made" if pin.clones else A_READER,
+            _holder(pin),
             pin.collection_id,
             pin.expires_ms,
             0,
@@ -92,8 +113,8 @@ def held_files(moment: Moment, pins: Iterable[Pin]) -> tuple[HeldFiles, ...]:
     return (*found, *(HeldFiles("a clone", cid, 0, size) for cid, size in borrowed.items()))
 
 
-def _reader(is_held: bool, is_lent: bool) -> str:
-    return " and ".join(who for who, reads in (("a query node", is_held), ("a clone", is_lent)) if reads)
+def _holder(pin: Pin) -> str:
+    return f"snapshot {pin.name}" if pin.name else "a clone being made" if pin.clones else A_READER
 
 
 class References:

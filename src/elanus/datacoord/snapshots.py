@@ -31,7 +31,7 @@ from elanus.core.errors import (
     TimestampTooOld,
     Unavailable,
 )
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.moments import format_moment
 from elanus.core.pins import PIN_MS_MAX, Pin, expired, feed_start
 from elanus.core.segments import SegmentState
@@ -43,6 +43,7 @@ from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.early_ticks import request_early_tick
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.state import Vchannel
+from elanus.storage.paths import segments_of
 from elanus.storage.port import ObjectMissing
 
 _SYNC_WAIT_S = 60.0
@@ -75,6 +76,7 @@ class Snapshots:
         self._datanodes = datanodes
         self._is_expiring = False
         self._files: dict[int, frozenset[str]] = {}
+        self._segments: dict[int, frozenset[SegmentID]] = {}
         self._taking: list[frozenset[str]] = []
         """The files of snapshots whose pins are not persisted yet."""
 
@@ -202,6 +204,11 @@ class Snapshots:
         kept = [self._files[pin.pin_id] for pin in self._live()]
         return frozenset[str]().union(*kept, *self._taking)
 
+    def pinned_segments(self) -> frozenset[SegmentID]:
+        """Return the segments of which live pins keep files, as far as `pinned_files` has read them."""
+        of_pins = (self._segments.get(pin.pin_id, frozenset()) for pin in self._live())
+        return frozenset[SegmentID]().union(*of_pins)
+
     async def _files_of(self, pin: Pin) -> frozenset[str]:
         if not pin.path:
             return frozenset()
@@ -209,6 +216,7 @@ class Snapshots:
             snapshot = await self._manifests.snapshot(pin.path)
         except ObjectMissing:
             return frozenset()  # its release was interrupted
+        self._segments[pin.pin_id] = segments_of(snapshot.files)
         return snapshot.files | {pin.path}
 
     def _live(self) -> list[Pin]:
@@ -344,3 +352,4 @@ class Snapshots:
             await self._state.forget_pins(pins)
         for pin in pins:
             self._files.pop(pin.pin_id, None)
+            self._segments.pop(pin.pin_id, None)

@@ -166,7 +166,10 @@ class VectorIndex(SegmentIndex):
         if not name:  # it compares all rows
             return params
         curve = self.curve
-        effort = None if curve is None else curve.effort(target, k, share, params.miss_factor)
+        effort: float | None = None
+        if curve is not None:
+            look_up = curve.lists if name == "nprobe" else curve.effort
+            effort = look_up(target, k, share, params.miss_factor)
         note_aim(effort, None if curve is None else curve.best(k, share))
         if effort is None:
             # All lists were measured; a graph that is walked with the largest effort is compared as a whole.

@@ -7,6 +7,7 @@ kernel of `elanus.index.binary_rows`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ class BinaryIvfIndex(VectorIndex):
     ) -> Hits:
         lists = len(self._starts) - 1
         probes = plan.probes(
-            params.number(NPROBE_KEY, NPROBE_DEFAULT), lists, 1.0 if mask is None else mask.selectivity
+            params.ratio(NPROBE_KEY, NPROBE_DEFAULT), lists, 1.0 if mask is None else mask.selectivity
         )
         trail = current()
         if trail is not None:
@@ -82,7 +83,7 @@ class BinaryIvfIndex(VectorIndex):
             hits.distances[i] = scores
             hits.rows[i] = self._row_ids[places[order]]
         if trail is not None:
-            asked = params.number(NPROBE_KEY, NPROBE_DEFAULT)
+            asked = math.ceil(params.ratio(NPROBE_KEY, NPROBE_DEFAULT))
             trail.method("lists", compared, nprobe=probes, asked_nprobe=asked, lists=lists)
         return hits
 

@@ -63,11 +63,19 @@ class RecallCurve:
 
         ``share``: of the rows that the search may choose from. None: no effort that was measured reaches it.
         """
-        misses = (1.0 - target) / miss_factor
-        depth = k / share
-        needed = [self._needed(recalls, misses) for recalls in self.recalls]
-        at = _interpolated(self.depths, needed, depth)
+        at = self._at(target, k, share, miss_factor)
         return None if at is None else max(1, math.ceil(at * share))
+
+    def lists(self, target: float, k: int, share: float, miss_factor: float = 1.0) -> float | None:
+        """As `effort`, of lists: fractions of one count, since the index rounds up after it widens."""
+        at = self._at(target, k, share, miss_factor)
+        return None if at is None else max(1, math.ceil(at)) * share
+
+    def _at(self, target: float, k: int, share: float, miss_factor: float) -> float | None:
+        """Return the effort at the depth of a search, which a filter makes deeper."""
+        misses = (1.0 - target) / miss_factor
+        needed = [self._needed(recalls, misses) for recalls in self.recalls]
+        return _interpolated(self.depths, needed, k / share)
 
     def enough(self, k: int, share: float) -> int:
         """Return the least effort beyond which nothing more was found, before the index widens it."""

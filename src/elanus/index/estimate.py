@@ -1,4 +1,4 @@
-"""Memory and disk of a collection that does not exist yet: its segments, and an index over each of them."""
+"""Memory, disk and build time of a collection that does not exist yet: an index over each of its segments."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from elanus.core.errors import InvalidParameter
 from elanus.core.estimate import SYSTEM_ROW_BYTES, Estimate, SegmentPlan, total
 from elanus.core.types import KINDS, Space
+from elanus.index.build_work import build_seconds
 from elanus.index.resolve import resolve_index
 from elanus.index.sizes import index_size, sparse_bytes
 from elanus.index.spec import IndexSpec
@@ -83,5 +84,11 @@ def _segment(spec: IndexSpec, plan: Plan, rows: int, vector_bytes: int) -> Segme
         return SegmentPlan(rows, vector_bytes, plan.other_row_bytes, rows * vector_bytes, 0, 0)
     size = index_size(spec, rows, plan.values_per_row)
     return SegmentPlan(
-        rows, vector_bytes, plan.other_row_bytes, size.memory_bytes, size.file_bytes, size.disk_bytes
+        rows,
+        vector_bytes,
+        plan.other_row_bytes,
+        size.memory_bytes,
+        size.file_bytes,
+        size.disk_bytes,
+        build_seconds(spec, rows, plan.values_per_row),
     )

@@ -106,7 +106,7 @@ class IvfIndex(VectorIndex):
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
         share = 1.0 if mask is None else mask.selectivity
-        probes = plan.probes(params.number(NPROBE_KEY, NPROBE_DEFAULT), self._lists.nlist, share)
+        probes = plan.probes(params.ratio(NPROBE_KEY, NPROBE_DEFAULT), self._lists.nlist, share)
         self._note_scan(len(queries), probes, params, share)
         hits = self._scan(queries, k, probes, params, mask, threads)
         short = hits.rows[:, -1] < 0
@@ -127,7 +127,7 @@ class IvfIndex(VectorIndex):
         trail = current()
         if trail is not None:
             compared = round(queries * self.rows * share * probes / self._lists.nlist)
-            asked = params.number(NPROBE_KEY, NPROBE_DEFAULT)
+            asked = math.ceil(params.ratio(NPROBE_KEY, NPROBE_DEFAULT))
             codes = {} if self._holds_vectors else {"codes": 1.0}
             trail.method(
                 "lists",

@@ -5,7 +5,7 @@ lists of the true best rows, in the order of distance from the query, are the wh
 codes, the row must also be among the candidates: one search of all lists shows the order of the codes, and
 the rows of the p nearest lists among them are the candidates of a search of p lists.
 
-Keeping a thousand best rows costs several times as much as comparing, so the first batch alone does.
+Keeping a thousand best rows costs several times as much as comparing, so only the first batches do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from elanus.index.spec import IndexSpec
 DEPTHS = (10, 20, 50, 100, 300, 1000)
 """Numbers of hits; those above a twentieth of the rows are left out."""
 SHALLOW = 100
-"""More hits are measured in the first batch alone."""
+"""More hits are measured in the first batches alone, ..."""
+DEEP_BATCHES = 3
+"""... so many of them."""
 COLUMNS_PER_CANDIDATE = 4
 """So many rows by their codes are looked through for each candidate of a search of a few lists."""
 BATCH_QUERIES = 16
@@ -77,7 +79,7 @@ class ListMeasuring:
         """Return the recall of each query of a batch, (queries, depths, efforts); NaN where not measured."""
         rows = self._rows[batch * BATCH_QUERIES :][:BATCH_QUERIES]
         queries, index = self._vectors[rows], self._index
-        depths = [int(depth) for depth in self.depths if not batch or depth <= SHALLOW]
+        depths = [int(depth) for depth in self.depths if batch < DEEP_BATCHES or depth <= SHALLOW]
         taken = [index.candidates(depth) for depth in depths]
         most = depths[-1] + 1  # the query itself is a row
         truth = self._exact.search(queries, most, SearchParams(), threads=self._threads).rows

@@ -33,7 +33,10 @@ ROWS_MIN = 2_000
 BUDGET_SHARE = 0.04
 """The measuring may take this share of the time of the build, ..."""
 BATCHES_MIN = 2
-"""... and so many batches in any case: fewer queries say nothing about small misses."""
+"""... and so many batches in any case: fewer queries say nothing about small misses. ..."""
+FREE_S = 0.4
+"""... Measuring may take this time after the shortest build, too: with the few queries of a share of that,
+the effort was a guess."""
 QUERIES_MAX = 256
 GAIN_MIN = 0.0005
 """A larger share of the hits than this is a gain."""
@@ -78,7 +81,7 @@ def measure(
     name = effort_name(index.spec.kind)
     if not name or index.rows < ROWS_MIN:
         return
-    end_s = now_s() + BUDGET_SHARE * build_s
+    end_s = now_s() + max(BUDGET_SHARE * build_s, FREE_S)
     with openmp_threads(threads):
         measuring = _measuring(index, vectors, name, threads)
         found: list[Floats] = []

@@ -56,6 +56,9 @@ CODED_PER_DIM_NS = 0.0035
 CANDIDATE_WEIGHT = 2.0
 """A candidate is compared as a row of an exact scan is, but out of order."""
 
+ROUNDING = 1e-9
+"""A product and its quotient differ by less than this share of a list."""
+
 PROGRESS_FACTOR = 2
 """A repeated walk is at least twice as broad as the one before."""
 
@@ -123,10 +126,12 @@ def breadth(
     return wanted
 
 
-def probes(nprobe: int, lists: int, share: float) -> int:
+def probes(nprobe: float, lists: int, share: float) -> int:
     """How many inverted lists to scan: as many *visible* rows as the search would scan without a filter.
 
     Distances are computed for visible rows only, so the cost stays that of the unfiltered search, and
-    the nearest k, which are further out among fewer rows, are still reached.
+    the nearest k, which are further out among fewer rows, are still reached. ``nprobe``: a fraction of a list
+    counts, as 1.5 lists are 15 under a filter that leaves a tenth.
     """
-    return min(lists, math.ceil(min(nprobe, lists) / share))
+    wanted = min(nprobe, lists) / share
+    return min(lists, max(1, math.ceil(wanted - ROUNDING)))

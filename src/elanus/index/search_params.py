@@ -124,7 +124,7 @@ class SearchParams:
         aim = "" if self.target is None else f"target={self.target}, "
         return f"SearchParams(window={self.window}, exact={self.exact}, {aim}{self._numbers})"
 
-    def with_effort(self, name: str, value: int) -> SearchParams:
+    def with_effort(self, name: str, value: float) -> SearchParams:
         """Return the parameters of the same search with this effort."""
         numbers = {**self._numbers, name: value}
         return SearchParams(self.window, exact=self.exact, **numbers)

@@ -20,7 +20,8 @@ _LINKS_ROW_BYTES = 17
 """A row's level in a graph, its offset, and its share of the links above the lowest level."""
 _LIST_ID_BYTES = 8
 _NORM_BYTES = 4
-_VALUE_BYTES = 8
+VALUE_BYTES = 8
+"""A sparse vector has a place and a value for each number that is not zero."""
 _CODEWORDS_4_BITS = 16
 _TRAINING_ROWS = 39
 """Rows that each codeword needs, of more than 256."""
@@ -72,7 +73,7 @@ def sparse_bytes(values_per_row: float) -> float:
         raise InvalidParameter(
             "the size of a sparse vector depends on its values: say how many are not zero (--values)"
         )
-    return _VALUE_BYTES * values_per_row
+    return VALUE_BYTES * values_per_row
 
 
 def _refine(spec: IndexSpec) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.vector_lists import VectorLists
 from elanus.expr import typed_column
 from elanus.index import IndexSpec, build, json_path_of, measure, resolve_field_index, save
+from elanus.index.build_work import build_seconds
+from elanus.index.sizes import VALUE_BYTES
 from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
@@ -65,15 +68,22 @@ def index_build_job(plan: IndexBuildPlan, cpus: int = 1) -> Job[IndexBuildPlan, 
     Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
     """
     source = f"segment {plan.manifest.segment_id}, field {plan.field.name}"
-    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), _output, plan.board, cpus)
+    output = partial(_output, plan)
+    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), output, plan.board, cpus)
 
 
-def _output(files: Sequence[IndexFile]) -> JobOutput:
-    return JobOutput(
-        tuple(file.path for file in files),
-        sum(file.rows for file in files),
-        sum(file.size_bytes for file in files),
-    )
+def _output(plan: IndexBuildPlan, files: Sequence[IndexFile]) -> JobOutput:
+    (file,) = files
+    return JobOutput((file.path,), file.rows, file.size_bytes, file.index_type, _planned_s(plan, file))
+
+
+def _planned_s(plan: IndexBuildPlan, file: IndexFile) -> float:
+    """Return the time that the build was estimated to take; 0 where there is no estimate."""
+    field = plan.field
+    if field.kind.vector is None or field.has_vector_lists or not file.rows:
+        return 0.0
+    values_per_row = file.size_bytes / VALUE_BYTES / file.rows  # counts for sparse vectors only
+    return build_seconds(resolve_field_index(plan.params, field), file.rows, values_per_row)
 
 
 def index_build_task(plan: IndexBuildPlan) -> IndexFile:

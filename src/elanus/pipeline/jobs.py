@@ -122,7 +122,9 @@ class JobRunner:
             raise
         finally:
             del self._works[job_id]
-        self.book.finish(job_id, output.objects, output.rows, output.size_bytes)
+        self.book.finish(
+            job_id, output.objects, output.rows, output.size_bytes, output.index_type, output.planned_s
+        )
         return outcomes
 
     async def cancel(self, job_id: str) -> None:

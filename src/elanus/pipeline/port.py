@@ -21,11 +21,14 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """The output of a job: objects written, rows in them, their size."""
+    """The output of a job: objects written, rows in them, their size. ``index_type`` and ``planned_s``: see
+    `elanus.core.jobs.JobEntry`."""
 
     objects: tuple[str, ...]
     rows: int
     size_bytes: int
+    index_type: str = ""
+    planned_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import structlog
 
 from elanus.core.explanation import Explanation, text_of
+from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import physical_ms
 from elanus.core.trail import Trail
 
@@ -31,27 +32,12 @@ _LINES_EVERY_S = 1.0
 _log = structlog.get_logger("proxy")
 
 
-@dataclass(frozen=True, slots=True)
-class SlowRequest:
-    """``at_ms``: when it was answered, UTC. ``code``: that of its answer, 0 for success. ``trace``: the id
-    by which log lines of all processes name the request. ``text``: the explanation, "" for a request that was
-    not followed."""
-
-    at_ms: int
-    request: str
-    database: str
-    collection: str
-    ms: float
-    code: int
-    trace: str
-    text: str
-
-
 class ReadWatch:
     """Decides which reads are followed, and keeps the slow ones. Safe for any thread.
 
     ``slow_ms``: reads that take longer are kept, the last `SLOW_KEPT` of them; 0: none, and reads are
-    followed only if their clients ask. ``now_s``: the clock by which callers count, too.
+    followed only if their clients ask. ``now_s``: the clock by which callers count, too. ``process``: see
+    `elanus.core.slow_requests.SlowRequest`.
     """
 
     def __init__(
@@ -61,8 +47,10 @@ class ReadWatch:
         now_s: Callable[[], float] = time.perf_counter,
         cpu_s: Callable[[], float] = time.thread_time,
         wall_s: Callable[[], float] = time.time,
+        process: int = 1,
     ) -> None:
         self._slow_ms = slow_ms
+        self._process = process
         self.now_s = now_s
         self._cpu_s = cpu_s
         self._wall_s = wall_s
@@ -101,7 +89,7 @@ class ReadWatch:
         is_slow = 0 < self._slow_ms < ms and name in FOLLOWED
         if trail is None:
             if is_slow:
-                self._keep(SlowRequest(self._at_ms(), name, database, collection, ms, code, trace, ""), "")
+                self._keep(self._slow_one(name, database, collection, ms, code, trace, ""), "")
             return
         trail.step("")
         if explain is None and not is_slow:
@@ -115,13 +103,14 @@ class ReadWatch:
             explain.append(explanation)
         if is_slow:
             longest = max(explanation.steps, key=lambda step: step.ms, default=None)
-            slow = SlowRequest(
-                self._at_ms(), name, database, collection, ms, code, trace, text_of(explanation)
-            )
+            slow = self._slow_one(name, database, collection, ms, code, trace, text_of(explanation))
             self._keep(slow, "" if longest is None else longest.name)
 
-    def _at_ms(self) -> int:
-        return round(self._wall_s() * 1000)
+    def _slow_one(
+        self, name: str, database: str, collection: str, ms: float, code: int, trace: str, text: str
+    ) -> SlowRequest:
+        at_ms = round(self._wall_s() * 1000)
+        return SlowRequest(at_ms, name, database, collection, ms, code, trace, text, self._process)
 
     def _keep(self, slow: SlowRequest, longest_step: str) -> None:
         self._follow_until_s = self.now_s() + FOLLOW_S
@@ -174,7 +163,7 @@ def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
         if level is None:
             level = noted["collection"].view.consistency_level
         asked = asked or level.name.capitalize()
-        moment = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(physical_ms(noted["read_ts"]) // 1000))
+        moment = _moment(physical_ms(noted["read_ts"]) // 1000)
         facts["as of"] = f"timestamp {noted['read_ts']} ({moment} UTC), consistency: {asked}"
     if "filter" in noted and not noted["filter"].matches_all:
         facts["filter"] = noted["filter"].explain()
@@ -183,3 +172,9 @@ def _facts(noted: Mapping[str, Any]) -> dict[str, str]:
             text, *counts = noted[key]
             facts[key] = text.format(*counts)
     return facts
+
+
+@lru_cache(maxsize=16)
+def _moment(second: int) -> str:
+    """Return a second since 1970 as date and time of day, UTC. Reads of the same second share it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(second))

@@ -83,16 +83,19 @@ def report(node_id: NodeID, what: str, snapshot: Snapshot, read: FollowedRead, t
             left_out[reason] += 1
         elif segment.blocks:
             parts.append(_part(segment, snapshot, read, trail, visits))
-    slowest = sorted(parts, key=lambda part: -part.ms)[:SEGMENTS_SHOWN_MAX]
-    shown = {part.segment_id for part in slowest}
+    shown = parts
+    if len(parts) > SEGMENTS_SHOWN_MAX:
+        slowest = sorted(parts, key=lambda part: -part.ms)[:SEGMENTS_SHOWN_MAX]
+        slow_ids = {part.segment_id for part in slowest}
+        shown = [part for part in parts if part.segment_id in slow_ids]
     return NodeReport(
         node_id=node_id,
         what=what,
         version=snapshot.version,
         segment_count=len(parts),
-        pruned=sum(bool(part.pruned_by) for part in parts),
+        pruned=sum([bool(part.pruned_by) for part in parts]),
         left_out=dict(left_out),
-        segments=tuple(part for part in parts if part.segment_id in shown),
+        segments=tuple(shown),
         steps=trail.steps(),
     )
 
@@ -118,29 +121,61 @@ def _part(
     visits: Mapping[int, list[Visit]],
 ) -> SegmentPart:
     """Return what was done with a segment, over all of its blocks and all visits of them."""
-    chosen = read.filter
-    blocks = segment.blocks
-    made = [visit for block in blocks for visit in visits.get(id(block), ())]
-    last = [of[-1] for block in blocks if (of := visits.get(id(block)))]
-    counts = [visit.matching for visit in last if visit.matching is not None]
-    methods = [(method, visit.block) for visit in made for method in visit.methods]
-    reasons = [] if chosen.matches_all else [block.pruned_by(chosen) for block in blocks]
-    reasons = reasons if reasons and all(reasons) else [visit.pruned_by for visit in last]
-    estimates = [] if chosen.matches_all else [block.indexed_rows_max(chosen) for block in blocks]
-    known = [number for number in estimates if number is not None]
+    rows = matching = compared = 0
+    seconds = cpu_s = 0.0
+    is_counted = is_estimate = False
+    said: dict[str, None] = {}
+    last: list[Visit] = []
+    for block in segment.blocks:
+        rows += block.rows
+        made = visits.get(id(block))
+        if made is None:
+            continue
+        last.append(made[-1])
+        if made[-1].matching is not None:
+            is_counted = True
+            matching += made[-1].matching
+        for visit in made:
+            seconds += visit.seconds
+            cpu_s += visit.cpu_s
+            for method in visit.methods:
+                compared += method.compared
+                is_estimate = is_estimate or method.is_estimate
+                said[_said(method, block, snapshot, read)] = None
+    answered, estimated, pruned_by = _filtering(segment, read.filter, last)
     return SegmentPart(
-        segment_id=segment.segment_id,
-        state="sealed" if segment.sealed else "growing",
-        rows=sum(block.rows for block in blocks),
-        matching=sum(counts) if counts else None,
-        estimated=sum(known) if known and len(known) == len(blocks) else None,
-        filter="" if chosen.matches_all else _filter(segment, chosen, last),
-        pruned_by=reasons[0] if reasons and all(reasons) else "",
-        methods=tuple(dict.fromkeys(_said(method, block, snapshot, read) for method, block in methods)),
-        compared=sum(method.compared for method, _ in methods),
-        compared_is_estimate=any(method.is_estimate for method, _ in methods),
-        ms=1000 * sum(visit.seconds for visit in made),
-        cpu_ms=trail.cpu_ms(sum(visit.cpu_s for visit in made)),
+        segment.segment_id,
+        "sealed" if segment.sealed else "growing",
+        rows,
+        matching if is_counted else None,
+        estimated,
+        answered,
+        pruned_by,
+        tuple(said),
+        compared,
+        is_estimate,
+        1000 * seconds,
+        trail.cpu_ms(cpu_s),
+    )
+
+
+def _filtering(
+    segment: SnapshotSegment, chosen: BoundFilter, last: list[Visit]
+) -> tuple[str, int | None, str]:
+    """Return how a segment's filter was answered, how many rows it was expected to match at most, and why
+    none matches. ``last``: the last visit of each block."""
+    left_out = [visit.pruned_by for visit in last]
+    by_visits = left_out[0] if left_out and all(left_out) else ""
+    if chosen.matches_all:
+        return "", None, by_visits
+    blocks = segment.blocks
+    reasons = [block.pruned_by(chosen) for block in blocks]
+    estimates = [block.indexed_rows_max(chosen) for block in blocks]
+    known = [number for number in estimates if number is not None]
+    return (
+        _filter(segment, chosen, last),
+        sum(known) if known and len(known) == len(blocks) else None,
+        reasons[0] if reasons and all(reasons) else by_visits,
     )
 
 

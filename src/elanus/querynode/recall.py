@@ -28,7 +28,7 @@ from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID
 from elanus.core.metrics import ITERATOR_PAGE, Metric
-from elanus.core.recall import EFFORT_FACTOR, Misses, Sample, Tally, band_of, recall_of
+from elanus.core.recall import EFFORT_FACTOR, Measured, Misses, Sample, Tally, band_of, recall_of
 from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL
 from elanus.index import resolve_search, true_params
 from elanus.index.curve import effort_name
@@ -44,22 +44,6 @@ TALLIES_MAX = 1000
 _IDLE_S = 60.0
 _LOWEST = 19
 _log = structlog.get_logger("querynode")
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The recall of a kind of search. ``index``: the type; ``band``: of the share of rows that the filter
-    leaves. ``low`` and ``high``: the interval. ``cause``: why the target is missed, "" if it is not."""
-
-    collection_id: CollectionID
-    field: str
-    index: str
-    band: str
-    samples: int
-    recall: float
-    low: float
-    high: float
-    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +107,7 @@ class RecallSampler:
                 Measured(*key, tally.samples, tally.recall, *tally.interval, tally.cause(self.target))
                 for key, tally in self._tallies.items()
             ]
-        return sorted(found, key=lambda one: (one.collection_id, one.field, one.index, one.band))
+        return sorted(found, key=lambda one: one.key)
 
     def close(self) -> None:
         """Take no more samples, and end the thread."""

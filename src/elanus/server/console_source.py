@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import psutil
 from prometheus_client import CollectorRegistry
 
-from elanus.proxy.watch import SlowRequest
+from elanus.core.slow_requests import SlowRequest
 from elanus.server.status import Status
 
 _FIGURES = {

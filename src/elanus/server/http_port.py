@@ -44,7 +44,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from elanus.api.gc import GcStatus
 from elanus.core.errors import ElanusError, InvalidParameter, JobNotFound, NotCancellable
-from elanus.proxy.watch import SlowRequest
+from elanus.core.slow_requests import SlowRequest
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
 from elanus.server.status import REQUEST_HEADER, JobStatus, RoleStatus, Status

@@ -33,6 +33,8 @@ def job_status(entry: JobEntry, now_s: float) -> JobStatus:
         output_count=entry.output_count,
         ui_url=entry.ui_url,
         error=entry.error,
+        index_type=entry.index_type,
+        planned_s=entry.planned_s,
     )
 
 

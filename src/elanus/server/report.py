@@ -20,16 +20,19 @@ from elanus.api.ledger import JobLedgerApi
 from elanus.api.pipeline import PipelineApi, SparkState
 from elanus.api.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
 from elanus.api.rootcoord import RootCoordApi
+from elanus.api.serving import ServingObserved
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import CollectionID, DatabaseID, NodeID
 from elanus.core.privileges import ROOT
+from elanus.core.recall import Measured, merged
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.log.port import Log
-from elanus.proxy.watch import ReadWatch, SlowRequest
+from elanus.proxy.watch import SLOW_KEPT, ReadWatch
 from elanus.querynode.recall import RecallSampler
 from elanus.server.http_port import Health
 from elanus.server.job_status import iso, job_status
@@ -143,7 +146,11 @@ class Report:
         return job_status(self._ask(self._subject.ledger.job(job_id)), self._now_s())
 
     def slow_requests(self) -> Sequence[SlowRequest]:
-        return self.watch.slow_requests()
+        found = self.watch.slow_requests()
+        if self.serving is not None:
+            others = self._ask(self.serving.observed())
+            found = sorted([*found, *(s for one in others for s in one.slow)], key=lambda one: one.at_ms)
+        return found[-SLOW_KEPT:]
 
     def garbage(self) -> GcStatus:
         return self._ask(self._subject.data.gc_status())
@@ -181,14 +188,24 @@ class Report:
             loads = begin(asked("querycoord", subject.query.loads(), ()))
             groups = begin(asked("querycoord", self.resource_groups(), []))
             spark = begin(self.spark_state())
+            serving = begin(self._serving())
         names = {d.database_id: d.name for d in databases.result()}
         loaded = {load.collection_id: load for load in loads.result()}
         running = [job for job in jobs.result() if not job.ended]
+        processes = [] if self.serving is None else self.serving.statuses()
         return Status(
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
-            slow_requests=self.watch.slow_count,
-            recalls=_recalls(subject.recall, collections.result(), names),
+            slow_requests=self.watch.slow_count + sum(one.slow_requests for one in processes),
+            recalls=_recalls(
+                merged(
+                    [subject.recall.measured(), *(one.recalls for one in serving.result())],
+                    subject.recall.target,
+                ),
+                subject.recall.target,
+                collections.result(),
+                names,
+            ),
             loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
             channels=self._channels(ticks.result(), owners.result(), quarantined.result(), holders.result()),
@@ -197,7 +214,7 @@ class Report:
             pipeline=self._pipeline_status(spark.result()),
             garbage=_garbage(garbage.result()),
             resource_groups=groups.result(),
-            serving=[] if self.serving is None else self.serving.statuses(),
+            serving=processes,
         )
 
     async def _jobs(self) -> list[JobStatus]:
@@ -206,6 +223,9 @@ class Report:
 
     def _now_s(self) -> float:
         return self._subject.clock.wall_ms() / 1000
+
+    async def _serving(self) -> list[ServingObserved]:
+        return [] if self.serving is None else await self.serving.observed()
 
     def has_data_node(self) -> bool:
         """Whether another process of a cluster runs a data node, with a Spark session of its own."""
@@ -315,9 +335,12 @@ def _collections(
 
 
 def _recalls(
-    sampler: RecallSampler, collections: Sequence[Collection], databases: Mapping[DatabaseID, str]
+    measured: Sequence[Measured],
+    target: float,
+    collections: Sequence[Collection],
+    databases: Mapping[DatabaseID, str],
 ) -> list[RecallStatus]:
-    """Return what this process has measured of the collections that still exist."""
+    """Return what was measured of the collections that still exist."""
     named = {c.collection_id: f"{databases.get(c.database_id, '')}.{c.name}" for c in collections}
     return [
         RecallStatus(
@@ -329,10 +352,10 @@ def _recalls(
             one.recall,
             one.low,
             one.high,
-            sampler.target,
+            target,
             one.cause,
         )
-        for one in sampler.measured()
+        for one in measured
         if one.collection_id in named
     ]
 

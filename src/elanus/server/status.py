@@ -72,7 +72,8 @@ class JobStatus:
 
     ``cause``: why it was ordered; ``waiting``: who waits for its end. ``inputs`` and ``outputs`` are the
     first of ``input_count`` and ``output_count``. While the job runs, ``rows`` and ``bytes`` are the amounts
-    its tasks have reported; ``percent`` and ``tasks_done`` of ``tasks`` show its progress.
+    its tasks have reported; ``percent`` and ``tasks_done`` of ``tasks`` show its progress. ``index_type`` and
+    ``planned_s``: of a finished index build, see `elanus.core.build_speed`.
     """
 
     job_id: str
@@ -96,6 +97,8 @@ class JobStatus:
     output_count: int = 0
     ui_url: str = ""
     error: str = ""
+    index_type: str = ""
+    planned_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +199,7 @@ class Resources:
 class ServingStatus:
     """A further serving process. ``pid``: None while it does not run. ``collections``: those that it answers
     reads of. ``reads``: answered by it since it started; ``passed_on``: calls of all kinds that the main
-    process answered for it. ``loop_lag_ms``: as in `Status`."""
+    process answered for it. ``loop_lag_ms``: as in `Status`. ``slow_requests``: since it started."""
 
     number: int
     pid: int | None
@@ -206,14 +209,15 @@ class ServingStatus:
     passed_on: int = 0
     memory_bytes: int = 0
     loop_lag_ms: float = 0.0
+    slow_requests: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
     """The complete answer of ``/status``. ``loop_lag_ms``: the longest delay of the answering process's event
     loop in the last 30 to 60 seconds. ``slow_requests``: since the process
-    started; `elanus slow` shows the last. ``recalls``: of the searches that the process answered.
-    ``serving``: the further serving processes of a standalone server."""
+    started; `elanus slow` shows the last. ``recalls``: of the searches that the process answered. Both count
+    those of the further serving processes of a standalone server, ``serving``, too."""
 
     version: str
     uptime_s: float

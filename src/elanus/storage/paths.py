@@ -21,7 +21,7 @@ another attempt: a file that no manifest names is garbage, regardless of its wri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from elanus.core.attempts import number_in
 from elanus.core.gc import ObjectName
@@ -120,6 +120,12 @@ def parse(path: str) -> ObjectName | None:
     if prefix == PROGRESS and len(ids) == 1:
         return ObjectName(ids[0], number_in(name))  # a report has no number, an import's outcome has
     return None
+
+
+def segments_of(paths: Iterable[str]) -> frozenset[SegmentID]:
+    """Return the segments that these files of rows were written for; other files are left out."""
+    names = (parse(path) for path in paths if path.startswith(f"{INSERT_LOG}/"))
+    return frozenset(SegmentID(int(name.owner)) for name in names if name is not None)
 
 
 def _are_ids(parts: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -295,11 +296,32 @@ def test_estimate_needs_no_server_and_shows_each_total() -> None:
         "memory to load: 1.2 GB in all query nodes, replicas: 1\n"
         "memory of the index: 633.0 MB in each replica\n"
         "object store: 1.2 GB (536.0 MB of rows, 633.0 MB of index files)\n"
+        "index builds: 2.7 min one after the other, on one core, with no server asked\n"
     )
     smaller = ("--dim", 128, "--set", "datacoord.segment_size_max_mb=64", "--json")
     found = json.loads(elanus("estimate", "--rows", 1_000_000, *smaller).output)
     assert found["segments"] == 11
     assert found["insert_log_bytes"] == 536_000_000
+
+
+def test_estimate_takes_the_speed_of_a_servers_own_builds(tmp_path: Path) -> None:
+    class Built(FakeServer):
+        def jobs(self) -> list[JobStatus]:
+            done = replace(ENDED, state="finished", error="", index_type="HNSW", planned_s=900.0)
+            return [ENDED, done, replace(done, state="lost"), JOB]
+
+    port = ObservePort(MetricsSettings(port=0), Metrics().registry, Built())
+    try:
+        asked = ("estimate", "--rows", 1_000_000, "--dim", 128, "--index", "HNSW")
+        alone = json.loads(elanus(*asked, "--json").output)["build_s"]
+        shown = elanus(*asked, "--url", port.url).output
+        assert json.loads(elanus(*asked, "--json", "--url", port.url).output)["build_s"] == pytest.approx(
+            alone / 10, abs=0.1
+        )
+        assert "s one after the other, by 1 builds of this server" in shown
+    finally:
+        port.close()
+    assert elanus(*asked, "--data-dir", tmp_path).exit_code == 1
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from elanus.core.recall import WINDOW_SAMPLES, Sample, Tally, band_of, recall_of, wilson
+from elanus.core.ids import CollectionID
+from elanus.core.recall import WINDOW_SAMPLES, Measured, Sample, Tally, band_of, merged, recall_of, wilson
 
 
 def scores(*values: float) -> np.ndarray:
@@ -111,3 +112,22 @@ def test_a_target_that_is_met_has_no_cause() -> None:
 )
 def test_the_cause_of_a_missed_target(sample: Sample, cause: str) -> None:
     assert cause in filled(sample).cause(0.95)
+
+
+def measured(samples: int, recall: float, cause: str = "", band: str = "all rows") -> Measured:
+    return Measured(CollectionID(1), "v", "HNSW", band, samples, recall, *wilson(recall, samples), cause)
+
+
+def test_what_several_processes_measured_is_as_if_one_had() -> None:
+    other = measured(50, 1.0, band="less than 1 %")
+    found = merged([[measured(300, 0.8, "ef 10 is too small"), other], [measured(100, 0.6)], []], 0.9)
+    assert found == [measured(400, 0.75, "ef 10 is too small"), other]
+
+
+def test_many_samples_may_show_what_none_of_the_processes_can() -> None:
+    few = measured(20, 0.85)
+    assert few.high > 0.9
+    (one,) = merged([[few]] * 20, 0.9)
+    assert one.high < 0.9
+    assert one.cause == "each process has too few samples to say why"
+    assert merged([[few], [few]], 0.9)[0].cause == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,9 @@ from elanus.index import (
     build,
     load,
     measure,
+    measuring,
     over_rows,
+    plan,
     resolve_index,
     resolve_search,
     save,
@@ -87,6 +90,16 @@ def test_a_filter_needs_the_effort_of_as_many_hits_as_lie_before_its_last(
     assert asked is not None
     assert whole is not None
     assert asked / share == pytest.approx(whole, rel=0.05, abs=1 / share + 1)
+
+
+@given(st.floats(0.05, 0.95), st.integers(1, 100), st.floats(0.02, 1.0))
+def test_a_filtered_search_of_lists_takes_as_many_as_the_curve_says_and_no_more(
+    target: float, k: int, share: float
+) -> None:
+    asked, whole = CURVE.lists(target, k, share), CURVE._at(target, k, share, 1.0)
+    assert asked is not None
+    assert whole is not None
+    assert plan.probes(asked, 10_000, share) == max(1, math.ceil(whole))
 
 
 def test_a_target_that_was_never_reached_has_no_effort() -> None:
@@ -294,3 +307,30 @@ def test_lists_of_every_kind_have_a_curve(params: dict[str, str], data_type: Dat
     assert index.curve is not None
     assert index.curve.recalls.shape == (len(index.curve.depths), len(index.curve.efforts))
     assert index.curve.best(K, 1.0) > 0.9 or data_type is DataType.BINARY_VECTOR, "ties are hits of either"
+
+
+@pytest.mark.parametrize(
+    ("build_s", "batches"),
+    [(0.001, 8), (1.0, 8), (100.0, 80)],
+    ids=["a build of a moment", "a build of a second", "a long build"],
+)
+def test_short_builds_have_time_for_more_than_the_fewest_queries(
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, build_s: float, batches: int
+) -> None:
+    """A batch takes 0.05 s here."""
+    now_s, measured = 0.0, 0
+
+    class Batches:
+        depths, efforts = np.array([10]), np.array([1, 2])
+
+        def batches(self) -> int:
+            return 1000
+
+        def measure(self, batch: int) -> np.ndarray:
+            nonlocal now_s, measured
+            now_s, measured = now_s + 0.05, measured + 1
+            return np.full((1, 1, 2), [0.5, 1.0])
+
+    monkeypatch.setattr(measuring, "_measuring", lambda *_: Batches())
+    measure(build(spec_of(index_type="IVF_FLAT", nlist="64"), rows, 1), rows, build_s, 1, now_s=lambda: now_s)
+    assert abs(measured - batches) <= 1

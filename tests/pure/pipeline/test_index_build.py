@@ -15,6 +15,7 @@ from elanus.core.ids import BuildID, CollectionID, IndexID, PartitionID, Segment
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.index.build import load
+from elanus.index.build_work import build_seconds
 from elanus.index.resolve import resolve_index
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file, index_build_job
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
@@ -98,3 +99,6 @@ def test_a_job_names_its_segment_and_travels(plan: IndexBuildPlan, store: LocalS
     file = build_index_file(plan, store, tmp_path, "one")
     output = job.output([file])
     assert (output.objects, output.rows, output.size_bytes) == ((file.path,), 6, file.size_bytes)
+    assert output.index_type == file.index_type
+    spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
+    assert output.planned_s == build_seconds(spec, 6) > 0

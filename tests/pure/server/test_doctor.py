@@ -22,6 +22,7 @@ from elanus.server.status import (
     ResourceGroup,
     Resources,
     RoleStatus,
+    ServingStatus,
     Status,
 )
 
@@ -32,6 +33,7 @@ COLLECTION = CollectionStatus("default", "digits", 100, 3_000_000, {"Growing": 2
 JOB = JobStatus("40", "flush", "finished", "idle", T0, 1500.0, 10_000, 1 << 20, ordered=T0, ended=T1)
 FAILED = replace(JOB, state="failed", error="OutOfMemoryError: heap\n  at ...")
 RUNNING = replace(JOB, state="running", ended="", percent=50.0)
+SERVING = ServingStatus(2, 4712, 1, 3, 900, 12, GB // 4, 15.0)
 RESOURCES = Resources(
     growing_bytes=200 << 20,
     growing_soft_bytes=GB,
@@ -52,7 +54,8 @@ HEALTHY = Status(
     channels=[CHANNEL, replace(CHANNEL, pchannel="dml_1", lag_ms=1100.0)],
     collections=[COLLECTION, replace(COLLECTION, name="unloaded", loaded_percent=None)],
     jobs=[JOB, FAILED, FAILED, RUNNING, replace(RUNNING, kind="index build")],
-    pipeline=PipelineStatus("Healthy", 4711, 1),
+    pipeline=PipelineStatus("Healthy", None, 1, "asleep"),
+    serving=[SERVING],
     garbage=GarbageStatus(
         waiting_bytes=GB // 8,
         held=[
@@ -83,11 +86,22 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "state Abnormal, no answer",
     ),
     "status-incomplete": ({"roles": [RoleStatus("datacoord 5", "Abnormal")]}, "warning", "datacoord 5"),
-    "pipeline-down": ({"pipeline": PipelineStatus("Abnormal", None, 2)}, "critical", "not running"),
-    "pipeline-down hanging": ({"pipeline": PipelineStatus("Initializing", 5, 0)}, "warning", "pid 5"),
+    "pipeline-down": ({"pipeline": PipelineStatus("Abnormal", None, 2)}, "critical", "no data node answers"),
+    "pipeline-down hanging": ({"pipeline": PipelineStatus("Initializing", 5, 0)}, "warning", "process 5"),
     "pipeline-down disabled": ({"pipeline": PipelineStatus("Disabled", None, 0)}, "warning", "switched off"),
-    "pipeline-restarts": ({"pipeline": PipelineStatus("Healthy", 5, 3)}, "warning", "3 restarts in 1.0 h"),
+    "pipeline-restarts": ({"pipeline": PipelineStatus("Healthy", 5, 3)}, "warning", "3 times in 1.0 h"),
     "loop-late": ({"loop_lag_ms": 700.0}, "warning", "700 ms"),
+    "serving-processes": ({"serving": [ServingStatus(2, None, 0)]}, "warning", "do not run"),
+    "serving-processes restarted": (
+        {"serving": [SERVING, replace(SERVING, number=3, restarts=3)]},
+        "warning",
+        "process 3 started again 3 times",
+    ),
+    "serving-processes late": (
+        {"serving": [replace(SERVING, loop_lag_ms=800.0), SERVING]},
+        "warning",
+        "process 2 up to 800 ms",
+    ),
     "nodes-missing": ({"resource_groups": [ResourceGroup("fast", [3], 2, 1)]}, "warning", "2 missing"),
     "nodes-missing none": ({"resource_groups": [ResourceGroup("fast", [], 2, 1)]}, "critical", "fast"),
     "tick-held-back": (
@@ -221,6 +235,7 @@ def test_a_server_that_has_just_started_may_still_be_loading() -> None:
         pipeline=PipelineStatus("Initializing", 5, 0),
         channels=[replace(CHANNEL, data_node=0)],
         collections=[replace(COLLECTION, loaded_percent=0)],
+        serving=[ServingStatus(2, None, 0)],
     )
     assert diagnose(starting) == []
 

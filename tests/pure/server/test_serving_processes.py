@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,14 +13,17 @@ from pydantic import SecretStr
 
 from elanus.api.cache_invalidation import Invalidations
 from elanus.api.querynode import QueryNodeReads
-from elanus.api.serving import EVERY_COLLECTION
+from elanus.api.serving import EVERY_COLLECTION, ServingObserved
 from elanus.core.errors import CoordinatorReplaced, DeadlineExceeded, NotReady, Unavailable
 from elanus.core.ids import CollectionID, NodeID
+from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.watch import ReadWatch
 from elanus.server.fronts import check_free
+from elanus.server.report import Report
 from elanus.server.serving.members import Both, Member, Members, SureGrants
-from elanus.server.serving.pool import settings_line
+from elanus.server.serving.pool import ServingPool, settings_line
 from elanus.server.serving.reads import BEHIND_MAX_S, GrantedReads, Grants, PagesElsewhere, PassedWrites
 from elanus.server.settings import ProxySettings, Settings
 from elanus.server.settings_functions import FunctionSettings, ProviderSettings
@@ -232,3 +235,50 @@ def test_a_port_that_another_server_would_share_is_taken() -> None:
         other.listen()
         with pytest.raises(Unavailable, match="cannot listen"):
             check_free("127.0.0.1", other.getsockname()[1])
+
+
+# what they observe
+
+
+class FakeControl:
+    """The process, as the pool reaches it. ``fault``: what it answers with."""
+
+    def __init__(self, observed: ServingObserved, fault: Exception | None = None) -> None:
+        self._observed = observed
+        self._fault = fault
+
+    async def observed(self) -> ServingObserved:
+        if self._fault is not None:
+            raise self._fault
+        return self._observed
+
+
+def slow_read(at_ms: int, process: int = 1) -> SlowRequest:
+    return SlowRequest(at_ms, "Search", "default", "books", 1500.0, 0, "t", "", process)
+
+
+def pool_of(*controls: FakeControl | None) -> ServingPool:
+    """A pool whose processes are these; None: one that does not run."""
+    settings = Settings(proxy=ProxySettings(processes=1 + len(controls)))
+    pool = ServingPool(settings, cast(Any, None), Members(), "", "", lambda _: None)
+    for slot, control in zip(pool._slots, controls, strict=True):
+        slot.control = cast(Any, control)
+    return pool
+
+
+async def test_what_the_processes_observe_is_gathered_from_those_that_answer() -> None:
+    seen = ServingObserved((slow_read(5, 2),), ())
+    silent = FakeControl(seen, Unavailable("it has just ended"))
+    assert await pool_of(FakeControl(seen), None, silent).observed() == [seen]
+
+
+def test_the_slow_log_is_that_of_all_processes_in_the_order_of_time() -> None:
+    async def gathered() -> Sequence[SlowRequest]:
+        report = Report(cast(Any, None), None, None)
+        report.watch = ReadWatch(slow_ms=1, wall_s=lambda: 0.006)
+        report.watch.end(None, "Search", None, "default", "books", 0, "t", 1.5)
+        report.serving = pool_of(FakeControl(ServingObserved((slow_read(5, 2), slow_read(9, 2)), ())))
+        return await asyncio.to_thread(report.slow_requests)
+
+    found = asyncio.run(gathered())
+    assert [(one.at_ms, one.process) for one in found] == [(5, 2), (6, 1), (9, 2)]

@@ -18,13 +18,13 @@ from elanus.console.sessions import Sessions
 from elanus.console.status import StatusOperation
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import NotReady
+from elanus.core.slow_requests import SlowRequest
 from elanus.proxy.calls import AllowAll, Calls
 from elanus.proxy.guard import AccessGuard
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.server import RestServer
 from elanus.proxy.sign_in import SignIn
-from elanus.proxy.watch import SlowRequest
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.server.status import (

@@ -94,6 +94,11 @@ def test_the_header_asks_for_an_explanation() -> None:
     assert answer.status.code == 0
 
 
+@pytest.mark.parametrize(("form", "key"), [("json", "elanus-explain"), ("text", "elanus-explain-text")])
+def test_one_form_of_it_alone(form: str, key: str) -> None:
+    assert set(World().search(("elanus-explain", form)).status.extra_info) == {key}
+
+
 @pytest.mark.parametrize("headers", [(), (("elanus-explain", "0"),)])
 def test_others_get_none_and_are_not_followed(headers: tuple[tuple[str, str], ...]) -> None:
     world = World()

@@ -1,8 +1,8 @@
-// What a collection would take, before it exists: memory of query nodes, disk, and the object store.
+// What a collection would take, before it exists: memory of query nodes, disk, the object store, and time to build.
 
 import { call } from "./api.js";
 import { h, table } from "./dom.js";
-import { count, size } from "./format.js";
+import { count, duration, size } from "./format.js";
 
 const TYPES = ["FloatVector", "Float16Vector", "BFloat16Vector", "Int8Vector", "BinaryVector", "SparseFloatVector"];
 
@@ -51,6 +51,7 @@ function drawn(found) {
     ["disk of query nodes", size(found.nodeDiskBytes)],
     ["object store: rows", size(found.insertLogBytes)],
     ["object store: index files", size(found.indexFileBytes)],
+    ["index builds, one core", duration(1000 * found.buildSeconds)],
   ];
   return [h("p", { class: "quiet" }, `${count(found.rows)} rows in ${count(found.segments)} segments, ${found.indexType}, ${found.metricType}`), table(["", "#size"], lines)];
 }

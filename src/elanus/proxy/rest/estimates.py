@@ -10,9 +10,9 @@ from elanus.proxy.rest.errors import reported
 
 
 def estimated(session: Session, body: bodies.Estimate) -> object:
-    """Estimate the memory and disk of a collection before it exists
+    """Estimate the memory, disk and build time of a collection before it exists
 
-    Sizes are bytes, as `elanus estimate --json` prints them.
+    Sizes are bytes, as `elanus estimate --json` prints them. The build time is that of one core.
     """
     plan = Plan(
         body.rows,
@@ -38,6 +38,7 @@ def estimated(session: Session, body: bodies.Estimate) -> object:
         "nodeDiskBytes": found.node_disk_bytes,
         "insertLogBytes": found.insert_log_bytes,
         "indexFileBytes": found.index_file_bytes,
+        "buildSeconds": round(found.build_s, 1),
     }
 
 

@@ -20,6 +20,8 @@ _DATABASE_HEADER = "dbname"
 _IDENTIFIER_HEADER = "identifier"
 _TOKEN_HEADER = "authorization"
 _EXPLAIN_HEADER = "elanus-explain"
+_EXPLAIN_FORMS = {"1": (True, True), "json": (True, False), "text": (False, True)}
+"""Which forms of an explanation the values of that header ask for: JSON, and text for people."""
 ORIGIN_HEADER = "elanus-origin"
 """The address of the client, from a process of this server that passes its call on."""
 _LOCAL = "unix:"
@@ -77,7 +79,7 @@ def caller_of(context: Context) -> Caller:
     """Return who calls, as far as it says so itself: ``user`` is left empty.
 
     The client is the identifier that it received from Connect if it sends that, else its connection. The
-    header ``elanus-explain: 1`` asks for the explanation of a read.
+    header ``elanus-explain`` asks for the explanation of a read (`explanation_forms`).
     """
     headers = context.invocation_metadata()
     origin = str(context.peer())
@@ -90,7 +92,7 @@ def caller_of(context: Context) -> Caller:
             client = client or str(value)
         elif key == ORIGIN_HEADER and origin.startswith(_LOCAL):
             origin = str(value)
-        elif key == _EXPLAIN_HEADER and value == "1":
+        elif key == _EXPLAIN_HEADER and value in _EXPLAIN_FORMS:
             explain = []
     left_s = time_left_s(context)
     return Caller(
@@ -100,6 +102,18 @@ def caller_of(context: Context) -> Caller:
         trace=trace_of(headers),
         origin=origin,
         explain=explain,
+    )
+
+
+def explanation_forms(context: Context) -> tuple[bool, bool]:
+    """Return whether the caller wants a read's explanation as JSON, and whether as text for people."""
+    return next(
+        (
+            _EXPLAIN_FORMS[str(value)]
+            for key, value in context.invocation_metadata()
+            if key == _EXPLAIN_HEADER and value in _EXPLAIN_FORMS
+        ),
+        (False, False),
     )
 
 

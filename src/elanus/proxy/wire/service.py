@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from elanus.core.errors import AccessRefused, ElanusError
 from elanus.proxy.calls import Caller, Calls
-from elanus.proxy.wire.context import Context, end_refused, signed_in
+from elanus.proxy.wire.context import Context, end_refused, explanation_forms, signed_in
 from elanus.proxy.wire.status import add_explanation
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
@@ -52,7 +52,7 @@ def _answering(name: str, calls: Calls) -> Handler:
         except AccessRefused as error:
             end_refused(context, error)
         if caller.explain:
-            add_explanation(response, caller.explain[0])
+            add_explanation(response, caller.explain[0], *explanation_forms(context))
         return response
 
     return answer

@@ -58,11 +58,13 @@ def _text(error: ElanusError) -> str:
     return with_trace(text) if isinstance(error, Internal) else text
 
 
-def add_explanation(response: Any, explanation: Explanation) -> None:
-    """Add the explanation of a read to its response: as JSON, and as the text for people."""
+def add_explanation(response: Any, explanation: Explanation, as_json: bool, as_text: bool) -> None:
+    """Add the explanation of a read to its response, as JSON, as the text for people, or both."""
     extra_info = response.status.extra_info
-    extra_info[EXPLANATION_KEY] = msgspec.json.encode(explanation).decode()
-    extra_info[EXPLANATION_TEXT_KEY] = text_of(explanation)
+    if as_json:
+        extra_info[EXPLANATION_KEY] = msgspec.json.encode(explanation).decode()
+    if as_text:
+        extra_info[EXPLANATION_TEXT_KEY] = text_of(explanation)
 
 
 def status_field(response_descriptor: Descriptor) -> str | None:

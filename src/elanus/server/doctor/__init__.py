@@ -40,6 +40,13 @@ wrong, each with the figures that show it and what to do. With `--json` the find
 with the keys `severity`, `finding`, `evidence`, `remedy`, `since` and `rule`; `since` is empty where the
 status does not say. The exit code is 0 if nothing was found, 3 if something was, and 1 if no server answers.
 
+```text
+$ elanus doctor
+warning: the pipeline is switched off, so rows stay in the log and in memory (pipeline-down)
+  evidence: pipeline.enabled is false
+  remedy: set pipeline.enabled to true and restart the server
+```
+
 `elanus status --json > status.json` keeps a status; `elanus doctor --status status.json` looks at it later.
 
 Memory, disk, open files, certificates and passwords are those of the process that answers: in a cluster, ask

@@ -56,7 +56,8 @@ def channel_without_owner(status: Status) -> Iterator[Finding]:
         yield critical(
             "channels have no data node, so their rows are not flushed",
             some(unowned),
-            "start a data node (`elanus run datanode`), or see why the pipeline process does not register",
+            "in a cluster, start a data node (`elanus run datanode`); otherwise look for `data node` in the "
+            "server's log: it registers soon after the start",
         )
 
 

@@ -1,4 +1,4 @@
-"""Rules about roles, the pipeline process, the event loop and resource groups."""
+"""Rules about roles, the data node with its Spark, the event loop and resource groups."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ def role_not_serving(status: Status) -> Iterator[Finding]:
 
 
 def pipeline_down(status: Status) -> Iterator[Finding]:
-    """The pipeline process does not run or answer: nothing is flushed, indexed, compacted or imported."""
+    """No data node answers: nothing is flushed, indexed, compacted or imported. A Spark that sleeps without
+    jobs is well."""
     pipeline = status.pipeline
     if pipeline.state == "Disabled":
         yield warning(
@@ -37,27 +38,29 @@ def pipeline_down(status: Status) -> Iterator[Finding]:
         )
     elif pipeline.state == "Abnormal" and status.uptime_s > SETTLED_S:
         yield critical(
-            "no pipeline process answers, so nothing is flushed or indexed",
-            f"{pipeline.restarts} restarts, " + (f"pid {pipeline.pid}" if pipeline.pid else "not running"),
-            "look for `pipeline` in the server's log: mostly Java is missing or Spark lacks memory "
+            "no data node answers, so nothing is flushed or indexed",
+            f"started again {pipeline.restarts} times, its Spark does not run",
+            "look for `data node ended` in the server's log: mostly Java is missing or Spark lacks memory "
             "(pipeline.driver_memory_mb); in a cluster, run `elanus run datanode`",
         )
     elif pipeline.state == "Initializing" and status.uptime_s > SETTLED_S:
         yield warning(
-            "the pipeline process does not answer",
-            f"pid {pipeline.pid}, {pipeline.restarts} restarts",
-            "it has just been restarted, or it hangs: end it if this lasts, and the server starts another",
+            "the data node does not answer although its Spark runs",
+            f"Spark in process {pipeline.pid}, started again {pipeline.restarts} times",
+            f"it has just been started again, or Spark hangs: end process {pipeline.pid} if this lasts, and "
+            "the server starts another",
         )
 
 
 def pipeline_restarts(status: Status) -> Iterator[Finding]:
-    """The pipeline process has been restarted three times or more since the server started."""
+    """Spark ended on its own three times or more since the server started, and the data node with it. A Spark
+    that is stopped for lack of jobs does not count."""
     if status.pipeline.restarts >= RESTARTS_MAX:
         yield warning(
-            "the pipeline process keeps ending",
-            f"{status.pipeline.restarts} restarts in {status.uptime_s / 3600:.1f} h",
-            "look for the reason of its end in the server's log and for the kernel's out-of-memory killer; "
-            "lower imports.task_mb, or give the machine more memory",
+            "Spark keeps ending, and the data node with it",
+            f"started again {status.pipeline.restarts} times in {status.uptime_s / 3600:.1f} h",
+            "look for `data node ended` and its cause in the server's log, and for the kernel's "
+            "out-of-memory killer; lower imports.task_mb, or give the machine more memory",
         )
 
 
@@ -68,6 +71,34 @@ def loop_late(status: Status) -> Iterator[Finding]:
             "the event loop is late, so ticks, sessions and requests wait",
             f"up to {status.loop_lag_ms:.0f} ms late in the last minute",
             "see whether the machine swaps or has too few processors; sessions end at session.ttl_s",
+        )
+
+
+def serving_processes(status: Status) -> Iterator[Finding]:
+    """A further serving process does not run two minutes after the start, has been started again three times
+    or more, or its event loop was held up for half a second or longer."""
+    down = [p.number for p in status.serving if p.pid is None and status.uptime_s > SETTLED_S]
+    if down:
+        yield warning(
+            "serving processes do not run, so the others answer their share of the reads",
+            some([f"process {number}" for number in down]),
+            "look for `serving process` in the server's log: another address or lack of memory is its usual "
+            "cause",
+        )
+    restarted = [p for p in status.serving if p.restarts >= RESTARTS_MAX]
+    if restarted:
+        yield warning(
+            "serving processes keep ending: their clients connect again each time",
+            some([f"process {p.number} started again {p.restarts} times" for p in restarted]),
+            "look for `serving process` in the server's log and for the kernel's out-of-memory killer; lower "
+            "proxy.processes, as each process has a copy of growing rows",
+        )
+    late = [p for p in status.serving if p.loop_lag_ms >= LOOP_LAG_MS]
+    if late:
+        yield warning(
+            "the event loop of serving processes is late, so reads there wait or are passed on",
+            some([f"process {p.number} up to {p.loop_lag_ms:.0f} ms" for p in late]),
+            "see whether the machine swaps or has too few processors; lower proxy.processes",
         )
 
 
@@ -104,4 +135,12 @@ def status_incomplete(status: Status) -> Iterator[Finding]:
         )
 
 
-RULES = (role_not_serving, status_incomplete, pipeline_down, pipeline_restarts, loop_late, nodes_missing)
+RULES = (
+    role_not_serving,
+    status_incomplete,
+    pipeline_down,
+    pipeline_restarts,
+    loop_late,
+    serving_processes,
+    nodes_missing,
+)

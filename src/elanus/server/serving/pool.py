@@ -18,7 +18,7 @@ from typing import Any
 import structlog
 from pydantic import SecretStr
 
-from elanus.api.serving import ServingFacts, ServingProcessApi
+from elanus.api.serving import ServingFacts, ServingObserved, ServingProcessApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import NodeID
 from elanus.rpc.carrier import RpcChannel
@@ -33,6 +33,8 @@ _START_S = 60.0
 _LOOK_S = 1.0
 _SILENCE_MAX_S = 10.0
 _STOP_GRACE_S = 10.0
+_OBSERVE_S = 2.0
+"""A status is not to wait longer for what one process has observed."""
 _BACKOFF_S = 0.5
 _BACKOFF_MAX_S = 15.0
 _STEADY_S = 60.0
@@ -77,6 +79,7 @@ class _Slot:
     restarts: int = 0
     facts: ServingFacts | None = None
     reads_before: int = 0
+    control: ServingProcessApi | None = None
 
 
 class ServingPool:
@@ -118,6 +121,11 @@ class ServingPool:
     def statuses(self) -> list[ServingStatus]:
         return [_status(slot) for slot in self._slots]
 
+    async def observed(self) -> list[ServingObserved]:
+        """Return what the processes that run have observed. One that does not answer is left out."""
+        asked = [_observed(slot.number, slot.control) for slot in self._slots if slot.control is not None]
+        return [one for one in await asyncio.gather(*asked) if one is not None]
+
     async def _keep(self, slot: _Slot, port: int) -> None:
         loop = asyncio.get_running_loop()
         wait_s = _BACKOFF_S
@@ -152,10 +160,12 @@ class ServingPool:
             self._members.join(node_id, Member(process, channel))
             control = channel.client(ServingProcessApi, _SILENCE_MAX_S)
             await control.open(port)
+            slot.control = control
             while not process.ended.done():
                 self._note(slot, await control.facts())
                 await asyncio.wait([process.ended], timeout=_LOOK_S)
         finally:
+            slot.control = None
             await _end(child)
             slot.pid, slot.facts = None, None
             slot.reads_before = 0
@@ -182,6 +192,15 @@ async def _answers(process: _Process, channel: RpcChannel) -> None:
         await asyncio.gather(ready, return_exceptions=True)
 
 
+async def _observed(number: int, control: ServingProcessApi) -> ServingObserved | None:
+    try:
+        async with asyncio.timeout(_OBSERVE_S):
+            return await control.observed()
+    except (ElanusError, TimeoutError) as error:
+        _log.info("serving process not observed", number=number, error=str(error))
+        return None
+
+
 def _status(slot: _Slot) -> ServingStatus:
     facts = slot.facts
     if facts is None:
@@ -195,6 +214,7 @@ def _status(slot: _Slot) -> ServingStatus:
         facts.passed_on,
         facts.memory_bytes,
         facts.loop_lag_s * 1000,
+        facts.slow_requests,
     )
 
 

@@ -19,7 +19,7 @@ from elanus.api.proxy import ProxyApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.querynode import QueryNodeApi
 from elanus.api.rootcoord import RootCoordApi
-from elanus.api.serving import ReadGrants, ServingFacts, ServingProcessApi
+from elanus.api.serving import ReadGrants, ServingFacts, ServingObserved, ServingProcessApi
 from elanus.core.ids import NodeID
 from elanus.log.port import Log, LookingFollower
 from elanus.metrics import Metrics
@@ -35,7 +35,7 @@ from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.server.access import open_audit, port_access
 from elanus.server.backends import open_follower, open_objects_to_read
-from elanus.server.builders import make_query_node, proxy_policy
+from elanus.server.builders import make_query_node, proxy_policy, recall_sampler
 from elanus.server.certificates import front_security
 from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.counters import MetricMeasures, RequestMeasures
@@ -118,6 +118,8 @@ class ServingProcess:
         self._writes = PassedWrites(settings.proxy.graceful_time_ms)
         self._main = MainProcess(front, self._writes.wrote)
         self._grants = Grants()
+        self._recall = recall_sampler(settings)
+        self._watch = ReadWatch(settings.proxy.slow_request_ms, process=number)
 
     @classmethod
     async def started(
@@ -138,7 +140,10 @@ class ServingProcess:
         node_id = NodeID(self._number)
         scratch = paths.scratch / f"querynode-{self._number}"
         store = open_objects_to_read(settings, paths)
-        self._node = make_query_node(settings, node_id, log, store, threads.pools, scratch)
+        stack.push_async_callback(asyncio.to_thread, self._recall.close)
+        self._node = make_query_node(
+            settings, node_id, log, store, threads.pools, scratch, recall=self._recall
+        )
         await self._node.start()
         stack.push_async_callback(self._node.stop)
         coordinators = Coordinators(
@@ -192,7 +197,7 @@ class ServingProcess:
             self._observed(),
             access.sign_in,
             open_audit(self._stack, self._settings, self._settings.data_dir, self._metrics, audit_name),
-            ReadWatch(settings.slow_request_ms),
+            self._watch,
         )
         server = MilvusServer(
             calls,
@@ -221,5 +226,13 @@ class ServingProcess:
 
     async def facts(self) -> ServingFacts:
         return ServingFacts(
-            len(self._grants), self._reads, self._main.passed_on, resident_bytes(), self._lag.longest_s
+            len(self._grants),
+            self._reads,
+            self._main.passed_on,
+            resident_bytes(),
+            self._lag.longest_s,
+            self._watch.slow_count,
         )
+
+    async def observed(self) -> ServingObserved:
+        return ServingObserved(tuple(self._watch.slow_requests()), tuple(self._recall.measured()))
