@@ -146,7 +146,7 @@ def _guard_kernel() -> Kernel:
     def check() -> np.ndarray:
         users = []
         for _ in range(GUARDED_CALLS):
-            caller = Caller(user=sign_in.user_of_header(header))
+            caller = Caller(user=sign_in.identity_of_header(header).user)
             guard.allow(caller, "PrivilegeSearch", ObjectType.COLLECTION, "default", ("shelf",))
             users.append(caller.user)
         return np.array(users)
@@ -158,7 +158,8 @@ def _login_kernel() -> Kernel:
     policy = with_user(first_policy(), User("ada", hash_password("secret1"), 1), 9)
 
     def sign_in() -> np.ndarray:
-        return np.array([SignIn(lambda: policy).user_of("ada:secret1")])  # one that remembers nothing
+        unknowing = SignIn(lambda: policy)
+        return np.array([unknowing.user_of("ada", "secret1")])
 
     return Kernel("sign-in with a password that is not known yet", 1, LOGIN_LIMIT_MS, sign_in)
 

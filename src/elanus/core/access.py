@@ -102,11 +102,20 @@ class AccessPolicy:
             raise AccessConflict(f"{_NO_USER}: {name}") from None
 
     def rights(self, user: User) -> Rights:
-        groups = {g.name: frozenset(g.privileges) for g in self.groups.values()}
         roles = [self.roles[name] for name in user.roles if name in self.roles and name != PUBLIC]
-        public = self.roles[PUBLIC].grants if PUBLIC in self.roles else ()
         grants = [grant for role in roles for grant in role.grants]
-        return Rights(user.name, (role.name for role in roles), grants, public, groups)
+        names = (role.name for role in roles)
+        return Rights(user.name, names, grants, self.public_grants, self.group_members)
+
+    @property
+    def public_grants(self) -> tuple[Grant, ...]:
+        """The grants that every user has."""
+        return self.roles[PUBLIC].grants if PUBLIC in self.roles else ()
+
+    @property
+    def group_members(self) -> dict[str, frozenset[str]]:
+        """The members of the groups that users have defined."""
+        return {group.name: frozenset(group.privileges) for group in self.groups.values()}
 
     def members(self, role: str) -> list[str]:
         return [user.name for user in self.users.values() if role in user.roles]
@@ -249,8 +258,15 @@ def without_user(policy: AccessPolicy, name: str) -> AccessPolicy:
 
 
 def with_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
-    """Raises `AccessConflict` when the user does not exist, or has too many keys."""
-    policy.user(key.user)
+    """Raises `AccessConflict` when the user does not exist, has too many keys, or has not the key's roles."""
+    user = policy.user(key.user)
+    may_everything = policy.rights(user).may_everything
+    for name in key.scope.roles:
+        policy.role(name)
+        if name not in user.roles and not may_everything:
+            raise AccessConflict(
+                f"the user {user.name} has not the role {name}: limit the key to roles of its user"
+            )
     if key.key_id in policy.keys:
         raise AccessConflict(f"API key already exists: {key.key_id}")
     if sum(other.user == key.user for other in policy.keys.values()) >= API_KEYS_OF_USER_MAX:

@@ -62,6 +62,7 @@ def audit_line(call: Finished, time_s: float) -> bytes:
     record = {
         "time": when.isoformat(timespec="milliseconds"),
         "user": call.caller.user,
+        "key": call.caller.key,
         "origin": call.caller.origin,
         "operation": call.operation,
         "privilege": call.privilege,

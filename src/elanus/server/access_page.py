@@ -36,6 +36,7 @@ enters each of them as its clients do, as each of these callers:
 | with the grant in another database | refused; the request's database counts, then the connection's |
 | with the grant on another collection | refused |
 | with the grant on the collection, by an alias | answered; a grant on the alias's name gives nothing |
+| with the grant, by an API key limited to another role or another database | refused |
 
 An endpoint of the REST API, `/v2/vectordb/...`, is the RPCs that it calls: it needs their rights. The console
 calls the same endpoints below `/ui/api/call/`, as the user of its session. Rights are explained in

@@ -60,6 +60,7 @@ def test_a_line_names_who_what_and_the_outcome() -> None:
     assert msgspec.json.decode(line) == {
         "time": "2023-11-14T22:13:20.250+00:00",
         "user": "ada",
+        "key": "",
         "origin": "ipv4:10.0.0.7:999",
         "operation": "DropCollection",
         "privilege": "PrivilegeDropCollection",

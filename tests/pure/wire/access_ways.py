@@ -31,7 +31,8 @@ from elanus.console.app import COOKIE, REQUEST_HEADER, Site, console_routes
 from elanus.console.sessions import Sessions
 from elanus.console.status import StatusOperation
 from elanus.console.views import VIEWS
-from elanus.core.access import AccessPolicy, Role, User, first_policy, with_role, with_user
+from elanus.core.access import AccessPolicy, Role, User, first_policy, with_key, with_role, with_user
+from elanus.core.api_keys import ApiKey, KeyScope, digest_of, key_text
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.privileges import PUBLIC, Grant
 from elanus.proxy.calls import Caller, Calls, Finished, Operation
@@ -60,6 +61,13 @@ PERMISSIONS = service_permissions(SERVICE)
 METHODS = {str(method.name): method for method in SERVICE.methods}
 ALIASES = {"shelf": "books"}
 ADA, TOKEN = "ada", "ada:hash"
+KEYS: Mapping[str, KeyScope] = {
+    "clerk": KeyScope(("clerk",)),
+    "other": KeyScope(("other",)),
+    "default": KeyScope(databases=("default",)),
+    "shop": KeyScope(databases=("shop",)),
+}
+"""Ada's API keys by their ids, each limited in another way."""
 OWN_CLIENTS: Mapping[type[Any], object] = {
     ConnectorApi: Connector(NOTHING, NOTHING, ""),
     BackupApi: BackupService(NOTHING, NOTHING),
@@ -107,6 +115,10 @@ OPERATIONS: tuple[Operation, ...] = (
     StatusOperation(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
 )
+
+
+def token_of_key(key_id: str) -> str:
+    return key_text(key_id, "secret")
 
 
 def real_name(database: str, name: str) -> str:
@@ -157,22 +169,25 @@ class World:
     def close(self) -> None:
         self.loop.close()
 
-    def grant(self, *grants: Grant, roles: tuple[str, ...] = ("clerk",)) -> None:
-        """Ada has these grants and no others, not even those of the role public."""
-        policy = with_role(first_policy(), Role("clerk", grants), 10)
-        policy = with_user(policy, User(ADA, "hash", 1, roles), 10)
+    def grant(self, *grants: Grant, roles: tuple[str, ...] = ()) -> None:
+        """Ada has these grants by the role clerk and no others, not even those of the role public."""
+        policy = with_role(with_role(first_policy(), Role("clerk", grants), 10), Role("other"), 10)
+        policy = with_user(policy, User(ADA, "hash", 1, (*roles, "clerk", "other")), 10)
+        for key_id, scope in KEYS.items():
+            policy = with_key(policy, ApiKey(key_id, ADA, digest_of(token_of_key(key_id)), 1, scope=scope))
         self.policy = replace(policy, roles={**policy.roles, PUBLIC: Role(PUBLIC)})
 
 
 @dataclass(frozen=True)
 class Asked:
     """A request: who sends it, and what it is about. ``database``: in the request, ``connection``: chosen
-    before it."""
+    before it, ``token``: by which ada signs in."""
 
     name: str = "books"
     database: str = ""
     connection: str = ""
     signed_in: bool = True
+    token: str = TOKEN
 
 
 @dataclass(frozen=True)
@@ -199,10 +214,10 @@ class Ended(Exception):
 class Context:
     """A gRPC call. `abort` raises `Ended`."""
 
-    def __init__(self, asked: Asked, token: str = TOKEN) -> None:
+    def __init__(self, asked: Asked, token: str = "") -> None:
         self._metadata: tuple[tuple[str, str], ...] = ()
         if asked.signed_in:
-            self._metadata += (("authorization", base64.b64encode(token.encode()).decode()),)
+            self._metadata += (("authorization", base64.b64encode((token or asked.token).encode()).decode()),)
         if asked.connection:
             self._metadata += (("dbname", asked.connection),)
 
@@ -338,7 +353,7 @@ def request(world: World, door: str, method: str, path: str, body: Mapping[str, 
     if asked.connection:
         headers["db-name"] = asked.connection
     if asked.signed_in and door == "REST":
-        headers["authorization"] = f"Bearer {TOKEN}"
+        headers["authorization"] = f"Bearer {asked.token}"
     elif asked.signed_in:
         headers["cookie"] = f"{COOKIE}={world.sessions.begin(*TOKEN.split(':'))}"
     content = json.dumps(body).encode()
