@@ -3,7 +3,7 @@
 A key with roles has the rights of those of them that its user still has; root and administrators, who need no
 roles, may give a key any. A key with databases has rights only inside them: none on the server as a whole
 (users, databases, resource groups, backups), and none that could reach into another database (renaming,
-restoring). What needs no privilege, or comes with the role public, it may do as its user may.
+restoring). It may do everything that needs no privilege, and has the grants of the role public.
 """
 
 from __future__ import annotations

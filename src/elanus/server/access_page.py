@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.console.status import STATUS, StatusOperation
+from elanus.console.app import REPORTS
+from elanus.console.status import OPERATIONS
 from elanus.console.views import VIEWS
 from elanus.proxy.calls import Permission, permission_of
 from elanus.proxy.rest.operations import RPC_OF
@@ -64,8 +65,10 @@ def _page() -> Iterator[str]:
     yield "\n## Views of the console\n\n| path | RPCs |\n|---|---|\n"
     for path, view in VIEWS.items():
         yield f"| `/ui/api/view/{path}` | {', '.join(f'`{name}`' for name in view.operations)} |\n"
-    status = StatusOperation.permission.privilege
-    yield f"| `/ui/api/status` | `{STATUS}`: `{_short(status)}` on all collections of all databases |\n"
+    permissions_of_reports = {one.name: one.permission for one in OPERATIONS}
+    for path, name in REPORTS.items():
+        privilege = _short(permissions_of_reports[name].privilege)
+        yield f"| `/ui/api/{path}` | `{name}`: `{privilege}` on everything in all databases |\n"
     yield "\n## Calls of Spark and of `elanus`\n\n"
     yield "| call | privilege | on | REST endpoint |\n|---|---|---|---|\n"
     for api, target in _OWN:

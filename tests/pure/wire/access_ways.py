@@ -27,9 +27,9 @@ from wire_calls import observe_nothing
 from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.console.app import COOKIE, REQUEST_HEADER, Site, console_routes
+from elanus.console.app import COOKIE, REPORTS, REQUEST_HEADER, Site, console_routes
 from elanus.console.sessions import Sessions
-from elanus.console.status import StatusOperation
+from elanus.console.status import console_operations
 from elanus.console.views import VIEWS
 from elanus.core.access import AccessPolicy, Role, User, first_policy, with_key, with_role, with_user
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, key_text
@@ -112,7 +112,7 @@ class Gate:
 OPERATIONS: tuple[Operation, ...] = (
     *milvus_operations(milvus_families(FakeFront(), "STANDALONE")),
     *rest_operations(FakeFront()),
-    StatusOperation(NOTHING, lambda: 0.0),
+    *console_operations(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
 )
 
@@ -246,7 +246,8 @@ def all_ways() -> Iterator[Way]:
         yield _http("console", f"/ui/api/call/{path}", endpoint, endpoint.operations)
     for path, endpoint in VIEWS.items():
         yield _http("console", f"/ui/api/view/{path}", endpoint, endpoint.operations)
-    yield Way("console", "/ui/api/status", False, False, False, _status, ("Console.Status",))
+    for path, operation in REPORTS.items():
+        yield _report(f"/ui/api/{path}", operation)
     for api in OWN_CLIENTS:
         for name in methods_of(api):
             yield _own_call(api, name)
@@ -343,8 +344,11 @@ def _is_of_no_database(operation: str) -> bool:
     return {"db_name", "dbName"}.isdisjoint(METHODS[operation].input_type.fields_by_name)
 
 
-def _status(world: World, asked: Asked) -> None:
-    request(world, "console", "GET", "/ui/api/status", {}, asked)
+def _report(path: str, operation: str) -> Way:
+    def send(world: World, asked: Asked) -> None:
+        request(world, "console", "GET", path, {}, asked)
+
+    return Way("console", path, False, False, False, send, (operation,))
 
 
 def request(world: World, door: str, method: str, path: str, body: Mapping[str, Any], asked: Asked) -> None:
