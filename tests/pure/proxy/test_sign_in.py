@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import bcrypt
@@ -10,6 +12,7 @@ import pytest
 
 from elanus.core.access import AccessPolicy, User, first_policy, with_user, without_user
 from elanus.core.errors import Unauthenticated, Unavailable
+from elanus.proxy import passwords
 from elanus.proxy.passwords import hash_password, is_hash, is_outdated, verify_password
 from elanus.proxy.sign_in import SignIn
 
@@ -146,6 +149,27 @@ def test_passwords_are_hashed_with_salt_and_verified() -> None:
     assert not verify_password("correct horse", "no hash")
     assert is_hash(first)
     assert not is_outdated(first)
+
+
+def test_two_hashes_are_computed_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    entered, may_end = threading.Semaphore(0), threading.Event()
+
+    class Slow:
+        def hash(self, password: str) -> str:
+            entered.release()
+            assert may_end.wait(60)
+            return "hash"
+
+    monkeypatch.setattr(passwords, "_hasher", Slow)
+    with ThreadPoolExecutor(5) as pool:
+        hashes = [pool.submit(hash_password, "correct horse") for _ in range(5)]
+        try:
+            assert [entered.acquire(timeout=60) for _ in range(2)] == [True, True]
+            assert not passwords._turns.acquire(blocking=False)
+            assert not entered.acquire(blocking=False)
+        finally:
+            may_end.set()
+        assert [one.result(60) for one in hashes] == ["hash"] * 5
 
 
 def test_bcrypt_hashes_of_a_backup_are_read() -> None:
