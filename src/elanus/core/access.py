@@ -267,6 +267,12 @@ def with_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
             raise AccessConflict(
                 f"the user {user.name} has not the role {name}: limit the key to roles of its user"
             )
+    return _with_stored_key(policy, key)
+
+
+def _with_stored_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
+    """As `with_key`, of a key whose user may have lost its roles since: they give it nothing then."""
+    policy.user(key.user)
     if key.key_id in policy.keys:
         raise AccessConflict(f"API key already exists: {key.key_id}")
     if sum(other.user == key.user for other in policy.keys.values()) >= API_KEYS_OF_USER_MAX:
@@ -493,5 +499,5 @@ def restored(policy: AccessPolicy, added: AccessPolicy, users_max: int, roles_ma
         policy = with_user(policy, replace(user, name=check_user_name(user.name)), users_max)
     for key in added.keys.values():
         if key.user in added.users and key.user != ROOT:
-            policy = with_key(policy, check_stored(key))
+            policy = _with_stored_key(policy, check_stored(key))
     return policy

@@ -18,8 +18,9 @@ from elanus.core.access import (
     without_key,
     without_user,
 )
-from elanus.core.api_keys import DAY_MS, ApiKey, digest_of, expiry_ms, key_id_of, key_text
+from elanus.core.api_keys import DAY_MS, ApiKey, KeyScope, digest_of, expiry_ms, key_id_of, key_text
 from elanus.core.errors import AccessConflict, InvalidParameter, Unauthenticated
+from elanus.core.key_rights import KeyRights
 from elanus.core.limits import API_KEYS_OF_USER_MAX
 from elanus.proxy.sign_in import SignIn
 
@@ -117,6 +118,14 @@ def test_keys_come_back_with_their_users_and_only_with_them() -> None:
     assert restored(known, AccessPolicy(keys=saved.keys), 10, 10).keys == {}
     root = ApiKey("8", "root", digest_of(KEY), NOW_MS)
     assert restored(first_policy(), AccessPolicy(first_policy().users, keys={"8": root}), 10, 10).keys == {}
+
+
+def test_a_key_comes_back_whose_roles_its_user_has_lost() -> None:
+    saved = World(valid_days=0).policy
+    limited = replace(saved.keys["7"], scope=KeyScope(("gone",), ("shop",)))
+    back = restored(first_policy(), replace(saved, keys={"7": limited}), 10, 10)
+    assert back.keys["7"].scope == limited.scope
+    assert not KeyRights(back, back.keys["7"]).holds("Search", "shop", "books")
 
 
 def test_a_key_that_no_server_stored_is_not_restored() -> None:

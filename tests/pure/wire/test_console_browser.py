@@ -23,7 +23,9 @@ PAGES = {
     "segments/default/books": "2 segments, 6 rows",
     "jobs": "a flush was due",
     "playground/default/books": "Random row",
+    "projection/default/books": "3 of 3 rows",
     "channels/default/books": "dml_0",
+    "doctor": "release 9.9 is old",
     "users": "DescribeCollection",
 }
 """The address of each page, and a text that the server's answers put there."""
