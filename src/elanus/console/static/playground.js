@@ -27,9 +27,9 @@ function form(found, body, vectors, rowKey) {
   const vector = h("textarea", { placeholder: "[0.1, 0.2, …], instead of a row's vector; or a text, for full-text search", spellcheck: "false" });
   const checked = h("p", { class: "quiet", role: "status" });
   const check = liveCheck(body, checked);
-  const typed = () => check(filter.value.trim(), moment(asOf.value));
+  const typed = () => check(filter.value.trim(), asOf.value.trim());
   const filter = h("input", { placeholder: "all rows", spellcheck: "false", oninput: typed });
-  const asOf = h("input", { type: "datetime-local", step: "1", oninput: typed });
+  const asOf = h("input", { placeholder: "now, or 2026-01-31T12:00:00 (UTC)", spellcheck: "false", oninput: typed });
   const limit = h("input", { type: "number", min: "1", max: "1000", value: "10" });
   const params = h("input", { placeholder: '{"ef": 64}', spellcheck: "false" });
   const explained = h("input", { type: "checkbox" });
@@ -44,7 +44,7 @@ function form(found, body, vectors, rowKey) {
   const search = async () => {
     const sent = { ...body, ...query(id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
     const searchParams = params.value.trim() ? JSON.parse(params.value) : {};
-    if (asOf.value) searchParams.travel_timestamp = (await view("check", { ...body, asOf: moment(asOf.value) })).timestamp;
+    if (asOf.value.trim()) searchParams.travel_timestamp = (await view("check", { ...body, asOf: asOf.value.trim() })).timestamp;
     if (Object.keys(searchParams).length) sent.searchParams = { params: searchParams };
     const began = performance.now();
     if (explained.checked) sent.explain = true;
@@ -77,11 +77,6 @@ function form(found, body, vectors, rowKey) {
       h("div", { class: "line" }, h("label", { class: "wide" }, "Filter", filter), h("label", {}, "As of", asOf), h("button", {}, "Search")), checked),
     results,
   ];
-}
-
-// The moment of a field of local time, for the server; "" for the present.
-export function moment(local) {
-  return local ? new Date(local).toISOString() : "";
 }
 
 // Shows how many rows match, or what is wrong, once nothing was typed for a while. Only the answer to the last question counts.
