@@ -279,9 +279,6 @@ def _window(params: Mapping[str, str]) -> tuple[int, int]:
 
 
 def _travel_timestamp(value: float | int | str | bool) -> int:
-    """Programs without 64-bit integers, such as pages, send a text."""
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidParameter(f"{TRAVEL_TIMESTAMP} [{value}] is invalid, should be a hybrid timestamp")
     return value
