@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from elanus.core.api_keys import ApiKey, check_stored
+from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted
 from elanus.core.limits import (
     API_KEYS_OF_USER_MAX,
@@ -267,10 +267,10 @@ def with_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
             raise AccessConflict(
                 f"the user {user.name} has not the role {name}: limit the key to roles of its user"
             )
-    return _with_stored_key(policy, key)
+    return with_stored_key(policy, key)
 
 
-def _with_stored_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
+def with_stored_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
     """As `with_key`, of a key whose user may have lost its roles since: they give it nothing then."""
     policy.user(key.user)
     if key.key_id in policy.keys:
@@ -471,33 +471,3 @@ def _single_privileges(policy: AccessPolicy, name: str) -> list[str]:
     raise InvalidParameter(
         f"there is no privilege name or privilege group name [{name}] defined in system to operate"
     )
-
-
-# backup and restore
-
-
-def restored(policy: AccessPolicy, added: AccessPolicy, users_max: int, roles_max: int) -> AccessPolicy:
-    """Add what a backup holds: all of it, or nothing. Default roles and root stay as they are. API keys come
-    with their users: none is added to a user who exists already.
-
-    Raises `AccessConflict`, `InvalidParameter` when a part exists already or is not valid.
-    """
-    for group in added.groups.values():
-        policy = with_group(policy, check_group_name(group.name))
-        policy = with_group_members(policy, group.name, group.privileges, added=True)
-    for role in added.roles.values():
-        if role.name not in DEFAULT_ROLES:
-            policy = with_role(policy, replace(role, grants=()), roles_max)
-        for grant in role.grants:
-            check_grant(policy, grant)
-            policy = with_grant(policy, role.name, grant, granted=True)
-    for user in added.users.values():
-        if user.name == ROOT:
-            continue
-        for role_name in user.roles:
-            policy.role(role_name)
-        policy = with_user(policy, replace(user, name=check_user_name(user.name)), users_max)
-    for key in added.keys.values():
-        if key.user in added.users and key.user != ROOT:
-            policy = _with_stored_key(policy, check_stored(key))
-    return policy

@@ -12,12 +12,12 @@ from elanus.core.access import (
     AccessPolicy,
     User,
     first_policy,
-    restored,
     with_key,
     with_user,
     without_key,
     without_user,
 )
+from elanus.core.access_backup import restored
 from elanus.core.api_keys import DAY_MS, ApiKey, KeyScope, digest_of, expiry_ms, key_id_of, key_text
 from elanus.core.errors import AccessConflict, InvalidParameter, Unauthenticated
 from elanus.core.key_rights import KeyRights

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from elanus.core import access
 from elanus.core.access import AccessPolicy, Role, User, first_policy
+from elanus.core.access_backup import restored
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, expiry_ms, key_text
 from elanus.core.errors import NotAuthenticated
 from elanus.core.privileges import Grant, object_type_of
@@ -90,4 +91,4 @@ class FakeAccess:
         self.policy = access.with_group_members(self.policy, name, tuple(privileges), added)
 
     def restore_access(self, added: AccessPolicy) -> None:
-        self.policy = access.restored(self.policy, added, LIMIT, LIMIT)
+        self.policy = restored(self.policy, added, LIMIT, LIMIT)
