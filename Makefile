@@ -102,6 +102,10 @@ serving: $(VENV)/.dev  ## Compare the searches of one serving process with those
 front: $(VENV)/.dev  ## Compare the processor time of the serving loop with that of grpcio's server
 	$(BIN)/python -m benchmarks front
 
+.PHONY: door
+door: $(VENV)/.dev  ## Measure guard, sign-in, REST, console and backup against their limits; writes docs/front-door.md
+	$(BIN)/python -m benchmarks door $(ARGS)
+
 .PHONY: serving-soak
 serving-soak: $(VENV)/.dev  ## A storm of clients on the serving loop for MINUTES=10, by SEED=1
 	$(BIN)/python tests/e2e/serving_storm.py --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1)

@@ -21,6 +21,7 @@ from benchmarks.settings import (
     DEFAULT_DATA,
     SHOWN_DAY,
     SHOWN_DAY_PICTURE,
+    SHOWN_DOOR,
     SHOWN_FRESHNESS,
     SHOWN_GROWTH,
     SHOWN_LIMITS,
@@ -297,6 +298,19 @@ def rest_and_grpc() -> None:
     from benchmarks import rest
 
     rest.measure(typer.echo)
+
+
+@app.command()
+def door(
+    out: Annotated[Path, typer.Option(help="page to write")] = SHOWN_DOOR,
+    disk: Annotated[Path | None, typer.Option(help="directory for the copies of backups")] = None,
+) -> None:
+    """Measure guard, sign-in, REST, console and backup against their limits, and write the page."""
+    from benchmarks import door as measured
+
+    found = measured.measure(typer.echo, disk)
+    out.write_text(measured.page(found))
+    typer.echo(f"wrote {out}")
 
 
 @app.command(name="kernels")

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -60,7 +60,17 @@ class Rest:
         return self.send(path, json.dumps(body).encode())
 
 
-def measure(say: Callable[[str], None]) -> None:
+class Figures(NamedTuple):
+    """Milliseconds: the server's processor time for `ROWS` rows as JSON, the median times of a search, and
+    the server's processor time per second for an open tab of the console."""
+
+    json_cpu_ms: float
+    search_ms: float
+    grpc_search_ms: float
+    tab_ms: float
+
+
+def measure(say: Callable[[str], None]) -> Figures:
     """``say`` is called with a line for each figure."""
     with tempfile.TemporaryDirectory(prefix="elanus-rest-") as name:
         directory = Path(name)
@@ -81,14 +91,15 @@ def measure(say: Callable[[str], None]) -> None:
             found = announced(server, directory / "data")
             rest, grpc = Rest(found.http_url), MilvusClient(f"http://{found.address}")
             rest.post("collections/create", collectionName=_COLLECTION, dimension=DIM)
-            _insert(rest, grpc, psutil.Process(found.pid), say)
-            _search(rest, grpc, say)
-            _console(rest, psutil.Process(found.pid), say)
+            process = psutil.Process(found.pid)
+            json_cpu_ms = _insert(rest, grpc, process, say)
+            search_ms, grpc_search_ms = _search(rest, grpc, say)
+            return Figures(json_cpu_ms, search_ms, grpc_search_ms, _console(rest, process, say))
         finally:
             server.stop(STOP_GRACE_S)
 
 
-def _insert(rest: Rest, grpc: MilvusClient, server: psutil.Process, say: Callable[[str], None]) -> None:
+def _insert(rest: Rest, grpc: MilvusClient, server: psutil.Process, say: Callable[[str], None]) -> float:
     vectors = np.random.default_rng(1).random((INSERTS * ROWS, DIM), dtype=np.float32)
     by_rest, by_grpc = [], []
     for number in range(INSERTS):
@@ -100,6 +111,7 @@ def _insert(rest: Rest, grpc: MilvusClient, server: psutil.Process, say: Callabl
         by_grpc.append(_cpu_s(server, partial(grpc.insert, _COLLECTION, others)))
     ms, grpc_ms = min(by_rest) * _MS, min(by_grpc) * _MS
     say(f"server CPU for {ROWS} rows of dimension {DIM}: {ms:.0f} ms as JSON, {grpc_ms:.0f} ms by gRPC")
+    return ms
 
 
 def _cpu_s(server: psutil.Process, work: Callable[[], object]) -> float:
@@ -109,7 +121,7 @@ def _cpu_s(server: psutil.Process, work: Callable[[], object]) -> float:
     return float(after.user + after.system - before.user - before.system)
 
 
-def _search(rest: Rest, grpc: MilvusClient, say: Callable[[str], None]) -> None:
+def _search(rest: Rest, grpc: MilvusClient, say: Callable[[str], None]) -> tuple[float, float]:
     queries = np.random.default_rng(2).random((SEARCHES, DIM), dtype=np.float32)
     by_rest, by_grpc = [], []
     for query in queries:
@@ -119,9 +131,10 @@ def _search(rest: Rest, grpc: MilvusClient, say: Callable[[str], None]) -> None:
         by_grpc.append(_seconds(partial(grpc.search, _COLLECTION, [query], limit=LIMIT)))
     ms, grpc_ms = statistics.median(by_rest) * _MS, statistics.median(by_grpc) * _MS
     say(f"median search: {ms:.2f} ms by REST (body already encoded), {grpc_ms:.2f} ms by gRPC")
+    return ms, grpc_ms
 
 
-def _console(rest: Rest, server: psutil.Process, say: Callable[[str], None]) -> None:
+def _console(rest: Rest, server: psutil.Process, say: Callable[[str], None]) -> float:
     """The page that asks most often is a tab's cost: the status, as often as `TAB_INTERVAL_S`."""
     idle_s = _cpu_s(server, partial(time.sleep, WATCHED_S))
 
@@ -134,6 +147,7 @@ def _console(rest: Rest, server: psutil.Process, say: Callable[[str], None]) -> 
     tab_s = _cpu_s(server, watch)
     ms = (tab_s - idle_s) / WATCHED_S * _MS
     say(f"server CPU for an open tab of the console: {ms:.1f} ms a second")
+    return ms
 
 
 def _seconds(work: Callable[[], object]) -> float:

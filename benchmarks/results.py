@@ -84,11 +84,18 @@ def _circumstances(data: Dataset) -> dict[str, str]:
     return {
         "data": f"{data.name}: {rows:,} × {dimension} float32, {len(data.test):,} queries, L2",
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        **machine(),
+        "load before": f"{os.getloadavg()[0]:.1f}",
+        "command": " ".join(["python -m benchmarks", *_shown_arguments()]),
+    }
+
+
+def machine() -> dict[str, str]:
+    """Return the facts about the machine that a page names."""
+    return {
         "processor": f"{_processor()}, {os.cpu_count()} cores",
         "memory": f"{psutil.virtual_memory().total / 2**30:.0f} GiB",
         "system": f"{platform.system()} {platform.release()}, Python {platform.python_version()}",
-        "load before": f"{os.getloadavg()[0]:.1f}",
-        "command": " ".join(["python -m benchmarks", *_shown_arguments()]),
     }
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tools.browser import Page, find, opened
 
-PICTURES = ("overview", "segments", "playground", "jobs")
+PICTURES = ("overview", "segments", "playground", "jobs", "projection")
 _WIDTH, _HEIGHT = 1100, 700
 _RANDOM_ROW = "[...document.querySelectorAll('button')].find((b) => b.innerText === 'Random row')?.click()"
 """The playground is taken with the hits of a search."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from elanus.api.idempotency import repeatable
+from elanus.core.api_keys import UNLIMITED, KeyScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class KeyInfo:
     created_ms: int
     expires_ms: int
     description: str
+    scope: KeyScope = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +35,14 @@ class NewKey:
 class KeysApi(Protocol):
     """The part that the proxy implements."""
 
-    async def create_key(self, user: str, valid_days: int, description: str) -> NewKey:
-        """Create a key that acts as the user. ``valid_days`` 0: it does not expire.
+    async def create_key(
+        self, user: str, valid_days: int, description: str, scope: KeyScope = UNLIMITED
+    ) -> NewKey:
+        """Create a key that acts as the user, within ``scope``. ``valid_days`` 0: it does not expire.
 
-        Raises `AccessConflict` for a user that does not exist or has too many keys, `InvalidParameter`, and
-        `NotPermitted` for a key of a user who may do everything, unless the caller may too.
+        Raises `AccessConflict` for a user that does not exist, has too many keys or has not the roles,
+        `InvalidParameter`, `DatabaseNotFound`, and `NotPermitted` for a key of a user who may do everything,
+        unless the caller may too, and for a caller whose own key is limited.
         """
         ...
 

@@ -22,14 +22,24 @@ def create_key(
     user: Annotated[str, typer.Argument(help="The user that programs with the key are.")],
     days: Annotated[int, typer.Option(min=0, help="How long it is valid; 0: until it is dropped.")] = 0,
     description: Annotated[str, typer.Option(help="What the key is for.")] = "",
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="A role of the user: the key has its rights only. Repeatable.", show_default=False),
+    ] = None,
+    database: Annotated[
+        list[str] | None,
+        typer.Option(help="The key has rights in this database only. Repeatable.", show_default=False),
+    ] = None,
     *,
     server: ServerOptions,
 ) -> None:
     """Create an API key and print it, once: the server keeps only a digest of it."""
     from elanus.cli import keys
+    from elanus.core.api_keys import KeyScope
 
+    scope = KeyScope(tuple(role or ()), tuple(database or ()))
     try:
-        made = keys.create(server.find(), user, days, description)
+        made = keys.create(server.find(), user, days, description, scope)
     except keys.KeysFailed as error:
         fail(str(error), EXIT_FAILED)
     typer.echo(made.key)
@@ -42,7 +52,7 @@ def list_keys(
     *,
     server: ServerOptions,
 ) -> None:
-    """List API keys: ids, users and days of expiry."""
+    """List API keys: ids, users, days of expiry and limits; never the keys themselves."""
     from elanus.cli import keys
 
     try:

@@ -13,7 +13,7 @@ from rich.text import Text
 from elanus.api.keys import KeyInfo, KeysApi, NewKey
 from elanus.cli.columns import Column, show, table
 from elanus.cli.import_command import Server
-from elanus.core.api_keys import NEVER
+from elanus.core.api_keys import NEVER, UNLIMITED, KeyScope
 from elanus.core.errors import ElanusError
 from elanus.rpc.carrier import RpcChannel
 
@@ -25,9 +25,11 @@ class KeysFailed(Exception):
     """The server could not be reached, or refused. The text is for the user."""
 
 
-def create(server: Server, user: str, valid_days: int, description: str) -> NewKey:
+def create(
+    server: Server, user: str, valid_days: int, description: str, scope: KeyScope = UNLIMITED
+) -> NewKey:
     """Raises `KeysFailed`."""
-    return _asked(server, lambda keys: keys.create_key(user, valid_days, description))
+    return _asked(server, lambda keys: keys.create_key(user, valid_days, description, scope))
 
 
 def listed(server: Server, user: str) -> tuple[KeyInfo, ...]:
@@ -45,11 +47,20 @@ def show_keys(keys: Sequence[KeyInfo], console: Console | None = None) -> None:
 
 
 def keys_table(keys: Sequence[KeyInfo]) -> Text:
-    columns = (Column("key"), Column("user"), Column("created"), Column("expires"), Column("description"))
+    names = ("key", "user", "created", "expires", "roles", "databases", "description")
     rows = [
-        (key.key_id, key.user, _day(key.created_ms), _day(key.expires_ms), key.description) for key in keys
+        (
+            key.key_id,
+            key.user,
+            _day(key.created_ms),
+            _day(key.expires_ms),
+            ", ".join(key.scope.roles) or "all",
+            ", ".join(key.scope.databases) or "all",
+            key.description,
+        )
+        for key in keys
     ]
-    return table("API keys", columns, rows)
+    return table("API keys", tuple(map(Column, names)), rows)
 
 
 def _day(time_ms: int) -> str:

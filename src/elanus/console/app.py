@@ -7,7 +7,9 @@
     POST   /ui/api/session       sign in: {"user": ..., "password": ...}
     DELETE /ui/api/session       sign out
     GET    /ui/api/status        the status of the server
-    POST   /ui/api/view/NAME     segments, vchannels (`elanus.console.views`)
+    GET    /ui/api/doctor        what is wrong by it
+    GET    /ui/api/audit         the latest records of the audit log
+    POST   /ui/api/view/NAME     segments, projection and others (`elanus.console.views`)
     POST   /ui/api/call/PATH     an endpoint of the REST API, as the user of the session
 
 Browsers send the cookie of a session with any request to this host, so a request that is no GET must have the
@@ -30,7 +32,7 @@ from starlette.routing import BaseRoute, Route
 from elanus import __version__
 from elanus.console.files import INDEX, static_files
 from elanus.console.sessions import SESSION_S, Sessions
-from elanus.console.status import STATUS, status_of
+from elanus.console.status import AUDIT, DOCTOR, STATUS, data_of
 from elanus.console.views import VIEWS
 from elanus.core.errors import ElanusError
 from elanus.proxy.calls import Caller, Calls
@@ -55,6 +57,9 @@ HEADERS: Mapping[str, str] = {
 }
 """Sent with every answer of the console."""
 
+REPORTS: Mapping[str, str] = {"status": STATUS, "doctor": DOCTOR, "audit": AUDIT}
+"""The operations without a request, by their paths below ``/ui/api/``."""
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
@@ -74,14 +79,17 @@ class Site(NamedTuple):
 def console_routes(calls: Calls, sessions: Sessions, workers: Executor, site: Site) -> list[BaseRoute]:
     """Return the routes, for ``mounts`` of the REST application.
 
-    ``calls``: among them the operation `STATUS`. Requests are answered in threads of ``workers``.
+    ``calls``: among them those of `elanus.console.status`. Requests are answered in threads of ``workers``.
     """
     console = _Console(calls, sessions, workers, site)
     return [
         Route("/ui", console.guarded(console.redirect), methods=["GET"]),
         Route("/ui/", console.guarded(console.file), methods=["GET"]),
         Route("/ui/api/session", console.guarded(console.session), methods=["GET", "POST", "DELETE"]),
-        Route("/ui/api/status", console.guarded(console.status), methods=["GET"]),
+        *(
+            Route(f"/ui/api/{path}", console.guarded(console.report(name)), methods=["GET"])
+            for path, name in REPORTS.items()
+        ),
         Route("/ui/api/view/{path}", console.guarded(console.view), methods=["POST"]),
         Route("/ui/api/call/{path:path}", console.guarded(console.call), methods=["POST"]),
         Route("/ui/{name}", console.guarded(console.file), methods=["GET"]),
@@ -167,12 +175,15 @@ class _Console:
             )
         return response
 
-    async def status(self, request: Request) -> Response:
-        def work() -> Mapping[str, object]:
-            answer = self._calls.answer(STATUS, None, self._caller(request, self._user(request)))
-            return {"data": status_of(answer)}
+    def report(self, operation: str) -> Handler:
+        async def handle(request: Request) -> Response:
+            def work() -> Mapping[str, object]:
+                answer = self._calls.answer(operation, None, self._caller(request, self._user(request)))
+                return {"data": data_of(answer)}
 
-        return await self._reply(request, work)
+            return await self._reply(request, work)
+
+        return handle
 
     async def view(self, request: Request) -> Response:
         return await self._endpoint(request, VIEWS)

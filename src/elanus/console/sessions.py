@@ -43,7 +43,7 @@ class Sessions:
 
     def begin(self, user: str, password: str) -> str:
         """Return the id of a new session. Raises `Unauthenticated`."""
-        name = self._sign_in.user_of(f"{user}:{password}")
+        name = self._sign_in.user_of(user, password)
         generation = self._sign_in.generation_of(name)
         if generation is None:
             raise Unauthenticated(f"there is no user {name} any more")

@@ -1,4 +1,5 @@
 """The status of the server as an operation: what `elanus status` shows, for callers who may see all of it.
+The findings of `elanus doctor` about it, and the latest records of the audit log, are operations too.
 
 The status names every collection, so it takes the right to statistics on all collections of all databases
 (`PrivilegeGetStatistics` on ``*`` in ``*``), which administrators have. A status is asked for once in
@@ -8,15 +9,15 @@ The status names every collection, so it takes the right to statistics on all co
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from elanus.core.errors import ElanusError
 from elanus.core.privileges import ANY
-from elanus.proxy.calls import Caller, ObjectType, Permission
+from elanus.proxy.calls import Caller, ObjectType, Operation, Permission
 from elanus.proxy.rest.errors import RestError, reported
 
-STATUS = "Console.Status"
+STATUS, DOCTOR, AUDIT = "Console.Status", "Console.Doctor", "Console.Audit"
 KEPT_S = 2.0
 
 
@@ -29,6 +30,14 @@ class Source(Protocol):
 
     def slow(self) -> object:
         """Return the latest slow reads of this process, the newest first (`elanus.proxy.watch`)."""
+        ...
+
+    def findings(self, status: Any) -> Sequence[object]:
+        """Return what is wrong by a status that `status` returned (`elanus.server.doctor`)."""
+        ...
+
+    def audit(self) -> Sequence[object] | None:
+        """Return the latest records of this process's audit log, the newest first; None if it has no log."""
         ...
 
     def figures(self) -> Mapping[str, float]:
@@ -72,8 +81,59 @@ class StatusOperation:
         return reported(error)
 
 
-def status_of(answer: Any) -> Mapping[str, object]:
-    """Return the status in the operation's answer. Raises `RestError`."""
+class DoctorOperation:
+    """Implements `elanus.proxy.calls.Operation`: the ``findings`` about the status that ``status`` keeps."""
+
+    name = DOCTOR
+    permission = StatusOperation.permission
+
+    def __init__(self, source: Source, status: StatusOperation) -> None:
+        self._source = source
+        self._status = status
+        self.read = status.read
+        self.objects = status.objects
+        self.failed = status.failed
+
+    def run(self, request: None, caller: Caller) -> Mapping[str, object]:
+        return {"findings": self._source.findings(self._status.run(request, caller)["status"])}
+
+
+class AuditOperation:
+    """Implements `elanus.proxy.calls.Operation`: the ``records``; None if there is no audit log.
+
+    The records show who did what in all databases, so it takes the right to manage users and roles.
+    """
+
+    name = AUDIT
+    permission = Permission("PrivilegeManageOwnership", ObjectType.GLOBAL)
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def read(self, sent: None) -> None:
+        return sent
+
+    def objects(self, request: None, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        return ANY, ()
+
+    def run(self, request: None, caller: Caller) -> Mapping[str, object]:
+        return {"records": self._source.audit()}
+
+    def failed(self, error: ElanusError) -> Any:
+        return reported(error)
+
+
+OPERATIONS = (StatusOperation, DoctorOperation, AuditOperation)
+
+
+def console_operations(source: Source, now_s: Callable[[], float]) -> tuple[Operation, ...]:
+    """Return all operations of this module."""
+    status = StatusOperation(source, now_s)
+    return status, DoctorOperation(source, status), AuditOperation(source)
+
+
+def data_of(answer: Any) -> Mapping[str, object]:
+    """Return an operation's answer. Raises `RestError`."""
     if isinstance(answer, RestError):
         raise answer
     shown: Mapping[str, object] = answer

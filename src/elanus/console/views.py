@@ -1,9 +1,14 @@
-"""Endpoints that the pages need in addition to those of the REST API: segments and vchannels."""
+"""Endpoints that the pages need in addition to those of the REST API."""
 
 from __future__ import annotations
 
+from elanus.console.sample import Sample, projection
+from elanus.core.errors import ElanusError
+from elanus.core.past import moment_of
+from elanus.proxy.rest import operations
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
+from elanus.proxy.rest.errors import reported
 from elanus.proxy.wire.stubs import common_pb2
 
 _STATES = [
@@ -43,6 +48,27 @@ def vchannels(session: Session, body: OfCollection) -> object:
     return [{"vchannel": vchannel, "pchannel": pchannel} for vchannel, pchannel in pairs]
 
 
+class Check(OfCollection, kw_only=True):
+    """``asOf``: a moment as `elanus.core.past.moment_of` reads it, "" for the present."""
+
+    filter: str = ""
+    as_of: str = ""
+
+
+def check(session: Session, body: Check) -> object:
+    """How many rows match a filter at a moment; the error of a filter or a moment that is not valid
+
+    ``timestamp``: the moment as searches take it, a text; "0" for the present.
+    """
+    try:
+        moment = moment_of(body.as_of)
+    except ElanusError as error:
+        raise reported(error) from None
+    found = session.rpc("Query", body, expr=body.filter, travel_timestamp=moment, output_fields=["count(*)"])
+    counts = [count for field in found.fields_data for count in field.scalars.long_data.data]
+    return {"rows": sum(counts), "timestamp": str(int(moment))}
+
+
 def _in(body: OfCollection) -> dict[str, str]:
     return {"dbName": body.db_name, "collectionName": body.collection_name}
 
@@ -50,6 +76,8 @@ def _in(body: OfCollection) -> dict[str, str]:
 _ENDPOINTS = (
     endpoint("segments", OfCollection, segments, "GetPersistentSegmentInfo", "GetQuerySegmentInfo"),
     endpoint("vchannels", OfCollection, vchannels, "DescribeCollection"),
+    endpoint("check", Check, check, "Query"),
+    endpoint("projection", Sample, projection, operations.QUERY),
 )
 VIEWS: dict[str, Endpoint] = {one.path: one for one in _ENDPOINTS}
 """By their paths below ``/ui/api/view/``."""

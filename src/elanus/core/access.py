@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from elanus.core.api_keys import ApiKey, check_stored
+from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted
 from elanus.core.limits import (
     API_KEYS_OF_USER_MAX,
@@ -102,11 +102,20 @@ class AccessPolicy:
             raise AccessConflict(f"{_NO_USER}: {name}") from None
 
     def rights(self, user: User) -> Rights:
-        groups = {g.name: frozenset(g.privileges) for g in self.groups.values()}
         roles = [self.roles[name] for name in user.roles if name in self.roles and name != PUBLIC]
-        public = self.roles[PUBLIC].grants if PUBLIC in self.roles else ()
         grants = [grant for role in roles for grant in role.grants]
-        return Rights(user.name, (role.name for role in roles), grants, public, groups)
+        names = (role.name for role in roles)
+        return Rights(user.name, names, grants, self.public_grants, self.group_members)
+
+    @property
+    def public_grants(self) -> tuple[Grant, ...]:
+        """The grants that every user has."""
+        return self.roles[PUBLIC].grants if PUBLIC in self.roles else ()
+
+    @property
+    def group_members(self) -> dict[str, frozenset[str]]:
+        """The members of the groups that users have defined."""
+        return {group.name: frozenset(group.privileges) for group in self.groups.values()}
 
     def members(self, role: str) -> list[str]:
         return [user.name for user in self.users.values() if role in user.roles]
@@ -249,7 +258,20 @@ def without_user(policy: AccessPolicy, name: str) -> AccessPolicy:
 
 
 def with_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
-    """Raises `AccessConflict` when the user does not exist, or has too many keys."""
+    """Raises `AccessConflict` when the user does not exist, has too many keys, or has not the key's roles."""
+    user = policy.user(key.user)
+    may_everything = policy.rights(user).may_everything
+    for name in key.scope.roles:
+        policy.role(name)
+        if name not in user.roles and not may_everything:
+            raise AccessConflict(
+                f"the user {user.name} has not the role {name}: limit the key to roles of its user"
+            )
+    return with_stored_key(policy, key)
+
+
+def with_stored_key(policy: AccessPolicy, key: ApiKey) -> AccessPolicy:
+    """As `with_key`, of a key whose user may have lost its roles since: they give it nothing then."""
     policy.user(key.user)
     if key.key_id in policy.keys:
         raise AccessConflict(f"API key already exists: {key.key_id}")
@@ -449,33 +471,3 @@ def _single_privileges(policy: AccessPolicy, name: str) -> list[str]:
     raise InvalidParameter(
         f"there is no privilege name or privilege group name [{name}] defined in system to operate"
     )
-
-
-# backup and restore
-
-
-def restored(policy: AccessPolicy, added: AccessPolicy, users_max: int, roles_max: int) -> AccessPolicy:
-    """Add what a backup holds: all of it, or nothing. Default roles and root stay as they are. API keys come
-    with their users: none is added to a user who exists already.
-
-    Raises `AccessConflict`, `InvalidParameter` when a part exists already or is not valid.
-    """
-    for group in added.groups.values():
-        policy = with_group(policy, check_group_name(group.name))
-        policy = with_group_members(policy, group.name, group.privileges, added=True)
-    for role in added.roles.values():
-        if role.name not in DEFAULT_ROLES:
-            policy = with_role(policy, replace(role, grants=()), roles_max)
-        for grant in role.grants:
-            check_grant(policy, grant)
-            policy = with_grant(policy, role.name, grant, granted=True)
-    for user in added.users.values():
-        if user.name == ROOT:
-            continue
-        for role_name in user.roles:
-            policy.role(role_name)
-        policy = with_user(policy, replace(user, name=check_user_name(user.name)), users_max)
-    for key in added.keys.values():
-        if key.user in added.users and key.user != ROOT:
-            policy = with_key(policy, check_stored(key))
-    return policy

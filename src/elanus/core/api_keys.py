@@ -2,7 +2,8 @@
 
 A key is ``elk_<id>_<secret>``. The id names its record, and the secret is 256 random bits, so what is stored
 is a plain SHA-256 of the whole key: there is nothing to guess, and sign-in needs no slow hash. A key has what
-its user may do, and ends with its user, with its expiry or when it is dropped.
+its user may do, or the part of it that its scope leaves (`elanus.core.key_rights`). It ends with its user,
+with its expiry or when it is dropped.
 """
 
 from __future__ import annotations
@@ -13,13 +14,30 @@ import re
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.limits import API_KEY_DAYS_MAX, API_KEY_DESCRIPTION_MAX_CHARS
+from elanus.core.limits import API_KEY_DAYS_MAX, API_KEY_DESCRIPTION_MAX_CHARS, API_KEY_SCOPE_MAX
+from elanus.core.names import check_database_name
 
 PREFIX = "elk_"
 _DIGEST = re.compile("[0-9a-f]{64}")
 DAY_MS = 24 * 3600 * 1000
 NEVER = 0
 """The ``expires_ms`` of a key that does not expire."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyScope:
+    """To what a key is limited. ``roles``: it has the rights of these roles of its user only. ``databases``:
+    it has rights in these only, and none on the server as a whole. Empty ones do not limit."""
+
+    roles: tuple[str, ...] = ()
+    databases: tuple[str, ...] = ()
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.roles or self.databases)
+
+
+UNLIMITED = KeyScope()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +50,7 @@ class ApiKey:
     created_ms: int
     expires_ms: int = NEVER
     description: str = ""
+    scope: KeyScope = UNLIMITED
 
 
 def key_text(key_id: str, secret: str) -> str:
@@ -75,6 +94,7 @@ def check_stored(key: ApiKey) -> ApiKey:
             "what a backup has"
         )
     check_description(key.description)
+    check_scope(key.scope)
     return key
 
 
@@ -85,3 +105,18 @@ def check_description(description: str) -> str:
             f"description has {len(description)} characters: give at most {API_KEY_DESCRIPTION_MAX_CHARS}"
         )
     return description
+
+
+def check_scope(scope: KeyScope) -> KeyScope:
+    """Return the scope unchanged. Whether its roles exist is decided when the key is added.
+
+    Raises `InvalidParameter`.
+    """
+    for name, parts in (("roles", scope.roles), ("databases", scope.databases)):
+        if len(parts) > API_KEY_SCOPE_MAX:
+            raise InvalidParameter(f"{name} has {len(parts)} names: give at most {API_KEY_SCOPE_MAX}")
+    for database in scope.databases:
+        check_database_name(database)
+    if any(not role for role in scope.roles):
+        raise InvalidParameter("roles has an empty name: name roles of the user, or none for all its rights")
+    return scope

@@ -207,6 +207,8 @@ class Rights:
         self.user = user
         self.roles = frozenset(roles)
         self.may_everything = user == ROOT or ADMIN in self.roles
+        self.concerns_itself = True
+        """Whether it may read and change its user."""
         self._where: dict[str, set[tuple[str, str]]] = {}
         """The databases and objects on which each privilege is held."""
         self._seen: set[tuple[str, str]] = set()
@@ -283,7 +285,7 @@ def decide(
     """
     if rights.may_everything or not privilege:
         return ALLOW
-    if object_type == USER and names == (rights.user,):
+    if object_type == USER and names == (rights.user,) and rights.concerns_itself:
         return ALLOW
     needed = privilege.removeprefix(PREFIX)
     of_own_roles = bool(names) and rights.roles.issuperset(set(names) - {PUBLIC})

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from elanus.core.access import AccessPolicy
-from elanus.core.api_keys import ApiKey
+from elanus.core.api_keys import ApiKey, KeyScope
 from elanus.core.privileges import Grant
 
 
@@ -30,8 +30,13 @@ class AccessFront(Protocol):
         ...
 
     def drop_user(self, name: str) -> None: ...
-    def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
-        """Return the record of a new key, and the key itself. ``valid_days`` 0: it does not expire."""
+    def create_api_key(
+        self, user: str, valid_days: int, description: str, scope: KeyScope
+    ) -> tuple[ApiKey, str]:
+        """Return the record of a new key, and the key itself. ``valid_days`` 0: it does not expire.
+
+        Raises `InvalidParameter`, `AccessConflict`, and `DatabaseNotFound` for a database of the scope.
+        """
         ...
 
     def drop_api_key(self, user: str, key_id: str) -> None: ...

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 import structlog
@@ -28,6 +28,8 @@ from elanus.proxy.calls import Finished
 _QUEUE_MAX = 10_000
 _PATIENCE_S = 0.2
 _BATCH_MAX = 1_000
+_RECORD_MAX_BYTES = 2_000
+"""Of nearly all records: so much of the file is read for each that is shown."""
 _LOOKING = ("Get", "Describe", "Has", "Show", "List", "Select", "Check", "BatchDescribe")
 _DATA = frozenset(
     {
@@ -62,6 +64,7 @@ def audit_line(call: Finished, time_s: float) -> bytes:
     record = {
         "time": when.isoformat(timespec="milliseconds"),
         "user": call.caller.user,
+        "key": call.caller.key,
         "origin": call.caller.origin,
         "operation": call.operation,
         "privilege": call.privilege,
@@ -120,6 +123,22 @@ class AuditLog:
                 self._lines.put(line, timeout=_PATIENCE_S)
         except queue.Full:
             self._lost(1)
+
+    def latest(self, records_max: int) -> list[dict[str, Any]]:
+        """Return the last records of the current file, the newest first; those of this moment may lack.
+
+        The cost is bounded by ``records_max``, not by the file's size.
+        """
+        read_bytes = records_max * _RECORD_MAX_BYTES
+        try:
+            with self._file.open("rb") as file:
+                begin = max(0, file.seek(0, os.SEEK_END) - read_bytes)
+                file.seek(begin)
+                tail = file.read(read_bytes)
+        except FileNotFoundError:  # between two files
+            return []
+        lines = tail.split(b"\n")[1 if begin else 0 : -1]  # the first may have begun before what was read
+        return [msgspec.json.decode(line) for line in reversed(lines[-records_max:])]
 
     def close(self) -> None:
         """Write what was recorded before, and close the file."""

@@ -69,7 +69,8 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     ``database``: the one that the connection chose, "" if none; a request may name another. ``client``: the
     identity of the client program, the same in all its calls. ``time_left_s``: when the call arrived; None if
     the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: who signed in
-    (`elanus.proxy.sign_in`), "" in a server without users. ``origin``: the address that the call came from.
+    (`elanus.proxy.sign_in`), "" in a server without users. ``key``: the id of the API key by which it did, ""
+    for a password. ``origin``: the address that the call came from.
     ``explain``: gets the explanation of the call, if it is a read; None if the client wants none. A
     `Struct`, because one is made per call and a frozen dataclass takes a microsecond more.
     """
@@ -79,6 +80,7 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     time_left_s: float | None = None
     trace: str = ""
     user: str = ""
+    key: str = ""
     origin: str = ""
     explain: list[Explanation] | None = None
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import CollectionNotFound, DatabaseNotFound, PermissionDenied, Unauthenticated
+from elanus.core.key_rights import KeyRights
 from elanus.core.privileges import ANY, PREFIX, Deny, Rights, decide
 from elanus.proxy.calls import Caller, ObjectType
 
@@ -54,8 +55,9 @@ class AccessGuard:
     def __init__(self, policy: Callable[[], AccessPolicy], real_name: RealName) -> None:
         self._policy = policy
         self._real_name = real_name
-        self._known: tuple[AccessPolicy, dict[str, Rights]] = (AccessPolicy(), {})
-        """A policy and the rights that follow from it: one value, so that no thread mixes two policies."""
+        self._known: tuple[AccessPolicy, dict[tuple[str, str], Rights]] = (AccessPolicy(), {})
+        """A policy, and the rights of users and of their keys that follow from it: one value, so that no
+        thread mixes two policies."""
 
     def allow(
         self,
@@ -100,18 +102,31 @@ class AccessGuard:
             return name
 
     def _rights_of(self, caller: Caller) -> Rights:
-        """Rights are worked out once for each policy and user. A race only works them out twice."""
+        """Rights are worked out once for each policy, user and key. A race only works them out twice."""
         policy = self._policy()
         known = self._known
         if known[0] is not policy:
             known = self._known = (policy, {})
-        rights = known[1].get(caller.user)
+        signed_in = (caller.user, caller.key)
+        rights = known[1].get(signed_in)
         if rights is None:
-            user = policy.users.get(caller.user)
-            if user is None:
-                raise Unauthenticated(
-                    "auth check failure, please check username and password are correct: "
-                    f"there is no user {caller.user} any more"
-                )
-            rights = known[1][caller.user] = policy.rights(user)
+            rights = known[1][signed_in] = _rights(policy, *signed_in)
         return rights
+
+
+def _rights(policy: AccessPolicy, name: str, key_id: str) -> Rights:
+    """The rights of a user, or of its API key. Raises `Unauthenticated` when there is none any more."""
+    user = policy.users.get(name)
+    if user is None:
+        raise Unauthenticated(
+            "auth check failure, please check username and password are correct: "
+            f"there is no user {name} any more"
+        )
+    if not key_id:
+        return policy.rights(user)
+    key = policy.keys.get(key_id)
+    if key is None or key.user != name:
+        raise Unauthenticated(
+            f"auth check failure, please check api key is correct: there is no key {key_id} any more"
+        )
+    return KeyRights(policy, key) if key.scope.is_limited else policy.rights(user)

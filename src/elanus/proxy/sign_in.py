@@ -17,7 +17,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from elanus.core.access import AccessPolicy, User
 from elanus.core.api_keys import is_valid, key_id_of
@@ -34,6 +34,17 @@ T = TypeVar("T")
 
 Rehash = Callable[[User, str], None]
 """Called with a user and its password when the stored hash is of an outdated kind."""
+
+
+class Identity(NamedTuple):
+    """A caller who has signed in. ``key``: the id of the API key by which it did, "" for a password."""
+
+    user: str = ""
+    key: str = ""
+
+
+NOBODY = Identity()
+"""The caller of a server without users."""
 
 
 class SignIn:
@@ -67,44 +78,48 @@ class SignIn:
         """Whether callers must sign in."""
         return self._policy is not None
 
-    def user_of(self, token: str) -> str:
-        """Return the user that the token names; "" when authorization is off.
+    def user_of(self, name: str, password: str) -> str:
+        """Return the user of a name and a password, never of an API key. Raises as `identity_of` does."""
+        return self.identity_of(f"{name}:{password}").user
+
+    def identity_of(self, token: str) -> Identity:
+        """Return whom the token names; `NOBODY` when authorization is off.
 
         Raises `Unauthenticated` with the reference's text, and `ElanusError` when the users cannot be read.
         """
         if self._policy is None:
-            return ""
+            return NOBODY
         if not token:
             raise Unauthenticated(_MISSING)
         policy = self._policy()
         if ":" not in token:
-            return self._key_user(token, policy)
+            return self._of_key(token, policy)
         digest = self._digest(token)
-        return self._known(digest, policy) or self._verified(token, digest, policy)
+        return Identity(self._known(digest, policy) or self._verified(token, digest, policy))
 
     def generation_of(self, user: str) -> int | None:
         """Return the generation of a user's password; None if there is no such user, or no users at all."""
         found = self._policy().users.get(user) if self._policy is not None else None
         return found.generation if found is not None else None
 
-    def user_of_header(self, value: str) -> str:
+    def identity_of_header(self, value: str) -> Identity:
         """The same for a token in base64, as gRPC clients send it in ``authorization``."""
         if self._policy is None:
-            return ""
+            return NOBODY
         policy = self._policy()
         digest = self._digest(value, _IN_BASE64)
         if known := self._known(digest, policy):
-            return known
+            return Identity(known)
         try:
             token = base64.b64decode(value, validate=True).decode()
         except (binascii.Error, ValueError):
             raise Unauthenticated("invalid token format") from None
-        user = self.user_of(token)
+        found = self.identity_of(token)
         with self._lock:
             right = self._right.get(self._digest(token))
         if right is not None:
             self._remember(self._right, digest, right)
-        return user
+        return found
 
     def _digest(self, text: str, form: bytes = b"") -> bytes:
         """``form``: keeps a token apart from the same text that is another one in base64."""
@@ -118,12 +133,12 @@ class SignIn:
         user = policy.users.get(known[0])
         return known[0] if user is not None and user.generation == known[1] else ""
 
-    def _key_user(self, token: str, policy: AccessPolicy) -> str:
-        """The user of an API key. Nothing says whether the key never existed, was dropped or has expired."""
+    def _of_key(self, token: str, policy: AccessPolicy) -> Identity:
+        """An API key and its user. Nothing says whether the key never existed, was dropped or has expired."""
         key = policy.keys.get(key_id_of(token))
         if key is None or key.user not in policy.users or not is_valid(key, token, int(self._now_s() * 1000)):
             raise Unauthenticated(_WRONG_KEY)
-        return key.user
+        return Identity(key.user, key.key_id)
 
     def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
         name, _, password = token.partition(":")

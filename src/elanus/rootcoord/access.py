@@ -16,6 +16,7 @@ from elanus.api.cache_invalidation import Invalidations, Notifications
 from elanus.api.fencing import while_active
 from elanus.core import access
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User, first_policy
+from elanus.core.access_backup import restored
 from elanus.core.api_keys import ApiKey
 from elanus.core.errors import InvalidParameter
 from elanus.core.lease import Lease
@@ -113,9 +114,7 @@ class AccessControl:
         first = await self._ids.allocate(max(1, len(added.users)))
         users = {u.name: replace(u, generation=first + n) for n, u in enumerate(added.users.values())}
         numbered = replace(added, users=users)
-        await self._change_access(
-            lambda policy: access.restored(policy, numbered, self._users_max, self._roles_max)
-        )
+        await self._change_access(lambda policy: restored(policy, numbered, self._users_max, self._roles_max))
 
     async def _change_access(self, change: Callable[[AccessPolicy], AccessPolicy]) -> None:
         """Persist what ``change`` makes of the policy. Returns when every proxy has dropped the former one.

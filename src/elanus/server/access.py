@@ -12,7 +12,7 @@ from pathlib import Path
 from elanus.core.access import AccessPolicy, User
 from elanus.metrics import Metrics
 from elanus.proxy.audit import AuditLog
-from elanus.proxy.calls import AllowAll, Audit, Guard
+from elanus.proxy.calls import AllowAll, Guard
 from elanus.proxy.guard import AccessGuard, SeesAll, Visibility
 from elanus.proxy.passwords import hash_password
 from elanus.proxy.role.proxy import Proxy
@@ -43,7 +43,7 @@ def check_openness(settings: ProxySettings) -> None:
 
 def open_audit(
     stack: AsyncExitStack, settings: Settings, root: Path, metrics: Metrics, name: str = "audit.log"
-) -> Audit | None:
+) -> AuditLog | None:
     """Open the audit log of a process, closed with the stack; None if there is none. Raises `CannotStart`.
 
     ``root``: the process's data directory. ``name``: no other process writes a file of this name there.

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.console.status import STATUS, StatusOperation
+from elanus.console.app import REPORTS
+from elanus.console.status import OPERATIONS
 from elanus.console.views import VIEWS
 from elanus.proxy.calls import Permission, permission_of
 from elanus.proxy.rest.operations import RPC_OF
@@ -36,6 +37,7 @@ enters each of them as its clients do, as each of these callers:
 | with the grant in another database | refused; the request's database counts, then the connection's |
 | with the grant on another collection | refused |
 | with the grant on the collection, by an alias | answered; a grant on the alias's name gives nothing |
+| with the grant, by an API key limited to another role or another database | refused |
 
 An endpoint of the REST API, `/v2/vectordb/...`, is the RPCs that it calls: it needs their rights. The console
 calls the same endpoints below `/ui/api/call/`, as the user of its session. Rights are explained in
@@ -63,8 +65,10 @@ def _page() -> Iterator[str]:
     yield "\n## Views of the console\n\n| path | RPCs |\n|---|---|\n"
     for path, view in VIEWS.items():
         yield f"| `/ui/api/view/{path}` | {', '.join(f'`{name}`' for name in view.operations)} |\n"
-    status = StatusOperation.permission.privilege
-    yield f"| `/ui/api/status` | `{STATUS}`: `{_short(status)}` on all collections of all databases |\n"
+    permissions_of_reports = {one.name: one.permission for one in OPERATIONS}
+    for path, name in REPORTS.items():
+        privilege = _short(permissions_of_reports[name].privilege)
+        yield f"| `/ui/api/{path}` | `{name}`: `{privilege}` on everything in all databases |\n"
     yield "\n## Calls of Spark and of `elanus`\n\n"
     yield "| call | privilege | on | REST endpoint |\n|---|---|---|---|\n"
     for api, target in _OWN:

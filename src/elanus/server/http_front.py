@@ -53,9 +53,9 @@ class HttpFront:
 
         yield from rest_operations(front)
         if self._source is not None:
-            from elanus.console.status import StatusOperation
+            from elanus.console.status import console_operations
 
-            yield StatusOperation(self._source, time.monotonic)
+            yield from console_operations(self._source, time.monotonic)
 
     def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
         """Open the port until the stack is closed. Raises `PortTaken`."""

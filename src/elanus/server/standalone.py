@@ -77,7 +77,8 @@ async def _serve(settings: Settings) -> int:
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
-        http = http_front(settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry))
+        source = ConsoleSource(report.status, report.slow_requests, metrics.registry, audit)
+        http = http_front(settings.http, source)
         local = data_dir.socket("front") if settings.proxy.processes_wanted > 1 else ""
         addresses = [
             start_front(

@@ -14,7 +14,7 @@ from elanus.cli.app import app
 from elanus.cli.options import EXIT_FAILED
 from elanus.core import access
 from elanus.core.access import User, first_policy
-from elanus.core.api_keys import ApiKey, digest_of, expiry_ms, key_text
+from elanus.core.api_keys import ApiKey, KeyScope, digest_of, expiry_ms, key_text
 from elanus.proxy.calls import Calls
 from elanus.proxy.guard import AccessGuard
 from elanus.proxy.sign_in import SignIn
@@ -31,9 +31,11 @@ class FakeKeys:
     def access_policy(self) -> access.AccessPolicy:
         return self.policy
 
-    def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
+    def create_api_key(
+        self, user: str, valid_days: int, description: str, scope: KeyScope
+    ) -> tuple[ApiKey, str]:
         text = key_text("5f0c", "much")
-        key = ApiKey("5f0c", user, digest_of(text), 1, expiry_ms(1, valid_days), description)
+        key = ApiKey("5f0c", user, digest_of(text), 1, expiry_ms(1, valid_days), description, scope)
         self.policy = access.with_key(self.policy, key)
         return key, text
 
@@ -61,13 +63,15 @@ def test_keys_are_created_listed_and_dropped(uri: str) -> None:
     named = ["--uri", uri, "--token", "ada:secret"]
     made = run(app, ["keys", "create", "ada", "--days", "2", "--description", "night job", *named])
     assert (made.exit_code, made.output) == (0, "elk_5f0c_much\n")
+    limited = run(app, ["keys", "create", "ada", "--database", "shop", "--role", "nobody", *named])
+    assert (limited.exit_code, "not found the role" in limited.output) == (EXIT_FAILED, True)
     by_key = ["--uri", uri, "--token", "elk_5f0c_much"]
     refused = run(app, ["keys", "list", *by_key])
     assert refused.exit_code == EXIT_FAILED
     assert "permission deny to ada" in refused.output
     assert run(app, ["keys", "list", "--user", "ada", *named]).output.splitlines()[1:] == [
-        "key   user  created     expires     description",
-        "5f0c  ada   1970-01-01  1970-01-03  night job",
+        "key   user  created     expires     roles  databases  description",
+        "5f0c  ada   1970-01-01  1970-01-03  all    all        night job",
     ]
     assert run(app, ["keys", "drop", "ada", "5f0c", *named]).output == "5f0c dropped\n"
     again = run(app, ["keys", "drop", "ada", "5f0c", *named])

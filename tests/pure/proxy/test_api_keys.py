@@ -12,14 +12,15 @@ from elanus.core.access import (
     AccessPolicy,
     User,
     first_policy,
-    restored,
     with_key,
     with_user,
     without_key,
     without_user,
 )
-from elanus.core.api_keys import DAY_MS, ApiKey, digest_of, expiry_ms, key_id_of, key_text
+from elanus.core.access_backup import restored
+from elanus.core.api_keys import DAY_MS, ApiKey, KeyScope, digest_of, expiry_ms, key_id_of, key_text
 from elanus.core.errors import AccessConflict, InvalidParameter, Unauthenticated
+from elanus.core.key_rights import KeyRights
 from elanus.core.limits import API_KEYS_OF_USER_MAX
 from elanus.proxy.sign_in import SignIn
 
@@ -39,18 +40,21 @@ class World:
 
 def test_a_key_is_its_user_on_both_wires() -> None:
     world = World()
-    assert world.sign_in.user_of(KEY) == "ada"
+    assert world.sign_in.identity_of(KEY).user == "ada"
     for _ in range(2):
-        assert world.sign_in.user_of_header(base64.b64encode(KEY.encode()).decode()) == "ada"
+        assert world.sign_in.identity_of_header(base64.b64encode(KEY.encode()).decode()).user == "ada"
 
 
 def test_a_key_ends_at_its_expiry() -> None:
     world = World(valid_days=1)
     header = base64.b64encode(KEY.encode()).decode()
     world.now_ms += DAY_MS - 1
-    assert world.sign_in.user_of_header(header) == "ada"
+    assert world.sign_in.identity_of_header(header).user == "ada"
     world.now_ms += 1
-    for sign_in in (lambda: world.sign_in.user_of(KEY), lambda: world.sign_in.user_of_header(header)):
+    for sign_in in (
+        lambda: world.sign_in.identity_of(KEY).user,
+        lambda: world.sign_in.identity_of_header(header).user,
+    ):
         with pytest.raises(Unauthenticated, match="please check api key is correct"):
             sign_in()
 
@@ -58,7 +62,7 @@ def test_a_key_ends_at_its_expiry() -> None:
 def test_a_key_without_expiry_does_not_expire() -> None:
     world = World(valid_days=0)
     world.now_ms += 100_000 * DAY_MS
-    assert world.sign_in.user_of(KEY) == "ada"
+    assert world.sign_in.identity_of(KEY).user == "ada"
 
 
 @pytest.mark.parametrize(
@@ -66,18 +70,18 @@ def test_a_key_without_expiry_does_not_expire() -> None:
 )
 def test_a_key_ends_when_it_or_its_user_is_dropped(change: Callable[[AccessPolicy], AccessPolicy]) -> None:
     world = World()
-    assert world.sign_in.user_of(KEY) == "ada"
+    assert world.sign_in.identity_of(KEY).user == "ada"
     world.policy = change(world.policy)
     assert world.policy.keys == {}
     with pytest.raises(Unauthenticated):
-        world.sign_in.user_of(KEY)
+        world.sign_in.identity_of(KEY)
 
 
 def test_the_keys_of_a_dropped_user_are_not_those_of_its_namesake() -> None:
     world = World()
     world.policy = with_user(without_user(world.policy, "ada"), User("ada", "hash", 2), 10)
     with pytest.raises(Unauthenticated):
-        world.sign_in.user_of(KEY)
+        world.sign_in.identity_of(KEY)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_the_keys_of_a_dropped_user_are_not_those_of_its_namesake() -> None:
 )
 def test_another_token_is_refused(token: str) -> None:
     with pytest.raises(Unauthenticated, match="please check api key is correct"):
-        World().sign_in.user_of(token)
+        World().sign_in.identity_of(token)
 
 
 def test_the_id_of_a_key_ends_at_the_first_underscore() -> None:
@@ -109,11 +113,19 @@ def test_keys_have_limits() -> None:
 def test_keys_come_back_with_their_users_and_only_with_them() -> None:
     saved = World(valid_days=0).policy
     back = restored(first_policy(), saved, 10, 10)
-    assert SignIn(lambda: back, now_s=lambda: 1.0).user_of(KEY) == "ada"
+    assert SignIn(lambda: back, now_s=lambda: 1.0).identity_of(KEY).user == "ada"
     known = with_user(first_policy(), User("ada", "hash", 1), 10)
     assert restored(known, AccessPolicy(keys=saved.keys), 10, 10).keys == {}
     root = ApiKey("8", "root", digest_of(KEY), NOW_MS)
     assert restored(first_policy(), AccessPolicy(first_policy().users, keys={"8": root}), 10, 10).keys == {}
+
+
+def test_a_key_comes_back_whose_roles_its_user_has_lost() -> None:
+    saved = World(valid_days=0).policy
+    limited = replace(saved.keys["7"], scope=KeyScope(("gone",), ("shop",)))
+    back = restored(first_policy(), replace(saved, keys={"7": limited}), 10, 10)
+    assert back.keys["7"].scope == limited.scope
+    assert not KeyRights(back, back.keys["7"]).holds("Search", "shop", "books")
 
 
 def test_a_key_that_no_server_stored_is_not_restored() -> None:

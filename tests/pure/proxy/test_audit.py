@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def test_a_line_names_who_what_and_the_outcome() -> None:
     assert msgspec.json.decode(line) == {
         "time": "2023-11-14T22:13:20.250+00:00",
         "user": "ada",
+        "key": "",
         "origin": "ipv4:10.0.0.7:999",
         "operation": "DropCollection",
         "privilege": "PrivilegeDropCollection",
@@ -117,6 +119,20 @@ def test_files_are_put_aside_and_the_oldest_go(tmp_path: Path) -> None:
     assert [len(read(bench.file.with_name(f"audit.log.{n}"))) for n in (1, 2)] == [2, 2]
     assert not bench.file.with_name("audit.log.3").exists()
     assert [r["operation"][:5] for r in kept] == ["Drop8"]
+
+
+def test_the_latest_records_are_read_from_the_end_of_the_file(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    assert bench.log.latest(3) == []
+    for n in range(9):
+        bench.log.record(replace(call(), trace=f"{n:02}" * 300))
+    bench.closed()
+    with bench.file.open("ab") as file:
+        file.write(b'{"half')
+    assert [one["trace_id"][:2] for one in bench.log.latest(3)] == ["08", "07", "06"]
+    assert [one["trace_id"][:2] for one in bench.log.latest(100)] == [f"{n:02}" for n in reversed(range(9))]
+    bench.file.unlink()
+    assert bench.log.latest(3) == []
 
 
 def test_a_file_continues_after_a_restart(tmp_path: Path) -> None:

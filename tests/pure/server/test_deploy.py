@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ import yaml
 
 from elanus import metrics
 from elanus.cli.app import app
+from elanus.server.access import check_openness
+from elanus.server.settings import Settings
 from elanus.server.settings_load import environment_name, load, setting_names
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -29,9 +33,12 @@ VERSIONS = {
     "NetworkPolicy": "networking.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",
 }
+PROBES = ("livenessProbe", "readinessProbe")
 SPECS = {spec.name: spec for spec in vars(metrics).values() if isinstance(spec, metrics.Spec)}
 OTHERS = {"up", "process_resident_memory_bytes"}
 """Metrics of Prometheus itself, and of its client library."""
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+PASSWORD = environment_name("proxy.root_password")
 TARGET_LABELS = {"instance", "job", "le"}
 
 
@@ -72,7 +79,32 @@ def no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("file", sorted((DEPLOY / "systemd").glob("*.yaml")), ids=lambda file: file.name)
 def test_the_settings_of_the_units_are_settings(file: Path) -> None:
-    assert load(file).proxy.host == "0.0.0.0"
+    settings = load(file)
+    assert settings.proxy.host == "0.0.0.0"
+    check_starts(settings)
+
+
+def check_starts(settings: Settings) -> None:
+    """A proxy with these settings starts, and its clients sign in; root's password is given apart."""
+    check_openness(settings.proxy)
+    assert settings.proxy.authorization_enabled
+    assert not settings.proxy.root_password, "a password is no part of settings that many may read"
+    assert settings.proxy.initial_root_password == ""
+
+
+def test_the_container_starts_as_its_first_lines_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (DEPLOY / "container/Containerfile").read_text()
+    for name, value in re.findall(r"^ENV (ELANUS_\w+)=(.*)$", text, re.M):
+        monkeypatch.setenv(name, value)
+    file = tmp_path / "empty.yaml"
+    file.write_text("{}")
+    settings = load(file)
+    check_starts(settings)
+    ports = {settings.proxy.port, settings.http.port_for(settings.proxy.port), settings.metrics.port}
+    exposed, published = re.search(r"^EXPOSE (.*)$", text, re.M), re.findall(r"-p (\d+):\1", text)
+    assert exposed is not None
+    assert ports == set(map(int, exposed[1].split())) == set(map(int, published))
+    assert re.findall(r"-e (ELANUS_\w+)=", text) == [PASSWORD]
 
 
 def test_the_settings_of_the_pods_are_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +114,16 @@ def test_the_settings_of_the_pods_are_settings(tmp_path: Path, monkeypatch: pyte
     settings = load(file)
     policy = of("NetworkPolicy")["elanus"]
     public = {port["port"] for rule in policy["spec"]["ingress"] for port in rule.get("ports", ())}
-    assert public == {settings.proxy.port, settings.metrics.port}, "the port of the cluster is not among them"
+    clients = {settings.proxy.port, settings.http.port_for(settings.proxy.port)}
+    assert public == clients | {settings.metrics.port}, "the port of the cluster is not among them"
+    assert {port["port"] for port in of("Service")["elanus"]["spec"]["ports"]} == clients
+    (proxy,) = (c for _, c in containers() if "proxy" in c.get("args", ()))
+    assert clients | {settings.cluster.port, settings.metrics.port} == {
+        port["containerPort"] for port in proxy["ports"]
+    }
+    check_starts(settings)
+    given = {source["secretRef"]["name"] for source in proxy["envFrom"]}
+    assert PASSWORD in {name for secret in given for name in of("Secret")[secret]["stringData"]}
     for url, name in ((settings.meta.url, "etcd"), (settings.log.url, "nats")):
         hosts = re.findall(rf"{name}-\d\.{name}:(\d+)", url)
         assert len(hosts) == WORKLOADS[name]["spec"]["replicas"]
@@ -96,7 +137,10 @@ def test_the_settings_of_the_pods_are_settings(tmp_path: Path, monkeypatch: pyte
 def environment_variables() -> set[str]:
     in_pods = {e["name"] for _, c in containers() for e in c.get("env", ())}
     in_image = set(re.findall(r"^ENV (\w+)=", (DEPLOY / "container/Containerfile").read_text(), re.M))
-    return {name for name in in_pods | in_image if name.startswith("ELANUS_")}
+    in_secrets = {name for secret in of("Secret").values() for name in secret["stringData"]}
+    in_units = {n for u in UNITS for n in re.findall(r"^# (ELANUS_\w+)=", u.read_text(), re.M)}
+    assert in_units == {PASSWORD}
+    return {n for n in in_pods | in_image | in_secrets | in_units if n.startswith("ELANUS_")}
 
 
 def test_variables_of_containers_are_settings() -> None:
@@ -108,7 +152,7 @@ def test_variables_of_containers_are_settings() -> None:
 
 
 def command_lines() -> Iterator[list[str]]:
-    for unit in (DEPLOY / "systemd").glob("*.service"):
+    for unit in UNITS:
         (line,) = re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.M)
         yield shlex.split(line.replace("%i", "querynode"))[1:]
     for _, container in containers():
@@ -142,6 +186,98 @@ def test_manifests_have_their_kinds_versions_and_the_namespace() -> None:
             assert manifest["metadata"]["namespace"] in of("Namespace")
     named = [(m["kind"], m["metadata"]["name"]) for m in MANIFESTS]
     assert len(named) == len(set(named))
+
+
+POD_FIELDS = (
+    "containers enableServiceLinks securityContext terminationGracePeriodSeconds topologySpreadConstraints "
+    "volumes"
+)
+FIELDS: Mapping[str, str] = {
+    "Namespace": "",
+    "ConfigMap": "data",
+    "Secret": "type stringData",
+    "Service.spec": "clusterIP ports publishNotReadyAddresses selector",
+    "Deployment.spec": "replicas selector strategy template",
+    "StatefulSet.spec": "podManagementPolicy replicas selector serviceName template volumeClaimTemplates",
+    "NetworkPolicy.spec": "ingress podSelector policyTypes",
+    "PodDisruptionBudget.spec": "minAvailable selector",
+    "template": "metadata spec",
+    "template.spec": POD_FIELDS,
+    "containers": "args command env envFrom image livenessProbe name ports readinessProbe resources "
+    "volumeMounts",
+    "strategy": "rollingUpdate",
+    "rollingUpdate": "maxSurge maxUnavailable",
+    "securityContext": "fsGroup runAsNonRoot runAsUser",
+    "topologySpreadConstraints": "labelSelector maxSkew topologyKey whenUnsatisfiable",
+    "livenessProbe": "failureThreshold httpGet initialDelaySeconds periodSeconds",
+    "readinessProbe": "httpGet periodSeconds",
+    "httpGet": "path port",
+    "volumes": "name configMap emptyDir",
+    "volumeMounts": "name mountPath readOnly",
+    "volumeClaimTemplates": "metadata spec",
+    "env": "name valueFrom",
+    "valueFrom": "fieldRef",
+    "fieldRef": "fieldPath",
+    "envFrom": "secretRef",
+    "secretRef": "name",
+    "metadata": "name namespace labels annotations",
+}
+"""The fields that are used, as Kubernetes spells them: it ignores others, or refuses the object."""
+
+
+def misspelled(name: str, value: Any, where: str = "") -> Iterator[str]:
+    """Yield the fields that the object has and `FIELDS` does not."""
+    for one in value if isinstance(value, list) else [value]:
+        if not isinstance(one, dict):
+            continue
+        known = FIELDS.get(f"{where}.{name}") or FIELDS.get(name)
+        if known:
+            yield from (f"{where}.{name}.{field}" for field in one if field not in known.split())
+        for field, below in one.items():
+            if field not in ("data", "stringData", "labels", "annotations", "matchLabels", "resources"):
+                yield from misspelled(field, below, name)
+
+
+def test_objects_have_fields_that_there_are() -> None:
+    for manifest in MANIFESTS:
+        kind = manifest["kind"]
+        own = {"apiVersion", "kind", "metadata", *FIELDS.get(kind, "spec").split()}
+        assert manifest.keys() <= own
+        below = {field: value for field, value in manifest.items() if field in ("metadata", "spec")}
+        found = [bad for field, value in below.items() for bad in misspelled(field, value, kind)]
+        assert found == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "where"),
+    [
+        ("spec", {"replica": 2}, "Deployment"),
+        ("spec", {"template": {"spec": {"container": []}}}, "Deployment"),
+        ("readinessProbe", {"httpGet": {"path": "/", "prot": 1}}, "containers"),
+        ("containers", [{"name": "elanus", "arg": []}], "spec"),
+    ],
+)
+def test_a_misspelled_field_is_noticed(name: str, value: object, where: str) -> None:
+    assert len(list(misspelled(name, value, where))) == 1
+
+
+def test_probes_ask_for_what_is_served() -> None:
+    paths = {c[p]["httpGet"]["path"] for w, c in containers() if c["name"] == "elanus" for p in PROBES}
+    assert paths == {"/healthz", "/readyz"}
+    served = (Path(__file__).parents[3] / "src/elanus/server/http_port.py").read_text()
+    assert all(f'"{path}"' in served for path in paths)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_understands_the_unit(unit: Path, tmp_path: Path) -> None:
+    copy = tmp_path / unit.name.replace("@.", "@querynode.")
+    copy.write_text(unit.read_text().replace("/opt/elanus/bin/elanus", shutil.which("true") or ""))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", str(copy)], capture_output=True, text=True, timeout=60
+    )
+    said = [line for line in done.stderr.splitlines() if copy.name in line]
+    assert (done.returncode, said) == (0, [])
 
 
 def test_selectors_find_pods() -> None:
@@ -185,7 +321,7 @@ def test_pods_name_what_exists() -> None:
         for source in container.get("envFrom", ()):
             assert source["secretRef"]["name"] in of("Secret")
         ports = {port["name"] for port in container["ports"]}
-        for probe in ("livenessProbe", "readinessProbe"):
+        for probe in PROBES:
             if probe in container:
                 assert container[probe]["httpGet"]["port"] in ports
         assert container["resources"].keys() == {"requests", "limits"}

@@ -54,7 +54,7 @@ def test_the_pipeline_process_does_not_get_the_password(tmp_path: Path) -> None:
 def test_without_authorization_everybody_may_do_everything() -> None:
     access = port_access(ProxySettings(), lambda: None)  # type: ignore[arg-type,return-value]
     assert isinstance(access.guard, AllowAll)
-    assert access.sign_in.user_of("") == ""
+    assert access.sign_in.identity_of("").user == ""
     assert (
         access.visible.databases(Caller(), ["a"]) == ["a"] == access.visible.collections(Caller(), "", ["a"])
     )
@@ -70,9 +70,9 @@ def test_with_authorization_the_proxys_policy_decides() -> None:
     proxy = SimpleNamespace(policies=SimpleNamespace(current=lambda: policy), collection=collection)
     current: Callable[[], Any] = lambda: proxy  # noqa: E731 - as a server passes it
     access = port_access(ProxySettings(authorization_enabled=True), current)
-    assert access.sign_in.user_of("root:Milvus") == "root"
+    assert access.sign_in.identity_of("root:Milvus").user == "root"
     with pytest.raises(Unauthenticated):
-        access.sign_in.user_of("ada:")
+        access.sign_in.identity_of("ada:")
     ada = Caller(user="ada")
     access.guard.allow(ada, "PrivilegeInsert", ObjectType.COLLECTION, "default", ("shelf",))
     with pytest.raises(PermissionDenied, match="PrivilegeInsert: permission deny to ada"):

@@ -27,11 +27,12 @@ from wire_calls import observe_nothing
 from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.console.app import COOKIE, REQUEST_HEADER, Site, console_routes
+from elanus.console.app import COOKIE, REPORTS, REQUEST_HEADER, Site, console_routes
 from elanus.console.sessions import Sessions
-from elanus.console.status import StatusOperation
+from elanus.console.status import console_operations
 from elanus.console.views import VIEWS
-from elanus.core.access import AccessPolicy, Role, User, first_policy, with_role, with_user
+from elanus.core.access import AccessPolicy, Role, User, first_policy, with_key, with_role, with_user
+from elanus.core.api_keys import ApiKey, KeyScope, digest_of, key_text
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.privileges import PUBLIC, Grant
 from elanus.proxy.calls import Caller, Calls, Finished, Operation
@@ -60,6 +61,13 @@ PERMISSIONS = service_permissions(SERVICE)
 METHODS = {str(method.name): method for method in SERVICE.methods}
 ALIASES = {"shelf": "books"}
 ADA, TOKEN = "ada", "ada:hash"
+KEYS: Mapping[str, KeyScope] = {
+    "clerk": KeyScope(("clerk",)),
+    "other": KeyScope(("other",)),
+    "default": KeyScope(databases=("default",)),
+    "shop": KeyScope(databases=("shop",)),
+}
+"""Ada's API keys by their ids, each limited in another way."""
 OWN_CLIENTS: Mapping[type[Any], object] = {
     ConnectorApi: Connector(NOTHING, NOTHING, ""),
     BackupApi: BackupService(NOTHING, NOTHING),
@@ -104,9 +112,13 @@ class Gate:
 OPERATIONS: tuple[Operation, ...] = (
     *milvus_operations(milvus_families(FakeFront(), "STANDALONE")),
     *rest_operations(FakeFront()),
-    StatusOperation(NOTHING, lambda: 0.0),
+    *console_operations(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
 )
+
+
+def token_of_key(key_id: str) -> str:
+    return key_text(key_id, "secret")
 
 
 def real_name(database: str, name: str) -> str:
@@ -157,22 +169,25 @@ class World:
     def close(self) -> None:
         self.loop.close()
 
-    def grant(self, *grants: Grant, roles: tuple[str, ...] = ("clerk",)) -> None:
-        """Ada has these grants and no others, not even those of the role public."""
-        policy = with_role(first_policy(), Role("clerk", grants), 10)
-        policy = with_user(policy, User(ADA, "hash", 1, roles), 10)
+    def grant(self, *grants: Grant, roles: tuple[str, ...] = ()) -> None:
+        """Ada has these grants by the role clerk and no others, not even those of the role public."""
+        policy = with_role(with_role(first_policy(), Role("clerk", grants), 10), Role("other"), 10)
+        policy = with_user(policy, User(ADA, "hash", 1, (*roles, "clerk", "other")), 10)
+        for key_id, scope in KEYS.items():
+            policy = with_key(policy, ApiKey(key_id, ADA, digest_of(token_of_key(key_id)), 1, scope=scope))
         self.policy = replace(policy, roles={**policy.roles, PUBLIC: Role(PUBLIC)})
 
 
 @dataclass(frozen=True)
 class Asked:
     """A request: who sends it, and what it is about. ``database``: in the request, ``connection``: chosen
-    before it."""
+    before it, ``token``: by which ada signs in."""
 
     name: str = "books"
     database: str = ""
     connection: str = ""
     signed_in: bool = True
+    token: str = TOKEN
 
 
 @dataclass(frozen=True)
@@ -199,10 +214,10 @@ class Ended(Exception):
 class Context:
     """A gRPC call. `abort` raises `Ended`."""
 
-    def __init__(self, asked: Asked, token: str = TOKEN) -> None:
+    def __init__(self, asked: Asked, token: str = "") -> None:
         self._metadata: tuple[tuple[str, str], ...] = ()
         if asked.signed_in:
-            self._metadata += (("authorization", base64.b64encode(token.encode()).decode()),)
+            self._metadata += (("authorization", base64.b64encode((token or asked.token).encode()).decode()),)
         if asked.connection:
             self._metadata += (("dbname", asked.connection),)
 
@@ -231,7 +246,8 @@ def all_ways() -> Iterator[Way]:
         yield _http("console", f"/ui/api/call/{path}", endpoint, endpoint.operations)
     for path, endpoint in VIEWS.items():
         yield _http("console", f"/ui/api/view/{path}", endpoint, endpoint.operations)
-    yield Way("console", "/ui/api/status", False, False, False, _status, ("Console.Status",))
+    for path, operation in REPORTS.items():
+        yield _report(f"/ui/api/{path}", operation)
     for api in OWN_CLIENTS:
         for name in methods_of(api):
             yield _own_call(api, name)
@@ -342,8 +358,11 @@ def _is_of_no_database(operation: str) -> bool:
     return {"db_name", "dbName"}.isdisjoint(METHODS[operation].input_type.fields_by_name)
 
 
-def _status(world: World, asked: Asked) -> None:
-    request(world, "console", "GET", "/ui/api/status", {}, asked)
+def _report(path: str, operation: str) -> Way:
+    def send(world: World, asked: Asked) -> None:
+        request(world, "console", "GET", path, {}, asked)
+
+    return Way("console", path, False, False, False, send, (operation,))
 
 
 def request(world: World, door: str, method: str, path: str, body: Mapping[str, Any], asked: Asked) -> None:
@@ -352,7 +371,7 @@ def request(world: World, door: str, method: str, path: str, body: Mapping[str, 
     if asked.connection:
         headers["db-name"] = asked.connection
     if asked.signed_in and door == "REST":
-        headers["authorization"] = f"Bearer {TOKEN}"
+        headers["authorization"] = f"Bearer {asked.token}"
     elif asked.signed_in:
         headers["cookie"] = f"{COOKIE}={world.sessions.begin(*TOKEN.split(':'))}"
     content = json.dumps(body).encode()

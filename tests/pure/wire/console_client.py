@@ -15,7 +15,7 @@ from wire_calls import observe_nothing
 
 from elanus.console.app import COOKIE, REQUEST_HEADER, Site, console_routes
 from elanus.console.sessions import Sessions
-from elanus.console.status import StatusOperation
+from elanus.console.status import console_operations
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import NotReady
 from elanus.core.slow_requests import SlowRequest
@@ -27,6 +27,7 @@ from elanus.proxy.rest.server import RestServer
 from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
+from elanus.server.doctor import Finding, Severity
 from elanus.server.status import (
     ChannelStatus,
     CollectionStatus,
@@ -53,11 +54,12 @@ class Clock:
 class FakeSource:
     """Implements `elanus.console.status.Source`.
 
-    ``asked``: how many times the status was asked for. ``broken``: it fails.
+    ``asked``: how many times the status was asked for. ``broken``: it fails. ``records``: of the audit log.
     """
 
     asked: int = 0
     broken: bool = False
+    records: list[Mapping[str, object]] | None = None
 
     def status(self) -> Status:
         self.asked += 1
@@ -82,6 +84,16 @@ class FakeSource:
 
     def slow(self) -> list[SlowRequest]:
         return [SlowRequest(0, "Search", "default", "books", 1234.5, 0, "t", "Search: 1234.50 ms")]
+
+    def findings(self, status: Status) -> list[Finding]:
+        return [
+            Finding(
+                Severity.WARNING, f"release {status.version} is old", "a figure", "do this", rule="a-rule"
+            )
+        ]
+
+    def audit(self) -> list[Mapping[str, object]] | None:
+        return self.records
 
     def figures(self) -> Mapping[str, float]:
         return {"rowsInserted": 3.0, "memoryBytes": 5e8, "machineMemoryBytes": 8e9}
@@ -148,7 +160,7 @@ def served(front: FakeFront, *, users: bool) -> Iterator[World]:
     sign_in = SignIn(policy if users else None, "Milvus", lambda password, stored: password == stored)
     guard = AccessGuard(policy, real_name)
     families = milvus_families(front, "STANDALONE", guard) if users else milvus_families(front, "STANDALONE")
-    operations = (*milvus_operations(families), *rest_operations(front), StatusOperation(source, clock))
+    operations = (*milvus_operations(families), *rest_operations(front), *console_operations(source, clock))
     recorded: list[tuple[str, int]] = []
 
     def observe(name: str, code: int, seconds: float) -> None:

@@ -1,8 +1,8 @@
 // A document of which the console's pages use a part, and a program that draws a page in it without a browser.
 // Arguments: the directory of the pages, the URL of a server, the address of a page, a button to press, or "", and the label of
-// a box to check before. Before
-// the button "Search" a vector is pasted. "ArrowRight" is a key on the picture.
-// Prints the drawn page as JSON: {text, tags, drawn}.
+// a box to check before, or "label: text" for a field to fill. Before the button "Search" a vector is pasted. "ArrowRight Enter" are
+// keys on the picture. "Filter: text" types into a field, and waits for its check.
+// Prints the drawn page as JSON: {text, tags, classes, drawn, hash}.
 
 class Element {
   constructor(tag) {
@@ -35,7 +35,7 @@ class Element {
   every() { return [this, ...this.children.flatMap((child) => child.every())]; }
 }
 
-const [directory, url, address, button, check] = process.argv.slice(2);
+const [directory, url, address, button, check = ""] = process.argv.slice(2);
 const body = new Element("body");
 const places = Object.fromEntries(["content", "pages", "account"].map((id) => [id, new Element("div")]));
 body.append(...Object.values(places));
@@ -76,18 +76,31 @@ async function settled() {
 await import(`file://${directory}/main.js`);
 await settled();
 const nodes = body.every();
-if (check) nodes.find((node) => node.tag === "label" && node.textContent.startsWith(check)).children[0].checked = true;
+const typed = (said) => {
+  const [label, ...rest] = said.split(": ");
+  const field = nodes.find((node) => node.tag === "label" && node.textContent.startsWith(label)).children[0];
+  field.value = rest.join(": ");
+  return field;
+};
+if (check.includes(": ")) typed(check);
+else if (check) nodes.find((node) => node.tag === "label" && node.textContent.startsWith(check)).children[0].checked = true;
 if (button === "Estimate") {
   nodes.find((node) => node.tag === "form").listeners.submit({ preventDefault() {} });
 } else if (button === "Search") {
   nodes.find((node) => node.tag === "textarea").value = "[1, 1]";
   nodes.find((node) => node.tag === "form").listeners.submit({ preventDefault() {} });
 } else if (button.startsWith("Arrow")) {
-  nodes.find((node) => node.tag === "canvas").listeners.keydown({ key: button, preventDefault() {} });
+  const canvas = nodes.find((node) => node.tag === "canvas");
+  for (const key of button.split(" ")) canvas.listeners.keydown({ key, preventDefault() {} });
+} else if (button.startsWith("Filter: ")) {
+  const before = asked;
+  typed(button).listeners.input();
+  while (asked === before) await new Promise((done) => setTimeout(done, 5));
 } else if (button) {
   nodes.find((node) => node.tag === "button" && node.textContent === button).listeners.click();
 }
 await settled();
 const tags = body.every().map((node) => node.tag);
-process.stdout.write(JSON.stringify({ text: places.content.textContent, tags, drawn: document.drawn.map(([name]) => name) }));
+const classes = body.every().map((node) => node.attributes.class).filter(Boolean);
+process.stdout.write(JSON.stringify({ text: places.content.textContent, tags, classes, drawn: document.drawn.map(([name]) => name), hash: location.hash }));
 process.exit(0);

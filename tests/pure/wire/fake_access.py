@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from elanus.core import access
 from elanus.core.access import AccessPolicy, Role, User, first_policy
-from elanus.core.api_keys import ApiKey, digest_of, expiry_ms, key_text
+from elanus.core.access_backup import restored
+from elanus.core.api_keys import ApiKey, KeyScope, digest_of, expiry_ms, key_text
 from elanus.core.errors import NotAuthenticated
 from elanus.core.privileges import Grant, object_type_of
 
@@ -48,10 +49,12 @@ class FakeAccess:
     def describe_role(self, name: str, description: str) -> None:
         self.policy = access.with_role_description(self.policy, name, description)
 
-    def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
+    def create_api_key(
+        self, user: str, valid_days: int, description: str, scope: KeyScope
+    ) -> tuple[ApiKey, str]:
         key_id = str(next(self._generations))
         text = key_text(key_id, "secret")
-        key = ApiKey(key_id, user, digest_of(text), 1_000, expiry_ms(1_000, valid_days), description)
+        key = ApiKey(key_id, user, digest_of(text), 1_000, expiry_ms(1_000, valid_days), description, scope)
         self.policy = access.with_key(self.policy, key)
         return key, text
 
@@ -88,4 +91,4 @@ class FakeAccess:
         self.policy = access.with_group_members(self.policy, name, tuple(privileges), added)
 
     def restore_access(self, added: AccessPolicy) -> None:
-        self.policy = access.restored(self.policy, added, LIMIT, LIMIT)
+        self.policy = restored(self.policy, added, LIMIT, LIMIT)

@@ -13,11 +13,12 @@ from types import SimpleNamespace
 
 import grpc
 import pytest
-from access_ways import ADA, METHODS, PERMISSIONS, Asked, Context, Ended, Way, World, all_ways
+from access_ways import ADA, METHODS, PERMISSIONS, Asked, Context, Ended, Way, World, all_ways, token_of_key
 from google.protobuf import message_factory
 
 from elanus.core.access import first_policy
 from elanus.core.errors import PermissionDenied, Unauthenticated
+from elanus.core.key_rights import IN_DATABASE
 from elanus.core.privileges import ANY, PREFIX, PUBLIC, Grant, object_type_of
 from elanus.proxy.calls import Caller, Finished, ObjectType
 from elanus.proxy.rest.table import PREFIX as PATHS
@@ -107,6 +108,27 @@ def test_who_may_enter(world: World, way: Way) -> None:
             shelf = Asked("shelf")
             assert not is_refused(world, way, need, shelf, *others, granted(need, "books")), "an alias"
             assert is_refused(world, way, need, shelf, *others, granted(need, "shelf")), "a grant on an alias"
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way.door != "console"], ids=str)
+def test_who_may_enter_by_a_limited_key(world: World, way: Way) -> None:
+    """The console knows no keys. A key's limits take from the rights of its user, whatever these are."""
+    needs = needs_of(world, way)
+    rights = [granted(need) for need in needs.values()]
+    in_database = all(name.removeprefix(PREFIX) in IN_DATABASE for name in needs)
+    for need in needs.values():
+
+        def refused(key: str, *grants: Grant, need: Need = need, **asked: str) -> bool:
+            return is_refused(world, way, need, Asked(token=token_of_key(key), **asked), *grants)
+
+        if len(needs) == 1:  # else another one of the way's operations may be the first that is refused
+            assert refused("other", *rights), "limited to a role without the grant"
+            assert refused("shop", *rights), "limited to another database"
+            assert refused("default", *rights) != (in_database and need.database == "default")
+        assert not refused("clerk", *rights), "limited to the role with the grant"
+        if in_database and way.has_database and need.database != ANY:
+            in_shop = [granted(other, database="shop") for other in needs.values()]
+            assert not refused("shop", *in_shop, database="shop")
 
 
 def in_shop_but(grants: list[Grant], one: Grant) -> list[Grant]:

@@ -201,6 +201,53 @@ def test_segments_are_shown_with_their_places(open_world: World) -> None:
     assert growing == ["9", "Growing", 3, "1", vchannel, [], 0, ""]
 
 
+def test_the_doctor_and_the_audit_log_are_for_those_who_may(world: World) -> None:
+    world.source.records = [{"operation": "DropCollection"}]
+    world.browser.sign_in("ada", "secret-ada")
+    assert [world.browser.ask("GET", f"/ui/api/{path}")[0] for path in ("doctor", "audit")] == [403, 403]
+    granted(world.front, "GetStatistics", ANY, ANY)
+    assert [world.browser.ask("GET", f"/ui/api/{path}")[0] for path in ("doctor", "audit")] == [200, 403]
+    granted_too = Grant("Global", ANY, ANY, "ManageOwnership")
+    world.front.set_grant("reader", granted_too, True, False)
+    assert world.browser.ask("GET", "/ui/api/audit")[1]["data"]["records"] == world.source.records
+    (finding,) = world.browser.ask("GET", "/ui/api/doctor")[1]["data"]["findings"]
+    assert (finding["severity"], finding["finding"]) == ("warning", "release 9.9 is old")
+    assert world.source.asked == 1, "the doctor looks at the status that is kept"
+
+
+def test_a_filter_and_a_moment_are_checked(open_world: World) -> None:
+    def check(**more: str) -> tuple[int, dict[str, object]]:
+        return open_world.browser.ask("POST", "/ui/api/view/check", {"collectionName": "books", **more})
+
+    assert check(filter="id > 0")[1]["data"] == {"rows": 2, "timestamp": "0"}
+    moment = check(asOf="2026-01-31T12:00:00Z")[1]["data"]
+    assert int(moment["timestamp"]) >> 18 == 1769860800000
+    assert open_world.front.queries[-1].consistency.travel_ts == int(moment["timestamp"])
+    for wrong in ({"filter": "id >"}, {"asOf": "yesterday"}, {"filter": "nothing == 1"}):
+        assert check(**wrong)[0] == 400
+
+
+def test_vectors_are_projected_from_a_sample(open_world: World) -> None:
+    books(open_world.front, 40, "shelf")
+
+    def projection(**more: object) -> tuple[int, dict[str, object]]:
+        sent = {"collectionName": "shelf", "fieldName": "vector", **more}
+        return open_world.browser.ask("POST", "/ui/api/view/projection", sent)
+
+    data = projection(colorField="title", limit=100)[1]["data"]
+    assert (data["count"], data["share"]) == (40, 1.0)
+    keys, xs, ys, colors = zip(*data["rows"], strict=True)
+    assert (sorted(keys), colors[0]) == (list(range(40)), f"<b>{keys[0]}</b>")
+    assert max(xs) - min(xs) == pytest.approx(39)
+    assert max(ys) - min(ys) < 0.01
+    assert len(projection(filter="id > 32")[1]["data"]["rows"]) == 7
+    projection(limit=10)
+    asked = open_world.front.queries[-1]
+    assert (asked.limit, "random_sample(0.125" in asked.filter) == (10, True)
+    for wrong in ({"fieldName": "id"}, {"fieldName": "none"}, {"limit": 0}, {"limit": 5001}):
+        assert projection(**wrong)[0] == 400
+
+
 def test_vchannels_are_shown_with_their_pchannels(open_world: World) -> None:
     answer = open_world.browser.ask("POST", "/ui/api/view/vchannels", {"collectionName": "books"})[1]
     view = open_world.front.collection("default", "books").view

@@ -6,6 +6,7 @@ The browser is Chromium: an installed one, or that of the variable ``CHROMIUM``.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from console_client import World, books, served
 from fake_front import FakeFront
 
 from elanus.core.access import User, with_user
+from elanus.core.ids import SegmentID
 from tools.browser import Page, find, opened
 
 PROGRAM = find()
@@ -23,7 +25,11 @@ PAGES = {
     "segments/default/books": "2 segments, 6 rows",
     "jobs": "a flush was due",
     "playground/default/books": "Random row",
+    "projection/default/books": "3 of 3 rows",
     "channels/default/books": "dml_0",
+    "searches": "ef 8 is small",
+    "estimate": "Estimate",
+    "doctor": "release 9.9 is old",
     "users": "DescribeCollection",
 }
 """The address of each page, and a text that the server's answers put there."""
@@ -79,6 +85,25 @@ def color_in(page: Page, scheme: str) -> str:
     page.use_scheme(scheme)
     color: str = page.value("getComputedStyle(document.body).backgroundColor")
     return color
+
+
+def test_ten_thousand_segments_are_one_picture(
+    page: Page, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their tiles are painted, not elements: the page stays as small as with two segments."""
+    first = world.front.persistent_segments("default", "books")[0]
+    many = [replace(first, segment_id=SegmentID(n), rows=1 + n % 97) for n in range(10_000)]
+    monkeypatch.setattr(world.front, "persistent_segments", lambda database, collection: many)
+    sign_in(page, "root", "Milvus")
+    page.wait_for_text("Sign out")
+    page.value("location.hash = '#/segments/default/books'")
+    page.wait_for_text("10,000 segments")
+    page.wait_for("document.querySelector('canvas').width > 0")
+    assert page.value("document.querySelectorAll('*').length") < 300
+    page.wait_for(
+        "new Set(new Uint32Array(document.querySelector('canvas').getContext('2d')"
+        ".getImageData(0, 0, 200, 200).data.buffer)).size > 1"
+    )
 
 
 def test_a_user_without_grants_sees_no_names(page: Page, world: World) -> None:

@@ -18,6 +18,7 @@ from console_client import World, books, served
 from fake_front import FakeFront
 
 from elanus.console.files import static_files
+from elanus.core.timestamps import physical_ms
 
 TOTAL_MAX_BYTES = 300_000
 NODE = shutil.which("node")
@@ -104,7 +105,13 @@ def test_the_page_loads_files_that_are_there() -> None:
         ("#/playground/default/books", ["Vector field", "vector", "Random row"]),
         ("#/channels/default/books", ["dml_0", "2.5 s", "Vchannels", "Pchannels"]),
         ("#/searches", ["default.books.vector", "0.400 to 0.600", "ef 8 is small", "Search: 1234.50 ms"]),
-        ("#/users", ["root", "public", "DescribeCollection", "need not sign in"]),
+        (
+            "#/users",
+            ["root", "public", "DescribeCollection", "need not sign in", "API keys", "audit.enabled"],
+        ),
+        ("#/doctor", ["warning", "release 9.9 is old", "a figure", "do this", "a-rule"]),
+        ("#/projection/default/books", ["3 of 3 rows", "100 % of their variance", "Color"]),
+        ("#/playground/default/books/2", ["As of", "Filter"]),
         ("#/none", ["Overview", "rootcoord"]),
     ],
 )
@@ -129,6 +136,39 @@ def test_segments_are_drawn_as_a_picture(drawn: Drawn) -> None:
 def test_the_tiles_can_be_reached_by_keyboard(drawn: Drawn) -> None:
     shown = drawn("#/segments/default/books", "ArrowRight")["text"]
     assert "segment 7 · Flushed · 3 rows" in shown, shown
+
+
+@with_node
+def test_vectors_are_points_that_lead_to_a_search(drawn: Drawn) -> None:
+    shown = drawn("#/projection/default/books", "ArrowRight")
+    assert shown["drawn"].count("fillRect") == 3
+    assert "row 0" in shown["text"]
+    searched = drawn("#/projection/default/books", "ArrowRight Enter")
+    assert searched["hash"] == "#/playground/default/books/0"
+
+
+@with_node
+def test_a_filter_is_checked_while_it_is_typed(drawn: Drawn) -> None:
+    assert "2 rows match" in drawn("#/playground/default/books", "Filter: id > 0")["text"]
+    wrong = drawn("#/playground/default/books", "Filter: id >")
+    assert "rows match" not in wrong["text"]
+    assert "bad" in wrong["classes"]
+
+
+@with_node
+def test_a_search_is_as_of_the_moment_of_its_field(drawn: Drawn, world: World) -> None:
+    drawn("#/playground/default/books", "Search", "As of: 2026-01-31T12:00:00Z")
+    assert [physical_ms(search.consistency.travel_ts) for search in world.front.searches] == [1769860800000]
+
+
+@with_node
+def test_the_audit_log_is_on_the_page_of_users(drawn: Drawn, world: World) -> None:
+    record = {"time": "2026-01-01", "user": "eve", "key": "5f0c", "origin": "10.0.0.7", "code": 7}
+    about = {"operation": "DropCollection", "database": "shop", "objects": ["films"], "decision": "refused"}
+    world.source.records = [{**record, **about}]
+    shown = drawn("#/users")["text"]
+    expected = ("eve, key 5f0c", "DropCollection", "shop: films", "refused")
+    assert [text for text in expected if text not in shown] == []
 
 
 @with_node
@@ -203,4 +243,5 @@ def test_rates_lines_and_literals(modules: Path) -> None:
         *('"a\\"b"', "9223372036854775807"),
         [[0, 0.1], [0.8, 0.2]],
         *({"ids": ["7"]}, {"data": [[1, 2]]}, {"data": ["blue sky"]}),
+        *([[12, 87], [212, 87], [112, 37]], 1, -1),
     ]

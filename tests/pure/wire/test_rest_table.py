@@ -13,6 +13,7 @@ from rest_client import RestClient, rest_front
 from wire_calls import EVERY, Recorder
 
 from elanus.api.connector import ConnectorApi
+from elanus.api.keys import KeysApi
 from elanus.proxy.calls import NO_PRIVILEGE
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.endpoint import Endpoint
@@ -22,6 +23,7 @@ from elanus.proxy.rest.table import PREFIX, TABLE
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
+from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.stubs import SERVICE
 
@@ -66,8 +68,12 @@ NOTHING: Any = None
 CALLS = (
     *milvus_operations(milvus_families(FakeFront(), "")),
     *interface_operations(ConnectorApi, Connector(NOTHING, NOTHING, "")),
+    *interface_operations(KeysApi, Keys(NOTHING)),
 )
-OWN = {"collections/clone", "collections/undrop", "collections/estimate"}
+OWN = {
+    *("collections/clone", "collections/undrop", "collections/estimate"),
+    *("api_keys/create", "api_keys/list", "api_keys/drop"),
+}
 """The endpoints that the reference does not have."""
 
 

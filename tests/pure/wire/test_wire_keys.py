@@ -12,6 +12,7 @@ from wire_calls import observe_nothing
 from elanus.api.keys import KeyInfo, KeysApi
 from elanus.core import access
 from elanus.core.access import Role
+from elanus.core.api_keys import KeyScope
 from elanus.core.errors import AccessConflict, CollectionNotFound, NotPermitted, PermissionDenied
 from elanus.core.privileges import Grant
 from elanus.proxy.calls import Caller, Calls
@@ -40,8 +41,10 @@ class World:
         raise CollectionNotFound(name)
 
     def ask(self, caller: str, method: str, *arguments: Any) -> Any:
-        sent = msgspec.msgpack.encode(arguments)
-        reply = self.calls.answer(f"KeysApi.{method}", sent, Caller(user=caller))
+        """``caller``: a user, or a user, a slash and the id of its key."""
+        name, _, key = caller.partition("/")
+        sent = msgspec.msgpack.encode(methods_of(KeysApi)[method].bound(arguments, {}))
+        reply = self.calls.answer(f"KeysApi.{method}", sent, Caller(user=name, key=key))
         return methods_of(KeysApi)[method].result_of(reply, "the proxy")
 
 
@@ -49,7 +52,7 @@ def test_users_create_list_and_drop_their_own_keys() -> None:
     world = World()
     made = world.ask("ada", "create_key", "ada", 1, "ingest")
     assert made.key.startswith("elk_")
-    assert SignIn(world.front.access_policy, now_s=lambda: 1.0).user_of(made.key) == "ada"
+    assert SignIn(world.front.access_policy, now_s=lambda: 1.0).identity_of(made.key).user == "ada"
     assert world.ask("ada", "list_keys", "ada") == (
         KeyInfo(made.info.key_id, "ada", 1_000, 1_000 + 24 * 3600 * 1000, "ingest"),
     )
@@ -90,3 +93,27 @@ def test_a_server_without_users_creates_no_keys() -> None:
     with pytest.raises(NotPermitted, match=r"proxy\.authorization_enabled"):
         Keys(world.front).create_key(Caller(), "ada", 0, "")
     assert world.front.policy.keys == {}
+
+
+@pytest.mark.parametrize("scope", [KeyScope(("clerk",)), KeyScope((), ("shop",))])
+def test_a_limited_key_creates_no_keys_and_changes_no_user(scope: KeyScope) -> None:
+    world = World()
+    world.front.set_membership("ada", "clerk", True)
+    key_id = world.ask("ada", "create_key", "ada", 0, "", scope).info.key_id
+    assert world.ask("ada", "list_keys", "ada")[0].scope == scope
+    refusal = NotPermitted if scope.roles else PermissionDenied
+    with pytest.raises(
+        refusal, match="a limited API key creates no keys" if scope.roles else "permission deny"
+    ):
+        world.ask(f"ada/{key_id}", "create_key", "ada", 0, "")
+    whole = world.ask("ada", "create_key", "ada", 0, "").info.key_id
+    assert world.ask(f"ada/{whole}", "create_key", "ada", 0, "").info.user == "ada"
+
+
+def test_a_key_is_limited_to_roles_of_its_user() -> None:
+    world = World()
+    with pytest.raises(AccessConflict, match="the user bob has not the role clerk"):
+        world.ask("bob", "create_key", "bob", 0, "", KeyScope(("clerk",)))
+    with pytest.raises(AccessConflict, match="not found the role"):
+        world.ask("root", "create_key", "root", 0, "", KeyScope(("nobody",)))
+    assert world.ask("root", "create_key", "root", 0, "", KeyScope(("clerk",))).info.scope.roles == ("clerk",)

@@ -24,6 +24,8 @@ export const session = () => sent("GET", "session");
 export const signIn = (user, password) => sent("POST", "session", { user, password });
 export const signOut = () => sent("DELETE", "session");
 export const status = async () => (await sent("GET", "status")).data;
+export const findings = async () => (await sent("GET", "doctor")).data.findings;
+export const auditRecords = async () => (await sent("GET", "audit")).data.records;
 export const answer = (path, body = {}) => sent("POST", `call/${path}`, body);
 export const call = async (path, body = {}) => (await sent("POST", `call/${path}`, body)).data;
 export const view = async (path, body = {}) => (await sent("POST", `view/${path}`, body)).data;

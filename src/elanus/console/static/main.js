@@ -4,15 +4,17 @@ import { Failure, session, signIn, signOut } from "./api.js";
 import { h } from "./dom.js";
 import channels from "./channels.js";
 import collections from "./collections.js";
+import doctor from "./doctor.js";
 import estimate from "./estimate.js";
 import jobs from "./jobs.js";
 import overview from "./overview.js";
 import playground from "./playground.js";
+import projection from "./projection.js";
 import searches from "./searches.js";
 import segments from "./segments.js";
 import users from "./users.js";
 
-const PAGES = { overview, collections, segments, jobs, playground, searches, estimate, channels, users };
+const PAGES = { overview, collections, segments, jobs, playground, projection, searches, estimate, channels, doctor, users };
 const content = document.getElementById("content");
 let shown = { active: false };
 

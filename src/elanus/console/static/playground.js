@@ -1,11 +1,14 @@
-// A search: by the vector of a row, of a random row, or a pasted one, with a filter.
+// A search: by the vector of a row, of a random row, or a pasted one, with a filter, now or as of a moment. Filter and moment are
+// checked while they are typed.
 
-import { answer, call } from "./api.js";
+import { answer, call, view } from "./api.js";
 import { chosen } from "./chooser.js";
 import { keyOf, plainFields } from "./collections.js";
 import { h, table } from "./dom.js";
+import { count } from "./format.js";
 
 const RANDOM_ROWS_MAX = 10000;
+const CHECK_PAUSE_MS = 300;
 
 export default async function playground(place, parts, life) {
   const { database, collection, line } = await chosen("playground", parts);
@@ -14,15 +17,19 @@ export default async function playground(place, parts, life) {
   const found = await call("collections/describe", body);
   if (!life.active) return;
   const vectors = found.fields.filter((field) => field.type.endsWith("Vector")).map((field) => field.name);
-  place.replaceChildren(line, ...form(found, body, vectors));
+  place.replaceChildren(line, ...form(found, body, vectors, parts[2] || ""));
 }
 
-function form(found, body, vectors) {
+function form(found, body, vectors, rowKey) {
   const key = keyOf(found);
   const field = h("select", {}, vectors.map((name) => h("option", { value: name }, name)));
-  const id = h("input", { spellcheck: "false" });
+  const id = h("input", { spellcheck: "false", value: rowKey });
   const vector = h("textarea", { placeholder: "[0.1, 0.2, …], instead of a row's vector; or a text, for full-text search", spellcheck: "false" });
-  const filter = h("input", { placeholder: "all rows", spellcheck: "false" });
+  const checked = h("p", { class: "quiet", role: "status" });
+  const check = liveCheck(body, checked);
+  const typed = () => check(filter.value.trim(), asOf.value.trim());
+  const filter = h("input", { placeholder: "all rows", spellcheck: "false", oninput: typed });
+  const asOf = h("input", { placeholder: "now, or 2026-01-31T12:00:00 (UTC)", spellcheck: "false", oninput: typed });
   const limit = h("input", { type: "number", min: "1", max: "1000", value: "10" });
   const params = h("input", { placeholder: '{"ef": 64}', spellcheck: "false" });
   const explained = h("input", { type: "checkbox" });
@@ -36,7 +43,9 @@ function form(found, body, vectors) {
   };
   const search = async () => {
     const sent = { ...body, ...query(id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
-    if (params.value.trim()) sent.searchParams = { params: JSON.parse(params.value) };
+    const searchParams = params.value.trim() ? JSON.parse(params.value) : {};
+    if (asOf.value.trim()) searchParams.travel_timestamp = (await view("check", { ...body, asOf: asOf.value.trim() })).timestamp;
+    if (Object.keys(searchParams).length) sent.searchParams = { params: searchParams };
     const began = performance.now();
     if (explained.checked) sent.explain = true;
     const whole = await answer("entities/search", sent);
@@ -65,9 +74,28 @@ function form(found, body, vectors) {
       h("div", { class: "line" }, h("label", {}, "Vector field", field), h("label", {}, `Vector of the row with ${key.name}`, id),
         h("button", { type: "button", onclick: () => tried(random) }, "Random row"), h("label", {}, "Hits", limit), h("label", {}, "Search parameters", params), h("label", {}, "Explain", explained)),
       h("label", {}, "Vector", vector),
-      h("div", { class: "line" }, h("label", { class: "wide" }, "Filter", filter), h("button", {}, "Search"))),
+      h("div", { class: "line" }, h("label", { class: "wide" }, "Filter", filter), h("label", {}, "As of", asOf), h("button", {}, "Search")), checked),
     results,
   ];
+}
+
+// Shows how many rows match, or what is wrong, once nothing was typed for a while. Only the answer to the last question counts.
+function liveCheck(body, place) {
+  let asked = 0;
+  return async (filter, asOf) => {
+    const own = (asked += 1);
+    await new Promise((done) => setTimeout(done, CHECK_PAUSE_MS));
+    if (own !== asked) return;
+    let text, wrong = false;
+    try {
+      text = `${count((await view("check", { ...body, filter, asOf })).rows)} rows match`;
+    } catch (error) {
+      [text, wrong] = [error.message, true];
+    }
+    if (own !== asked) return;
+    place.setAttribute("class", wrong ? "bad" : "quiet");
+    place.textContent = text;
+  };
 }
 
 // What is searched with: a pasted vector or text if there is one, else the vector of a row.

@@ -1,13 +1,13 @@
-// Users, their roles, and the privileges of roles; users can be added, changed and dropped.
+// Users, their roles and API keys, and the privileges of roles, which can be changed; and the latest records of the audit log.
 
-import { call, session } from "./api.js";
+import { auditRecords, call, session } from "./api.js";
 import { h, table } from "./dom.js";
 
 export default async function users(place, parts, life) {
   const { signInNeeded } = await session();
   const note = signInNeeded ? null : h("p", { class: "quiet" }, "Clients need not sign in: proxy.authorization_enabled is off.");
   const again = async () => {
-    const [names, roles] = await Promise.all([call("users/list"), call("roles/list")]);
+    const [names, roles, keys, records] = await Promise.all([call("users/list"), call("roles/list"), call("api_keys/list"), audited()]);
     const [of, grants] = await Promise.all([
       Promise.all(names.map((userName) => call("users/describe", { userName }))),
       Promise.all(roles.map((roleName) => call("roles/describe", { roleName, dbName: "*" }))),
@@ -17,7 +17,9 @@ export default async function users(place, parts, life) {
     const lines = names.map((name, at) => [name, of[at].join(", "), actions(name, of[at], roles, tried)]);
     place.replaceChildren(...[note, problem,
       h("h2", {}, "Users"), table(["user", "roles", "actions"], lines), added(tried),
-      h("h2", {}, "Privileges"), table(["role", "privilege", "object type", "database", "object"], held, "no grants")].filter(Boolean));
+      h("h2", {}, "API keys"), table(["key", "user", "expires", "roles", "databases", "description", "actions"], keys.map((key) => keyLine(key, tried)), "no keys"),
+      h("h2", {}, "Privileges"), table(["role", "privilege", "object type", "database", "object"], held, "no grants"),
+      h("h2", {}, "Audit log"), records].filter(Boolean));
   };
   const problem = h("div", { role: "alert", class: "bad" });
   const tried = async (path, body) => {
@@ -30,6 +32,25 @@ export default async function users(place, parts, life) {
     }
   };
   await again();
+}
+
+function keyLine(key, tried) {
+  const drop = () => confirm(`Drop the key ${key.keyId} of ${key.userName}?`) && tried("api_keys/drop", { userName: key.userName, keyId: key.keyId });
+  const expires = key.expiresMs ? new Date(key.expiresMs).toISOString().slice(0, 10) : "never";
+  return [key.keyId, key.userName, expires, key.roleNames.join(", ") || "all", key.dbNames.join(", ") || "all", key.description, h("button", { onclick: drop }, "Drop")];
+}
+
+// The records, or why there are none: who may see users need not have the right to see what everybody did.
+async function audited() {
+  try {
+    const records = await auditRecords();
+    if (records === null) return h("p", { class: "quiet" }, "The server keeps none: audit.enabled is off.");
+    const lines = records.map((one) => [one.time, one.key ? `${one.user}, key ${one.key}` : one.user, one.origin, one.operation, `${one.database}${one.objects.length ? `: ${one.objects.join(", ")}` : ""}`, one.decision === "refused" ? h("span", { class: "bad" }, "refused") : one.decision, one.code || ""]);
+    return table(["time", "user", "from", "operation", "on", "decision", "#code"], lines, "no records");
+  } catch (error) {
+    if (error.status === 401) throw error;
+    return h("p", { class: "quiet" }, error.message);
+  }
 }
 
 function actions(userName, held, roles, tried) {

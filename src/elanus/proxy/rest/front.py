@@ -83,11 +83,11 @@ class RestFront:
             origin=client,
         )
         try:
-            user = self.calls.sign_in.user_of(token_of(headers.get("authorization", "")))
+            found = self.calls.sign_in.identity_of(token_of(headers.get("authorization", "")))
         except ElanusError as error:
             self.calls.refuse(path, unknown, error)
             raise
-        return replace(unknown, user=user)
+        return replace(unknown, user=found.user, key=found.key)
 
 
 def answer_of(endpoint: Endpoint, session: Session, body: bytes) -> Mapping[str, object]:

@@ -22,6 +22,7 @@ from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.clones import CLONE, UNDROP, clone_operations
 from elanus.proxy.rest.errors import BAD_KEY, BAD_ROWS
+from elanus.proxy.rest.keys import CREATE_KEY, DROP_KEY, LIST_KEYS, key_operations
 from elanus.proxy.rest.rest_operation import RestOperation, database_of
 from elanus.proxy.rest.rows import batch_of, keys
 from elanus.proxy.rest.searches import (
@@ -53,6 +54,9 @@ RPC_OF: Mapping[str, str] = {
     HYBRID_SEARCH: "HybridSearch",
     CLONE: "ConnectorApi.clone_collection",
     UNDROP: "ConnectorApi.undrop_collection",
+    CREATE_KEY: "KeysApi.create_key",
+    LIST_KEYS: "KeysApi.list_keys",
+    DROP_KEY: "KeysApi.drop_key",
 }
 """The RPC, or call of Elanus' own clients, that each operation has the meaning and the permission of."""
 
@@ -70,7 +74,7 @@ class BadKey(ElanusError):
 
 
 def rest_operations(front: Front) -> Iterator[Operation]:
-    """Yield the operations on rows, and those of clones."""
+    """Yield the operations on rows, and those of clones and of API keys."""
     rows = _RowOperations(front)
     yield RestOperation(INSERT, Writes.Insert, rows.insert)
     yield RestOperation(UPSERT, Writes.Upsert, rows.upsert)
@@ -79,6 +83,7 @@ def rest_operations(front: Front) -> Iterator[Operation]:
     yield RestOperation(SEARCH, Reads.Search, rows.search)
     yield RestOperation(HYBRID_SEARCH, Reads.HybridSearch, rows.hybrid_search)
     yield from clone_operations(front)
+    yield from key_operations(front)
 
 
 class _RowOperations:

@@ -8,28 +8,40 @@ from typing import Any
 from elanus.core.errors import ElanusError
 from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.calls import Caller, Permission, permission_of
-from elanus.proxy.rest.bodies import OfCollection
+from elanus.proxy.rest.bodies import Body, OfCollection
 from elanus.proxy.rest.errors import RestError, reported
+
+Objects = Callable[[Any, Caller], tuple[str, tuple[str, ...]]]
+"""Returns the database that a body refers to, and the names of its objects."""
+
+
+def collection_of(body: OfCollection, caller: Caller) -> tuple[str, tuple[str, ...]]:
+    return database_of(body, caller), (body.collection_name,)
 
 
 class RestOperation:
-    """Implements `elanus.proxy.calls.Operation`. ``rpc``: a method whose permission it has."""
+    """Implements `elanus.proxy.calls.Operation`. ``rpc``: a method whose permission it has. ``objects``: what
+    a body is about."""
 
-    def __init__(self, name: str, rpc: Callable[..., Any], run: Callable[[Any, Caller], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        rpc: Callable[..., Any],
+        run: Callable[[Any, Caller], Any],
+        objects: Objects = collection_of,
+    ) -> None:
         permission = permission_of(rpc)
         if permission is None or not permission.object_field:
-            raise ValueError(f"{name} declares no permission on a collection")
+            raise ValueError(f"{name} declares no permission on an object")
         self.name = name
         self.permission: Permission = permission
         self._run = run
+        self.objects = objects
 
-    def read(self, sent: OfCollection) -> OfCollection:
+    def read(self, sent: Body) -> Body:
         return sent
 
-    def objects(self, request: OfCollection, caller: Caller) -> tuple[str, tuple[str, ...]]:
-        return database_of(request, caller), (request.collection_name,)
-
-    def run(self, request: OfCollection, caller: Caller) -> Any:
+    def run(self, request: Body, caller: Caller) -> Any:
         return self._run(request, caller)
 
     def failed(self, error: ElanusError) -> RestError:

@@ -21,6 +21,7 @@ from elanus.proxy.rest.bodies import FunctionBody
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
+from elanus.proxy.wire.search_parameters import TRAVEL_TIMESTAMP
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 from elanus.proxy.wire.templates import template_values
 
@@ -200,7 +201,11 @@ def _search_params(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> dict[s
     of_index = params.get("params", {})
     if not isinstance(of_index, dict):
         raise InvalidParameter(f"searchParams.params [{str(of_index)[:100]}] is not a JSON object")
-    params["params"] = {**inner, **of_index}
+    merged = {**inner, **of_index}
+    moment = merged.get(TRAVEL_TIMESTAMP)
+    if isinstance(moment, str) and moment.isascii() and moment.isdigit():  # as every 64-bit integer may be
+        merged[TRAVEL_TIMESTAMP] = int(moment)
+    params["params"] = merged
     return params
 
 

@@ -13,8 +13,16 @@ from elanus.core.access import (
     check_password,
     check_user_name,
 )
-from elanus.core.api_keys import ApiKey, check_description, digest_of, expiry_ms, key_text
-from elanus.core.errors import InvalidParameter, NotAuthenticated
+from elanus.core.api_keys import (
+    ApiKey,
+    KeyScope,
+    check_description,
+    check_scope,
+    digest_of,
+    expiry_ms,
+    key_text,
+)
+from elanus.core.errors import DatabaseNotFound, InvalidParameter, NotAuthenticated
 from elanus.core.privileges import ANY, Grant
 from elanus.proxy.passwords import hash_password, is_hash, is_password_of
 from elanus.proxy.verbs.family import Verbs
@@ -53,7 +61,9 @@ class Access(Verbs):
         root = self._proxy.coordinators.root
         self._proxy.define("drop user", lambda: root.drop_user(name))
 
-    def create_api_key(self, user: str, valid_days: int, description: str) -> tuple[ApiKey, str]:
+    def create_api_key(
+        self, user: str, valid_days: int, description: str, scope: KeyScope
+    ) -> tuple[ApiKey, str]:
         check_user_name(user)
         now_ms = time.time_ns() // 1_000_000
         key_id = secrets.token_hex(_KEY_ID_BYTES)
@@ -65,10 +75,22 @@ class Access(Verbs):
             now_ms,
             expiry_ms(now_ms, valid_days),
             check_description(description),
+            check_scope(scope),
         )
+        self._check_databases(scope.databases)
         root = self._proxy.coordinators.root
         self._proxy.define("create API key", lambda: root.create_api_key(key))
         return key, text
+
+    def _check_databases(self, names: Sequence[str]) -> None:
+        """Raises `DatabaseNotFound`."""
+        if not names:
+            return
+        root = self._proxy.coordinators.root
+        known = {database.name for database in self._proxy.define("list databases", root.list_databases)}
+        for name in names:
+            if name not in known:
+                raise DatabaseNotFound(f"database not found[database={name}]")
 
     def drop_api_key(self, user: str, key_id: str) -> None:
         root = self._proxy.coordinators.root

@@ -61,7 +61,8 @@ def with_user(caller: Caller, context: Context, calls: Calls) -> Caller:
     if not calls.sign_in.is_required:
         return caller
     token = next((str(v) for key, v in context.invocation_metadata() if key == _TOKEN_HEADER), "")
-    return structs.replace(caller, user=calls.sign_in.user_of_header(token))
+    found = calls.sign_in.identity_of_header(token)
+    return structs.replace(caller, user=found.user, key=found.key)
 
 
 def end_refused(context: Context, error: ElanusError) -> NoReturn:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.access import AccessPolicy
-from elanus.core.api_keys import ApiKey
+from elanus.core.api_keys import UNLIMITED, ApiKey, KeyScope
 from elanus.core.errors import NotPermitted
 from elanus.proxy.calls import Caller, ObjectType, requires
 from elanus.proxy.port import Front
@@ -22,18 +22,25 @@ class Keys:
         self._front = front
 
     @requires(_CHANGE, on="user", object_type=ObjectType.USER)
-    def create_key(self, caller: Caller, user: str, valid_days: int, description: str) -> NewKey:
-        """A key is as good as its user, so nobody gets more rights by a key than all rights it has."""
+    def create_key(
+        self, caller: Caller, user: str, valid_days: int, description: str, scope: KeyScope = UNLIMITED
+    ) -> NewKey:
+        """A key is at most as good as its user, so nobody gets more rights by a key than all rights it has,
+        and a limited key creates no others."""
         if not caller.user:
             raise NotPermitted(
                 "API keys are created by users who have signed in: set proxy.authorization_enabled=true"
             )
         policy = self._front.access_policy()
+        if _is_limited(policy, caller):
+            raise NotPermitted(
+                "a limited API key creates no keys: sign in with a password, or with a key without limits"
+            )
         if _may_everything(policy, user) and not _may_everything(policy, caller.user):
             raise NotPermitted(
                 f"the user {user} may do everything: only root and members of the role admin create its keys"
             )
-        made, text = self._front.create_api_key(user, valid_days, description)
+        made, text = self._front.create_api_key(user, valid_days, description, scope)
         return NewKey(_info(made), text)
 
     @requires(_SELECT, on="user", object_type=ObjectType.USER)
@@ -52,5 +59,11 @@ def _may_everything(policy: AccessPolicy, name: str) -> bool:
     return user is not None and policy.rights(user).may_everything
 
 
+def _is_limited(policy: AccessPolicy, caller: Caller) -> bool:
+    """Whether the caller signed in with a key that is limited, or that has been dropped since."""
+    key = policy.keys.get(caller.key)
+    return bool(caller.key) and (key is None or key.scope.is_limited)
+
+
 def _info(key: ApiKey) -> KeyInfo:
-    return KeyInfo(key.key_id, key.user, key.created_ms, key.expires_ms, key.description)
+    return KeyInfo(key.key_id, key.user, key.created_ms, key.expires_ms, key.description, key.scope)

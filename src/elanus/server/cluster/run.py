@@ -105,9 +105,9 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         http = None
         if "proxy" in roles:
             security = front_security(settings.proxy)
-            http = http_front(
-                settings.http, ConsoleSource(report.status, report.slow_requests, metrics.registry)
-            )
+            audit = open_audit(stack, settings, workspace.root, metrics)
+            source = ConsoleSource(report.status, report.slow_requests, metrics.registry, audit)
+            http = http_front(settings.http, source)
             client_address = start_front(
                 stack,
                 settings.proxy,
@@ -117,7 +117,7 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
                 metrics,
                 "DISTRIBUTED",
                 security,
-                open_audit(stack, settings, workspace.root, metrics),
+                audit,
                 http,
                 report.watch,
             )
