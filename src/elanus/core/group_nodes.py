@@ -41,12 +41,17 @@ def settle(groups: Groups, alive: Iterable[NodeID], labels: Labels = _NO_LABELS)
 def reconcile(groups: Groups, labels: Labels = _NO_LABELS) -> dict[str, ResourceGroup]:
     """Return the groups after all moves toward their configurations that are possible with these nodes."""
     placed = _Placed(dict(groups), labels)
-    for name in sorted(groups):
-        while placed.missing(name) and placed.take(name):
-            pass
-    for name in sorted(groups):
-        while placed.redundant(name) and placed.give(name):
-            pass
+    before: dict[str, ResourceGroup] = {}
+    while (
+        placed.groups != before
+    ):  # a node that is given may make another one spare that fits where one lacks
+        before = dict(placed.groups)
+        for name in sorted(groups):
+            while placed.missing(name) and placed.take(name):
+                pass
+        for name in sorted(groups):
+            while placed.redundant(name) and placed.give(name):
+                pass
     return placed.groups
 
 

@@ -134,6 +134,19 @@ def test_a_transfer_changes_what_both_groups_declare() -> None:
     assert reconcile(after) == after
 
 
+def test_a_node_that_becomes_spare_by_another_move_is_moved_on() -> None:
+    groups = declared(
+        {
+            "a": (GroupConfig(0, 0, transfer_to=("b",)), (0, 1, 2)),
+            "b": (GroupConfig(1, 2, ("a", "b"), ("b", "a")), ()),
+            "c": (GroupConfig(1, 1, ("a", "b"), ("b", "a"), {"disk": "nvme"}), ()),
+        }
+    )
+    after = reconcile(groups, {NodeID(2): {"disk": "nvme"}})
+    assert nodes(after)["c"] == (2,)
+    assert len(nodes(after)["b"]) >= 1
+
+
 configs = st.builds(
     lambda requests, more, labels, others: GroupConfig(
         requests, requests + more, others, others[::-1], {"disk": "nvme"} if labels else {}

@@ -47,6 +47,11 @@ EMBED = schema_pb2.FunctionSchema(
     output_field_names=["vector"],
     params=pairs({"provider": "tei"}),
 )
+STRUCT = schema_pb2.StructArrayFieldSchema(
+    name="parts",
+    nullable=True,
+    fields=[field_message("page", DataType.ARRAY, {"max_capacity": 9}, element_type=DataType.INT64)],
+)
 PROGRAM: dict[str, dict[str, Any]] = {
     "Connect": {},
     "GetVersion": {},
@@ -94,6 +99,7 @@ PROGRAM: dict[str, dict[str, Any]] = {
     "DescribeCollection": BOOKS,
     "ShowCollections": {},
     "AlterCollection": BOOKS,
+    "AddCollectionStructField": {**BOOKS, "struct_array_field_schema": STRUCT},
     "AddCollectionField": {**BOOKS, "schema": field_message("x", 5, nullable=True).SerializeToString()},
     "AlterCollectionSchema": {
         **BOOKS,
