@@ -38,6 +38,8 @@ Observer = Callable[[str, int, float], None]
 NO_PRIVILEGE = ""
 """The privilege of operations that every caller may use, as the reference lets every user."""
 
+ARRIVAL = "PrivilegeCreateCollection"
+"""The privilege for making a collection in a database, by whatever operation."""
 _PERMISSION = "declared_permission"
 
 
@@ -55,12 +57,15 @@ class Permission:
 
     ``privilege``: a name of ``common.ObjectPrivilege`` in the Milvus protos, or `NO_PRIVILEGE`.
     ``object_field``: the request field that names the objects; "" if no field does. ``user.name`` is the
-    field ``name`` of the message in the field ``user``.
+    field ``name`` of the message in the field ``user``. ``arrival_field``: the request field that names a
+    database in which the operation makes a collection; where it is not the request's own, the caller needs
+    `ARRIVAL` in it as well.
     """
 
     privilege: str
     object_type: ObjectType
     object_field: str = ""
+    arrival_field: str = ""
 
 
 class Caller(Struct, frozen=True, kw_only=True, gc=False):
@@ -142,16 +147,16 @@ class AllowAll:
 
 
 def requires(
-    privilege: str, on: str = "", object_type: ObjectType | None = None
+    privilege: str, on: str = "", object_type: ObjectType | None = None, arrives_in: str = ""
 ) -> Callable[[Method], Method]:
     """Declare the permission of the operation that the method implements.
 
     ``on``: the `Permission.object_field`. ``object_type``: by default a collection if a field is named, else
-    global.
+    global. ``arrives_in``: the `Permission.arrival_field`.
     """
     if object_type is None:
         object_type = ObjectType.COLLECTION if on else ObjectType.GLOBAL
-    permission = Permission(privilege, object_type, on)
+    permission = Permission(privilege, object_type, on, arrives_in)
 
     def declare(method: Method) -> Method:
         setattr(method, _PERMISSION, permission)
@@ -246,6 +251,8 @@ class Calls:
             request = operation.read(sent)
             database, names = operation.objects(request, caller)
             self._allow(caller, required.privilege, required.object_type, database, names)
+            if required.arrival_field:
+                self._allow_arrival(caller, database, getattr(request, required.arrival_field))
             answer = operation.run(request, caller)
         except PassedOn:
             raise
@@ -267,6 +274,10 @@ class Calls:
         self._watch.end(trail, name, caller.explain, database, ",".join(names), code, trace_text, seconds)
         self._finish(name, caller, required, database, names, code, started_s, trace_text, False)
         return answer
+
+    def _allow_arrival(self, caller: Caller, database: str, arrival: str) -> None:
+        if arrival not in ("", database):
+            self._allow(caller, ARRIVAL, ObjectType.GLOBAL, arrival, ())
 
     def refuse(self, name: str, caller: Caller, error: ElanusError) -> None:
         """Count and record a call whose caller could not be signed in, and which is not answered here."""

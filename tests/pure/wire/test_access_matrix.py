@@ -167,6 +167,30 @@ def test_the_page_has_every_way() -> None:
         assert f"`{path}`" in page, way
 
 
+@pytest.mark.parametrize(
+    ("rpc", "privilege", "fields"),
+    [
+        ("RenameCollection", "RenameCollection", {"oldName": "books", "newDBName": "shop"}),
+        ("RestoreSnapshot", "RestoreSnapshot", {"collection_name": "books", "target_db_name": "shop"}),
+    ],
+)
+def test_a_collection_comes_into_another_database_with_a_right_there(
+    world: World, rpc: str, privilege: str, fields: dict[str, str]
+) -> None:
+    request = message_factory.GetMessageClass(METHODS[rpc].input_type)(**fields)
+    here = Grant(object_type_of(privilege), ANY, "default", privilege)
+    create = Grant(object_type_of("CreateCollection"), ANY, "default", "CreateCollection")
+    for grants in ((here,), (here, create)):
+        world.grant(*grants)
+        world.passed.clear()
+        with pytest.raises(PermissionDenied):
+            world.calls.answer(rpc, request, Caller(user=ADA))
+        assert rpc not in world.passed
+    world.grant(here, replace(create, database="shop"))
+    world.calls.answer(rpc, request, Caller(user=ADA))
+    assert rpc in world.passed
+
+
 @pytest.mark.parametrize("role", ["nobody", PUBLIC, "admin", "root"])
 def test_what_users_may_do_without_a_grant(world: World, role: str) -> None:
     """A user without roles may do what needs no privilege; the role public adds a few; two may do all."""

@@ -130,7 +130,7 @@ class Collections:
         response.stats.add(key="row_count", value=str(rows))
         return response
 
-    @rpc("oldName", "newName", "newDBName", privilege="PrivilegeRenameCollection")
+    @rpc("oldName", "newName", "newDBName", privilege="PrivilegeRenameCollection", arrives_in="newDBName")
     def RenameCollection(
         self, request: milvus_pb2.RenameCollectionRequest, caller: Caller
     ) -> common_pb2.Status:

@@ -66,6 +66,8 @@ _ABOUT_SPECIAL = {
     "SelectGrantRequest": ("entity.role.name",),
     "AlterAliasRequest": ("collection_name", "alias"),  # both the new collection and the present one
 }
+_ARRIVALS = {"RenameCollectionRequest": "newDBName", "RestoreSnapshotRequest": "target_db_name"}
+"""The requests by which a collection comes into another database. The reference asks for no right there."""
 
 
 def service_permissions(service: ServiceDescriptor) -> dict[str, Permission]:
@@ -102,6 +104,7 @@ def declared_by_protos(request: Descriptor) -> Permission | None:
         common_pb2.ObjectPrivilege.Name(declared.object_privilege),
         ObjectType(common_pb2.ObjectType.Name(declared.object_type)),
         path,
+        _ARRIVALS.get(request.name, ""),
     )
 
 

@@ -81,6 +81,7 @@ class Snapshots:
         "target_collection_name",
         privilege="PrivilegeRestoreSnapshot",
         on="collection_name",
+        arrives_in="target_db_name",
     )
     def RestoreSnapshot(
         self, request: milvus_pb2.RestoreSnapshotRequest, caller: Caller
