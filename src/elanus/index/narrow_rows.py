@@ -6,14 +6,18 @@ import numpy as np
 
 from elanus.core.metrics import Metric
 from elanus.core.types import Matrix
+from elanus.index import kernels
 from elanus.index.decoded_rows import DecodedRows, parts
 from elanus.index.exact import Block
-from elanus.index.float_rows import Floats, inverse_norms
-from elanus.index.hits import RowIds
+from elanus.index.float_rows import Floats, clipped, inverse_norms
+from elanus.index.hits import Hits, RowIds, Scores, best_of
 
 
 class NarrowRows(DecodedRows):
     """(n, dim) of a 16-bit floating type, or int8, under L2, IP or COSINE.
+
+    faiss decodes halves in registers while it compares them, in a fifteenth of the time that numpy takes to
+    make floats of them. Bytes become floats first.
 
     ``inverse_norms``: see `elanus.index.float_rows.FloatRows`.
     """
@@ -21,6 +25,7 @@ class NarrowRows(DecodedRows):
     def __init__(self, vectors: Matrix, metric: Metric) -> None:
         super().__init__(len(vectors), vectors.shape[1], metric)
         self.stored = vectors
+        self._are_halves = vectors.dtype.name in kernels.HALVES
         self._inverse_norms = self._norms() if metric is Metric.COSINE else None
 
     @property
@@ -35,6 +40,33 @@ class NarrowRows(DecodedRows):
         if self._inverse_norms is not None:
             vectors *= self._inverse_norms[block][:, None]
         return vectors
+
+    def scores(self, query: Floats, rows: RowIds | None) -> Scores:
+        if not self._are_halves:
+            return super().scores(query, rows)
+        count = self.count if rows is None else len(rows)
+        scores = np.empty(count, dtype=np.float32)
+        for part in parts(count):
+            scores[part] = self._scores_in(query, part if rows is None else rows[part])
+        return clipped(scores, self.metric)
+
+    def _nearest_in_block(self, queries: Floats, k: int, block: Block) -> Hits:
+        if not self._are_halves:
+            return super()._nearest_in_block(queries, k, block)
+        if self._inverse_norms is None:
+            vectors = self.stored[block]
+            found = kernels.nearest_halves(queries, vectors, k, inner_product=self._inner_product)
+            if (found[1] >= 0).all():
+                return Hits(*found)
+        best = [best_of(self._scores_in(query, block), k, self.metric) for query in queries]
+        distances, rows = (np.stack(parts) for parts in zip(*best, strict=True))
+        return Hits(clipped(distances, self.metric), rows)
+
+    def _scores_in(self, query: Floats, block: Block) -> Scores:
+        found = kernels.scores_of_halves(query, self.stored[block], inner_product=self._inner_product)
+        if self._inverse_norms is not None:
+            found *= self._inverse_norms[block]
+        return found
 
     def _norms(self) -> Floats:
         norms = np.empty(len(self.stored), dtype=np.float32)
