@@ -66,10 +66,10 @@ bench: $(VENV)/.demo  ## Measure against Milvus and milvus-lite; DATA=file.npz t
 	$(BIN)/python -m benchmarks run $(if $(DATA),--data $(DATA)) $(ARGS)
 
 .PHONY: large
-large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Milvus: an hour
+large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Milvus: an hour; writes .bench/large.md
 	$(BIN)/python -m benchmarks run --drawn 1000000x128 --systems milvus,elanus --only "search, recall 0.95" \
-		--only "several clients" --only filters --only restart --out docs/benchmarks-large.json
-	$(BIN)/python -m benchmarks render large > docs/benchmarks-large.md
+		--only "several clients" --only filters --only restart --out .bench/large.json
+	$(BIN)/python -m benchmarks render benchmarks .bench/large.json > .bench/large.md
 
 .PHONY: surface
 surface: $(VENV)/.demo  ## Measure full text, hybrid search, narrow vectors and the index on disk; an hour

@@ -30,7 +30,6 @@ SHOWN_DAY_PICTURE = Path("docs/pipeline-day.svg")
 
 SHOWN_SURFACE = Path("docs/surface-benchmarks.json")
 SHOWN_SURFACE_PAGE = Path("docs/surface-benchmarks.md")
-SHOWN_LARGE = Path("docs/benchmarks-large.json")
 #: The shares of rows that filters keep.
 SELECTIVITIES_PERCENT = (0.1, 1, 10, 50, 99)
 

@@ -28,16 +28,6 @@ also does other work.
 with any other. The peers are installed into `.bench/` by the run itself.
 """
 
-LARGE_HEAD = """\
-# Benchmarks of a larger collection
-
-*Made from `benchmarks-large.json` by `python -m benchmarks render large > docs/benchmarks-large.md`.*
-
-As [benchmarks.md](benchmarks.md), with more rows and fewer questions. The vectors are drawn, so that anybody
-can have them: clusters of different sizes on a curved surface of few dimensions (`benchmarks/dataset.py`,
-`drawn`). `make large` repeats it.
-"""
-
 QUICK = """\
 > **A quick run**: one short repeat of every measure. It shows that everything works and is too short to
 quote.
@@ -70,17 +60,16 @@ METHOD = """\
 """
 
 
-def render_page(results: Results, notes: str | None = None, head: str = HEAD) -> str:
+def render_page(results: Results, notes: str | None = None) -> str:
     """The whole page as Markdown.
 
     Args:
         results: one run.
         notes: Markdown on why targets are missed, included as it is.
-        head: the beginning of the page.
     """
     figures = {name: one.values for name, one in results.systems.items()}
     systems = [name for name in COLUMNS if name in results.systems]
-    parts = [head, _circumstances(results), _verdicts(figures)]
+    parts = [HEAD, _circumstances(results), _verdicts(figures)]
     if results.settings["repeats"] == 1:
         parts.insert(1, QUICK)
     if notes:
