@@ -16,8 +16,8 @@ from elanus.index.hits import Hits, RowIds, Scores, best_of
 class NarrowRows(DecodedRows):
     """(n, dim) of a 16-bit floating type, or int8, under L2, IP or COSINE.
 
-    faiss decodes halves in registers while it compares them, in a fifteenth of the time that numpy takes to
-    make floats of them. Bytes become floats first.
+    faiss decodes halves in registers while it compares them, much faster than numpy makes floats of them.
+    Bytes become floats first.
 
     ``inverse_norms``: see `elanus.index.float_rows.FloatRows`.
     """
