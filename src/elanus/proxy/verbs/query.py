@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -10,12 +11,14 @@ from elanus.api.querynode import NodeQuery
 from elanus.core.aggregation import Aggregation, combined, finished
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import InvalidParameter
+from elanus.core.ids import PartitionID
 from elanus.core.ordering import order_places
 from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_query_window
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
+from elanus.expr import BoundFilter
 from elanus.proxy.api import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
@@ -23,7 +26,7 @@ from elanus.proxy.verbs.aggregates import aggregation_of
 from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.noting import note_answer, note_read
-from elanus.proxy.verbs.outputs import COUNT, asks_for_count
+from elanus.proxy.verbs.outputs import COUNT, Outputs, asks_for_count
 
 _LAST_KEY = "elanus_last_key"
 """The name of a value in filters of this module."""
@@ -36,72 +39,108 @@ class Querying(Verbs):
         step("plan")
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
-            schema = cached.view.schema
-            check_query_window(request.limit, request.offset)
-            counting = asks_for_count(request.output_fields) and not request.group_by
-            aggregating = None if counting else self._aggregation(request)
-            is_rows = not counting and aggregating is None
-            outputs = cached.plans.outputs(request.output_fields if is_rows else (), with_key=True)
-            bound = plan_filter(cached, request.filter, request.filter_values)
-            partitions = read_partitions(cached, request.partitions, bound)
-            if bound.matches_all and request.ids is None and request.limit is None and is_rows:
-                raise InvalidParameter(
-                    "empty expression should be used with limit: invalid parameter: "
-                    "give a filter, ids or a limit"
-                )
-            if counting and request.limit is not None:
-                raise InvalidParameter(
-                    "count entities with pagination is not allowed: invalid parameter: "
-                    "leave limit and offset out"
-                )
+            plan = _planned(request)
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
-            extra = (*(by.field for by in request.order), *columns_read(bound)) if is_rows else ()
-            more = 0 if request.after is None else 1  # of the first row, no element may be left
-            note_read(cached, request.consistency, read_ts, bound)
+            note_read(cached, request.consistency, read_ts, plan.filter)
             step("query on query nodes")
-            wanted = NodeQuery(
-                collection_id=cached.collection_id,
-                partition_ids=partitions,
-                filter=bound,
-                primary_keys=None if request.ids is None else _key_array(schema, request.ids),
-                output_fields=tuple(dict.fromkeys((*outputs.columns, *extra))),
-                limit=None if request.limit is None else request.offset + request.limit + more,
-                read_ts=read_ts,
-                ignore_growing=request.ignore_growing,
-                answer_bytes_max=self._proxy.limits.answer_bytes_max,
-                expired_until=cached.expired_until(read_ts),
-                order=request.order if is_rows else (),
-                aggregation=None if aggregating is None else aggregating[0],
-                spared_fields=outputs.spared_unless(extra),
-            )
-            if counting:
+            wanted = self._wanted(request, plan, read_ts)
+            if plan.counts:
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
-                return QueryResult({COUNT: count}, (COUNT,), (), schema, wanted.read_ts)
-            with outputs.naming_keys():
+                return QueryResult({COUNT: count}, (COUNT,), (), cached.view.schema, read_ts)
+            with plan.outputs.naming_keys():
                 rows = reads.nodes.query(wanted, patience)
         step("cut and encode the answer")
-        if aggregating is not None:
-            return _groups(rows, request, *aggregating, wanted.read_ts)
-        outputs = outputs.found_in(rows)
-        elements = None
-        if bound.element_filter is None:
-            fields = {n: column.slice(request.offset) for n, column in rows.items() if n in outputs.columns}
-        else:
-            key = schema.primary_field.name
-            skipped = None if request.after is None else elements_before(request.after, rows[key])
-            chosen = chosen_elements(bound, rows, request.limit, request.offset, skipped)
-            elements, kept = chosen.elements, pa.array(chosen.rows)
-            fields = {n: column.take(kept) for n, column in rows.items() if n in outputs.columns}
-        size_bytes = sum(column.nbytes for column in fields.values())
-        key_count = len(fields[schema.primary_field.name])
-        check_answer_size(key_count, size_bytes, self._proxy.limits.answer_bytes_max)
-        note_answer("{} rows", key_count)
-        return QueryResult(fields, outputs.names, outputs.dynamic, schema, wanted.read_ts, elements)
+        if plan.aggregation is not None:
+            return _groups(rows, request, plan.aggregation, plan.names, read_ts)
+        return self._rows(rows, request, plan, read_ts)
 
-    def _aggregation(self, request: Query) -> tuple[Aggregation, tuple[str, ...]] | None:
+    def _wanted(self, request: Query, plan: _Plan, read_ts: Timestamp) -> NodeQuery:
+        """Return what the query nodes are asked for."""
+        cached = request.collection
+        more = 0 if request.after is None else 1  # of the first row, no element may be left
+        ids = request.ids
+        return NodeQuery(
+            collection_id=cached.collection_id,
+            partition_ids=plan.partitions,
+            filter=plan.filter,
+            primary_keys=None if ids is None else _key_array(cached.view.schema, ids),
+            output_fields=tuple(dict.fromkeys((*plan.outputs.columns, *plan.extra))),
+            limit=None if request.limit is None else request.offset + request.limit + more,
+            read_ts=read_ts,
+            ignore_growing=request.ignore_growing,
+            answer_bytes_max=self._proxy.limits.answer_bytes_max,
+            expired_until=cached.expired_until(read_ts),
+            order=request.order if plan.returns_rows else (),
+            aggregation=plan.aggregation,
+            spared_fields=plan.outputs.spared_unless(plan.extra),
+        )
+
+    def _rows(
+        self, rows: Mapping[str, pa.Array], request: Query, plan: _Plan, read_ts: Timestamp
+    ) -> QueryResult:
+        """Return the rows of the requested window, or their elements that match."""
         schema = request.collection.view.schema
-        return aggregation_of(schema, request.output_fields, request.group_by, request.order)
+        key = schema.primary_field.name
+        outputs = plan.outputs.found_in(rows)
+        columns = {name: column for name, column in rows.items() if name in outputs.columns}
+        elements = None
+        if plan.filter.element_filter is None:
+            fields = {name: column.slice(request.offset) for name, column in columns.items()}
+        else:
+            skipped = None if request.after is None else elements_before(request.after, rows[key])
+            chosen = chosen_elements(plan.filter, rows, request.limit, request.offset, skipped)
+            elements, kept = chosen.elements, pa.array(chosen.rows)
+            fields = {name: column.take(kept) for name, column in columns.items()}
+        size_bytes = sum(column.nbytes for column in fields.values())
+        check_answer_size(len(fields[key]), size_bytes, self._proxy.limits.answer_bytes_max)
+        note_answer("{} rows", len(fields[key]))
+        return QueryResult(fields, outputs.names, outputs.dynamic, schema, read_ts, elements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What does not depend on the moment of the read. ``names``: of an aggregation's outputs; ``extra``: the
+    columns that are read to order rows or to find elements.
+    """
+
+    filter: BoundFilter
+    partitions: tuple[PartitionID, ...]
+    outputs: Outputs
+    counts: bool
+    aggregation: Aggregation | None
+    names: tuple[str, ...]
+    extra: tuple[str, ...]
+
+    @property
+    def returns_rows(self) -> bool:
+        return not self.counts and self.aggregation is None
+
+
+def _planned(request: Query) -> _Plan:
+    """Raises `InvalidParameter` for a query that makes no sense."""
+    cached = request.collection
+    check_query_window(request.limit, request.offset)
+    counts = asks_for_count(request.output_fields) and not request.group_by
+    schema = cached.view.schema
+    grouped = (
+        None if counts else aggregation_of(schema, request.output_fields, request.group_by, request.order)
+    )
+    aggregation, names = grouped or (None, ())
+    returns_rows = not counts and aggregation is None
+    outputs = cached.plans.outputs(request.output_fields if returns_rows else (), with_key=True)
+    bound = plan_filter(cached, request.filter, request.filter_values)
+    partitions = read_partitions(cached, request.partitions, bound)
+    if bound.matches_all and request.ids is None and request.limit is None and returns_rows:
+        raise InvalidParameter(
+            "empty expression should be used with limit: invalid parameter: give a filter, ids or a limit"
+        )
+    if counts and request.limit is not None:
+        raise InvalidParameter(
+            "count entities with pagination is not allowed: invalid parameter: leave limit and offset out"
+        )
+    extra = (*(by.field for by in request.order), *columns_read(bound)) if returns_rows else ()
+    return _Plan(bound, partitions, outputs, counts, aggregation, names, extra)
 
 
 def _groups(
