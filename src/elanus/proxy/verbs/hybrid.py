@@ -88,16 +88,15 @@ class HybridSearching(Verbs):
         hits = rounded(hits, request.round_decimal)
         step("encode the answer")
         return SearchResult(
-            hits.offsets,
-            hits.ids,
-            hits.scores,
-            {name: hits.fields[name] for name in outputs.columns},
-            outputs.names,
-            outputs.dynamic,
-            schema,
-            read_ts,
-            None,
-            {} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
+            offsets=hits.offsets,
+            ids=hits.ids,
+            scores=hits.scores,
+            fields={name: hits.fields[name] for name in outputs.columns},
+            output_fields=outputs.names,
+            dynamic_fields=outputs.dynamic,
+            schema=schema,
+            ts=read_ts,
+            groups={} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
             elements=found_elements(hits),
         )
 

@@ -44,7 +44,7 @@ class Querying(Verbs):
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             note_read(cached, request.consistency, read_ts, plan.filter)
             step("query on query nodes")
-            wanted = self._wanted(request, plan, read_ts)
+            wanted = self._node_query(request, plan, read_ts)
             if plan.counts:
                 count = pa.array([reads.nodes.count(wanted, patience)], pa.int64())
                 return QueryResult({COUNT: count}, (COUNT,), (), cached.view.schema, read_ts)
@@ -53,9 +53,9 @@ class Querying(Verbs):
         step("cut and encode the answer")
         if plan.aggregation is not None:
             return _groups(rows, request, plan.aggregation, plan.names, read_ts)
-        return self._rows(rows, request, plan, read_ts)
+        return self._window_of(rows, request, plan, read_ts)
 
-    def _wanted(self, request: Query, plan: _Plan, read_ts: Timestamp) -> NodeQuery:
+    def _node_query(self, request: Query, plan: _Plan, read_ts: Timestamp) -> NodeQuery:
         """Return what the query nodes are asked for."""
         cached = request.collection
         more = 0 if request.after is None else 1  # of the first row, no element may be left
@@ -76,7 +76,7 @@ class Querying(Verbs):
             spared_fields=plan.outputs.spared_unless(plan.extra),
         )
 
-    def _rows(
+    def _window_of(
         self, rows: Mapping[str, pa.Array], request: Query, plan: _Plan, read_ts: Timestamp
     ) -> QueryResult:
         """Return the rows of the requested window, or their elements that match."""
@@ -100,7 +100,7 @@ class Querying(Verbs):
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What does not depend on the moment of the read. ``names``: of an aggregation's outputs; ``extra``: the
+    """A query as its moment does not matter to it. ``names``: of an aggregation's outputs; ``extra``: the
     columns that are read to order rows or to find elements.
     """
 

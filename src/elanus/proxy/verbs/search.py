@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from elanus.api.querynode import NodeHits
+from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.buckets import bucket_columns, buckets_of
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
@@ -12,8 +12,10 @@ from elanus.core.rankers import check_ranker
 from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
-from elanus.proxy.api import Search, SearchResult
+from elanus.proxy.api import PageEnd, Search, SearchResult
+from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import (
@@ -28,6 +30,7 @@ from elanus.proxy.verbs.hits import (
 )
 from elanus.proxy.verbs.node_searches import pinned, planned, query_count
 from elanus.proxy.verbs.noting import note_answer, note_read
+from elanus.proxy.verbs.outputs import Outputs
 from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
 
@@ -37,10 +40,9 @@ _ASKED = "{} vectors, the best {} rows of each"
 class Searching(Verbs):
     def search(self, request: Search) -> SearchResult:
         proxy, cached = self._proxy, request.collection
-        reads, limits = proxy.reads, proxy.limits
+        reads = proxy.reads
         proxy.admission.read(cached, Rate.SEARCH, query_count(request))
         step("plan")
-        recalls: tuple[float, ...] = ()
         with reads.begin(request.timeout_s) as patience:
             check_same_collection(cached, request.collection_id)
             schema = cached.view.schema
@@ -59,53 +61,75 @@ class Searching(Verbs):
             step("prepare the vectors")
             wanted = pinned(proxy, cached, plan, read_ts, patience)
             step("search on query nodes")
-            if request.page is None:
-                with outputs.naming_keys():
-                    hits, page_end = reads.nodes.search(wanted, patience), None
-                if request.measures_recall:
-                    recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
-            else:
-                hits, page_end = reads.pages.page(
-                    request.page,
-                    Metric(wanted.metric_type),
-                    wanted.params,
-                    lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
-                )
+            found = self._found(request, wanted, outputs, patience)
         step("rank and cut")
-        outputs = outputs.found_in(hits.fields)
+        hits = found.hits
         note_answer("{} hits", len(hits.scores))
         size_bytes = sum(column.nbytes for column in hits.fields.values())
-        check_answer_size(len(hits.scores), size_bytes, limits.answer_bytes_max)
+        check_answer_size(len(hits.scores), size_bytes, proxy.limits.answer_bytes_max)
         proxy.measures.searched(query_count(request))
-        hits, descending = _ranked(hits, request)
-        if request.order:
-            hits = ordered(hits, request.order)
-        hits = rounded(hits, request.round_decimal)
-        asked = request.highlight
-        buckets = (
-            buckets_of(request.levels, hits.offsets, hits.scores, hits.fields, larger_is_better=descending)
-            if request.levels
-            else None
+        return _result(request, found, outputs.found_in(hits.fields), read_ts)
+
+    def _found(self, request: Search, wanted: NodeSearch, outputs: Outputs, patience: Patience) -> _Found:
+        """Ask the query nodes, for one page of an iterator or for all hits."""
+        reads = self._proxy.reads
+        if request.page is not None:
+            hits, page_end = reads.pages.page(
+                request.page,
+                Metric(wanted.metric_type),
+                wanted.params,
+                lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
+            )
+            return _Found(hits, page_end)
+        with outputs.naming_keys():
+            hits = reads.nodes.search(wanted, patience)
+        if not request.measures_recall:
+            return _Found(hits)
+        recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
+        return _Found(hits, recalls=recalls)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The nodes' hits; where the page of an iterator ended; the recall of each query, if it was asked for."""
+
+    hits: NodeHits
+    page_end: PageEnd | None = None
+    recalls: tuple[float, ...] = ()
+
+
+def _result(request: Search, found: _Found, outputs: Outputs, read_ts: Timestamp) -> SearchResult:
+    """Return the hits of the window in their order, with what was asked for beside them."""
+    schema = request.collection.view.schema
+    hits, descending = _ranked(found.hits, request)
+    if request.order:
+        hits = ordered(hits, request.order)
+    hits = rounded(hits, request.round_decimal)
+    buckets = None
+    if request.levels:
+        buckets = buckets_of(
+            request.levels, hits.offsets, hits.scores, hits.fields, larger_is_better=descending
         )
-        fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
-        step("encode the answer")
-        return SearchResult(
-            hits.offsets,
-            hits.ids,
-            hits.scores,
-            {name: hits.fields[name] for name in outputs.columns},
-            outputs.names,
-            outputs.dynamic,
-            schema,
-            read_ts,
-            page_end,
-            {} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
-            fragments,
-            found_elements(hits),
-            recalls,
-            request.levels,
-            buckets,
-        )
+    asked = request.highlight
+    fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
+    step("encode the answer")
+    return SearchResult(
+        offsets=hits.offsets,
+        ids=hits.ids,
+        scores=hits.scores,
+        fields={name: hits.fields[name] for name in outputs.columns},
+        output_fields=outputs.names,
+        dynamic_fields=outputs.dynamic,
+        schema=schema,
+        ts=read_ts,
+        page_end=found.page_end,
+        groups={} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
+        highlights=fragments,
+        elements=found_elements(hits),
+        recalls=found.recalls,
+        levels=request.levels,
+        buckets=buckets,
+    )
 
 
 def _ranked(hits: NodeHits, request: Search) -> tuple[NodeHits, bool]:
