@@ -99,7 +99,7 @@ class _Found:
 
 
 def _result(request: Search, found: _Found, outputs: Outputs, read_ts: Timestamp) -> SearchResult:
-    """Return the hits of the window in their order, with what was asked for beside them."""
+    """Return the hits of the window in their order, with what was asked for next to them."""
     schema = request.collection.view.schema
     hits, descending = _ranked(found.hits, request)
     if request.order:
