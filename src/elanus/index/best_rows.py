@@ -19,19 +19,21 @@ import numpy.typing as npt
 from elanus.index.bm25 import Bm25
 from elanus.index.hits import RowIds, Scores
 from elanus.index.masks import RowMask
-from elanus.index.postings import Lists, Postings, Query, Shown
+from elanus.index.postings import Lists, Postings, Query, Shown, distinct
 from elanus.index.term_bounds import Bounds, TermBounds
 
 LOOKUP_COST = 10
 """Looking up one row among a term's postings costs as much as walking this many of them."""
-FIRST_CHECK = 1024
-"""Postings that are walked before the k-th best score is looked at."""
+SAVING_MIN = 30_000
+"""To find the k-th best score costs as much as walking this many postings, so fewer are just walked."""
 CHECK_GROWTH = 3
 """It is looked at again when this many times as many are walked: all looks cost less than the walk."""
 _DENSE = 4
 """All scores are scanned instead of those of the walked postings when these are more than a quarter."""
 _GROUPS = 32
 _EPSILON = 2.0**-23
+_SCORE_MAX = 1e38
+"""Larger sums can become infinite, and infinite scores cannot be told apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Searched:
             return self._ranked(query, mask.row_ids, k)
         if k * len(lists.terms) * LOOKUP_COST < size:
             bounds = self._bounds_of(lists)
-            if np.isfinite(bounds).all() and bounds.min() > 0:
+            if bounds.min() > 0 and bounds.sum() < _SCORE_MAX:
                 candidates = _Walk(self, lists, bounds, k).candidates()
                 return self._ranked(query, candidates, k)
         rows, found = self.all(query)
@@ -123,27 +125,26 @@ class _Walk:
 
     def _candidates(self) -> RowIds:
         at, last, kth = 0, len(self._sizes), 0.0
-        check = FIRST_CHECK
+        check = 0
         while at < last:
             at = self._walk(at, check)
-            if at == last:
+            remaining = sum(self._sizes[at:])
+            if remaining < max(SAVING_MIN, self._walked):
+                self._walk(at, self._walked + remaining)
                 break
-            if self._walked < check:
-                continue
             kth = self._kth(kth, at)
             check = self._walked * CHECK_GROWTH
             low = self._low(kth, at)
             if low > 0:
                 rows = self._rows_above(low)
-                if len(rows) * LOOKUP_COST < sum(self._sizes[at:]):
+                if len(rows) * LOOKUP_COST < remaining:
                     return self._looked_up(rows, at)
                 check = self._walked
         return self._rows_above(max(self._low(self._kth(kth, last), last), 0.0))
 
     def _walk(self, at: int, until: int) -> int:
         """Walk the next term, and more until so many postings are walked. Return the term after them."""
-        first = at
-        walked = self._walked
+        first, walked = at, self._walked
         while at < len(self._sizes) and (at == first or walked < until):
             walked += self._sizes[at]
             at += 1
@@ -174,7 +175,7 @@ class _Walk:
         if len(found) > most:
             high = np.flatnonzero(found >= _largest(found, most))
             rows = rows[high]
-        return max(known, _largest(scores[np.unique(rows)], k))
+        return max(known, _largest(scores[distinct(rows)], k))
 
     def _rows_above(self, low: float) -> RowIds:
         """The walked rows with at least this score, ascending."""
@@ -183,7 +184,7 @@ class _Walk:
         if self._is_dense:
             return np.flatnonzero(scores >= least)
         rows = np.concatenate(self._parts)
-        return np.unique(rows[scores[rows] >= least])
+        return distinct(rows[scores[rows] >= least])
 
     def _looked_up(self, rows: RowIds, at: int) -> RowIds:
         """Of these rows, those that can still be among the best when the terms from ``at`` on are known."""

@@ -135,8 +135,7 @@ class Postings:
         parts = [self.walk(part, scores, bm25, None) for part in lists.parts()]
         if FEW_POSTINGS * lists.postings >= len(scores):
             return np.flatnonzero(scores != 0)
-        met = np.sort(np.concatenate([*parts, np.empty(0, dtype=np.int64)]))
-        met = met[np.diff(met, prepend=-1) != 0]
+        met = distinct(np.concatenate([*parts, np.empty(0, dtype=np.int64)]))
         scored: RowIds = met[scores[met] != 0]
         return scored
 
@@ -202,11 +201,18 @@ class Postings:
     def lists(self, query: Query) -> Lists:
         """The postings of the query's terms, with its weights, in the order of the terms."""
         if not len(self.terms):
-            return Lists(*(np.empty(0, dtype=np.int64) for _ in range(3)), query.weights[:0])
+            none = np.empty(0, dtype=np.int64)
+            return Lists(none, none, none, query.weights[:0])
         places = np.minimum(np.searchsorted(self.terms, query.terms), len(self.terms) - 1)
         found = self.terms[places] == query.terms
         places = places[found]
         return Lists(places, self.starts[places], self.starts[places + 1], query.weights[found])
+
+
+def distinct(rows: RowIds) -> RowIds:
+    """The rows, ascending, each once. Faster than ``np.unique``, which hashes."""
+    ordered = np.sort(rows)
+    return np.concatenate((ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]))
 
 
 def _kept(values: Weights, drop_ratio: float) -> npt.NDArray[np.bool_]:

@@ -19,7 +19,7 @@ class Scratch:
 
     @contextmanager
     def zeros(self, rows: int) -> Iterator[Scores]:
-        """Yields zeros, float32 (rows,), which the caller leaves as zeros. After an error they are dropped."""
+        """Yields float32 (rows,), which the caller leaves as zeros. After an error they are dropped."""
         kept: Scores | None = getattr(self._of_thread, "scores", None)
         self._of_thread.scores = None
         scores = np.zeros(rows, dtype=np.float32) if kept is None or len(kept) < rows else kept
