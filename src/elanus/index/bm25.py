@@ -96,11 +96,25 @@ class Bm25:
     b: float
     average: float
 
-    def scores(self, rows: RowIds, frequencies: Scores, weight: np.float32) -> Scores:
-        """Return the scores of a term for rows that have it. (m,)."""
-        base, slope = np.float32(self.k1 * (1 - self.b)), np.float32(self.k1 * self.b / self.average)
-        norms = base + slope * self.lengths[rows]
-        return np.asarray(weight * (frequencies / (frequencies + norms)), dtype=np.float32)
+    @property
+    def base(self) -> float:
+        """The part of a row's norm that does not depend on its length."""
+        return self.k1 * (1 - self.b)
+
+    @property
+    def slope(self) -> float:
+        """What each term of a row adds to its norm."""
+        return self.k1 * self.b / self.average
+
+    def scores(self, rows: RowIds, frequencies: Scores, weight: np.float32 | Scores) -> Scores:
+        """Return the scores of a term for rows that have it, or of several terms with a weight each. (m,)."""
+        norms = self.lengths.take(rows)
+        norms *= np.float32(self.slope)
+        norms += np.float32(self.base)
+        norms += frequencies
+        np.divide(frequencies, norms, out=norms)
+        norms *= weight
+        return norms
 
 
 class TextLengths:

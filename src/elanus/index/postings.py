@@ -5,7 +5,7 @@ The index over them is `elanus.index.sparse`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,12 @@ from elanus.index.masks import RowMask
 FEW_POSTINGS = 40
 """Sorting the rows of some postings costs as much as looking at this many times as many scores."""
 
+_TOGETHER = 4096
+"""Postings of several terms that are added in one call: less than the call itself takes for each term."""
+_CHUNK = 1 << 20
+
 Terms = npt.NDArray[np.uint32]
+Shown = Callable[[RowIds], npt.NDArray[np.bool_]]
 Weights = npt.NDArray[np.float32]
 
 
@@ -46,6 +51,40 @@ class Query:
             return self
         kept = sizes >= np.partition(sizes, count)[count]
         return Query(self.terms[kept], self.weights[kept])
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """Where the postings of some terms are. All (m,): ``terms``, the places of the terms; ``begins`` and
+    ``ends``, those of the postings; ``weights``, those of the query.
+    """
+
+    terms: RowIds
+    begins: RowIds
+    ends: RowIds
+    weights: Weights
+
+    @property
+    def sizes(self) -> RowIds:
+        return self.ends - self.begins
+
+    @property
+    def postings(self) -> int:
+        return int(self.sizes.sum())
+
+    def __getitem__(self, chosen: slice | RowIds) -> Lists:
+        return Lists(self.terms[chosen], self.begins[chosen], self.ends[chosen], self.weights[chosen])
+
+    def parts(self) -> Iterator[Lists]:
+        """In their order, as many at once as are short together, and at least one."""
+        first, size = 0, 0
+        for n, of_term in enumerate(self.sizes.tolist()):
+            if n > first and size + of_term > _TOGETHER:
+                yield self[first:n]
+                first, size = n, 0
+            size += of_term
+        if first < len(self.terms):
+            yield self[first:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,53 +131,88 @@ class Postings:
 
         Return the rows that have one, ascending. They are found among the query's postings if these are few.
         """
-        matching = self._matching(query)
-        for begin, end, weight in matching:
-            rows, weights = self.rows[begin:end].astype(np.intp), self.weights[begin:end]
-            scores[rows] += weights * weight if bm25 is None else bm25.scores(rows, weights, weight)
-        if FEW_POSTINGS * sum(end - begin for begin, end, _ in matching) >= len(scores):
+        lists = self.lists(query)
+        parts = [self.walk(part, scores, bm25, None) for part in lists.parts()]
+        if FEW_POSTINGS * lists.postings >= len(scores):
             return np.flatnonzero(scores != 0)
-        parts = [self.rows[begin:end] for begin, end, _ in matching]
-        met: RowIds = np.sort(np.concatenate([*parts, np.empty(0, dtype=np.uint32)])).astype(np.int64)
-        met = met[np.diff(met, prepend=-1) != 0]
+        met = distinct(np.concatenate([*parts, np.empty(0, dtype=np.int64)]))
         scored: RowIds = met[scores[met] != 0]
         return scored
+
+    def walk(self, lists: Lists, scores: Scores, bm25: Bm25 | None, shown: Shown | None) -> RowIds:
+        """Add what these terms add to the scores of their rows, in the order of the lists. Return the rows of
+        the postings, each as often as it was met.
+
+        ``shown``: says which rows may be met; None: all.
+        """
+        spans = [slice(begin, end) for begin, end in zip(lists.begins, lists.ends, strict=True)]
+        if len(spans) == 1:
+            rows, held, weights = self.rows[spans[0]], self.weights[spans[0]], lists.weights[0]
+        else:
+            rows = np.concatenate([self.rows[span] for span in spans])
+            held = np.concatenate([self.weights[span] for span in spans])
+            weights = np.repeat(lists.weights, lists.sizes)
+        met: RowIds = rows.astype(np.int64)
+        if shown is not None:
+            chosen = np.flatnonzero(shown(met))
+            met, held = met[chosen], held[chosen]
+            weights = weights if len(spans) == 1 else weights[chosen]
+        # As fast as adding to distinct places, and in the order of the lists where a row is met again.
+        np.add.at(scores, met, held * weights if bm25 is None else bm25.scores(met, held, weights))
+        return met
 
     def scores_of(self, query: Query, rows: RowIds, bm25: Bm25 | None) -> Scores:
         """The scores of these rows, ascending; bit for bit those of `add`. (m,)."""
         scores = np.zeros(len(rows), dtype=np.float32)
-        wanted = rows.astype(np.uint32)
-        for begin, end, weight in self._matching(query):
-            places = begin + np.searchsorted(self.rows[begin:end], wanted)
-            held = places < end
-            held[held] = self.rows[places[held]] == wanted[held]
-            weights = self.weights[places[held]]
-            scores[held] += weights * weight if bm25 is None else bm25.scores(rows[held], weights, weight)
+        lists = self.lists(query)
+        for begin, end, weight in zip(lists.begins, lists.ends, lists.weights, strict=True):
+            self.look_up(begin, end, weight, rows, scores, bm25)
         return scores
+
+    def look_up(
+        self, begin: int, end: int, weight: np.float32, rows: RowIds, scores: Scores, bm25: Bm25 | None
+    ) -> None:
+        """Add what the postings from ``begin`` to ``end`` add to the scores of these rows. Both (m,), the
+        rows ascending."""
+        wanted = rows.astype(np.uint32)
+        places = begin + np.searchsorted(self.rows[begin:end], wanted)
+        held = np.flatnonzero(self.rows[np.minimum(places, end - 1)] == wanted)
+        weights = self.weights[places[held]]
+        scores[held] += weights * weight if bm25 is None else bm25.scores(rows[held], weights, weight)
 
     def having(self, terms: Terms, mask: RowMask | None) -> npt.NDArray[np.int64]:
         """Return how many visible rows have each of the terms, which are ascending. int64 (terms,)."""
         counts = np.zeros(len(terms), dtype=np.int64)
-        places = Query(terms, np.arange(len(terms), dtype=np.float32))
-        for begin, end, place in self._matching(places):
+        lists = self.lists(Query(terms, np.arange(len(terms), dtype=np.float32)))
+        for begin, end, place in zip(lists.begins, lists.ends, lists.weights, strict=True):
             rows = self.rows[begin:end]
             count = end - begin if mask is None else np.count_nonzero(mask.contains(rows.astype(np.int64)))
             counts[int(place)] = count
         return counts
 
     def lengths(self, rows: int) -> Weights:
-        """Return the sum of each row's values. (rows,)."""
-        return np.bincount(self.rows, self.weights, minlength=rows).astype(np.float32)
+        """Return the sum of each row's values, of which BM25 has whole numbers. (rows,)."""
+        lengths = np.zeros(rows, dtype=np.float32)
+        for begin in range(0, len(self.rows), _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            np.add.at(lengths, self.rows[part].astype(np.int64), self.weights[part])
+        return lengths
 
-    def _matching(self, query: Query) -> list[tuple[int, int, np.float32]]:
-        """The postings of the query's terms, with its weights."""
+    def lists(self, query: Query) -> Lists:
+        """The postings of the query's terms, with its weights, in the order of the terms."""
         if not len(self.terms):
-            return []
+            none = np.empty(0, dtype=np.int64)
+            return Lists(none, none, none, query.weights[:0])
         places = np.minimum(np.searchsorted(self.terms, query.terms), len(self.terms) - 1)
         found = self.terms[places] == query.terms
         places = places[found]
-        begins, ends = self.starts[places].tolist(), self.starts[places + 1].tolist()
-        return list(zip(begins, ends, query.weights[found], strict=True))
+        return Lists(places, self.starts[places], self.starts[places + 1], query.weights[found])
+
+
+def distinct(rows: RowIds) -> RowIds:
+    """The rows, ascending, each once. Faster than ``np.unique``, which hashes."""
+    ordered = np.sort(rows)
+    return np.concatenate((ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]))
 
 
 def _kept(values: Weights, drop_ratio: float) -> npt.NDArray[np.bool_]:

@@ -1,9 +1,9 @@
 """Sparse vectors: an inverted index under the inner product, exact unless the client drops values.
 
-For each term (an index that occurs) the index holds the rows that have it, and their values. A search adds up
-the products term by term, in the order of the terms, into one float32 per row. On segments of up to some
-million rows this is faster than the methods that skip rows (WAND, MaxScore), and it costs the same under any
-filter. All names of the reference's algorithms are accepted; they change no result.
+For each term (an index that occurs) the index holds the rows that have it, and their values. A score is the
+sum of the products term by term, in the order of the terms, in float32. A search finds the rows with the best
+scores by MaxScore (`elanus.index.best_rows`), which leaves out postings that cannot matter. All names of the
+reference's algorithms are accepted; they change no result.
 
 A row without a term in common with the query is no hit, as in the reference. The order of additions is the
 same over growing rows and in a built index, so a row's score does not change when its segment is indexed.
@@ -21,6 +21,8 @@ Eight bytes for each value. An index does not hold vectors row by row: they are 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +35,17 @@ from elanus.core.term_statistics import TermStatistics
 from elanus.core.trail import current
 from elanus.core.types import Space, vectors_in
 from elanus.index.base import Queries, VectorIndex, Vectors
+from elanus.index.best_rows import Searched, ranks
 from elanus.index.bm25 import AVERAGE_KEY, B_KEY, K1_KEY, PARAMS, Bm25, TextLengths
 from elanus.index.files import IndexFileContent, write_index_file
-from elanus.index.hits import Hits, RowIds, Scores, best_of, no_hits, stacked
+from elanus.index.hits import Hits, RowIds, Scores, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.postings import Postings, Query, Terms
+from elanus.index.scratch import SCRATCH
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import ChoiceParam, IndexKind, IndexSpec, Progress, RatioParam
+from elanus.index.term_bounds import TermBounds
 
 ALGORITHMS = ("TAAT_NAIVE", "DAAT_WAND", "DAAT_MAXSCORE", "DAAT_BLOCKMAX_WAND", "DAAT_BLOCKMAX_MAXSCORE")
 DROP_BUILD_KEY = "drop_ratio_build"
@@ -55,6 +60,7 @@ class TermIndex(VectorIndex):
     def __init__(self, spec: IndexSpec, rows: int) -> None:
         super().__init__(spec, rows)
         self._made_lengths: TextLengths | None = None
+        self._made_bounds: TermBounds | None = None
 
     @property
     @abstractmethod
@@ -71,6 +77,14 @@ class TermIndex(VectorIndex):
         made = self._made_lengths
         if made is None:
             made = self._made_lengths = TextLengths(self._postings.lengths(self.rows))
+        return made
+
+    @property
+    def _bounds(self) -> TermBounds:
+        """Made for the first search. Two threads may both make them."""
+        made = self._made_bounds
+        if made is None:
+            made = self._made_bounds = TermBounds(len(self._postings.terms), self._postings.weights)
         return made
 
     def statistics(self, terms: Terms, mask: RowMask | None) -> TermStatistics:
@@ -94,9 +108,11 @@ class TermIndex(VectorIndex):
 
         def find(share: Queries) -> Hits:
             hits = no_hits(len(share), k, self.spec.metric_type)
-            scores = np.zeros(self.rows, dtype=np.float32)
-            for i, pairs in enumerate(share):
-                self._find(Query.of(pairs), k, drop_ratio, mask, bm25, scores, hits, i)
+            with self._searched(mask, bm25) as searched:
+                for i, pairs in enumerate(share):
+                    rows, found = _best(searched, Query.of(pairs), k, drop_ratio)
+                    hits.distances[i, : len(rows)] = found
+                    hits.rows[i, : len(rows)] = rows
             return hits
 
         trail = current()
@@ -105,40 +121,10 @@ class TermIndex(VectorIndex):
             trail.method("terms", visible * len(queries), is_estimate=True, drop_ratio=drop_ratio)
         return stacked(fan_out(find, shares_of(queries, threads)))
 
-    def _find(
-        self,
-        query: Query,
-        k: int,
-        drop_ratio: float,
-        mask: RowMask | None,
-        bm25: Bm25 | None,
-        scores: Scores,
-        hits: Hits,
-        i: int,
-    ) -> None:
-        """Fill row i of the hits. ``scores``: zeros (rows,), and again afterwards."""
-        pruned = query.pruned(drop_ratio)
-        rows, found = self._matched(pruned, mask, bm25, scores)
-        if len(pruned.terms) < len(query.terms):
-            if len(rows) >= k:
-                chosen = best_of(found, min(len(rows), k * CANDIDATES_PER_HIT), self.spec.metric_type)[1]
-                rows = np.sort(rows[chosen])
-                found = self._postings.scores_of(query, rows, bm25)
-            else:
-                rows, found = self._matched(query, mask, bm25, scores)
-        best, order = best_of(found, min(k, len(rows)), self.spec.metric_type)
-        hits.distances[i, : len(best)] = best
-        hits.rows[i, : len(best)] = rows[order]
-
-    def _matched(
-        self, query: Query, mask: RowMask | None, bm25: Bm25 | None, scores: Scores
-    ) -> tuple[RowIds, Scores]:
-        """Return the visible rows that have a score, and the scores. ``scores``: zeros before and after."""
-        met = self._postings.add(query, scores, bm25)
-        rows = met if mask is None else met[mask.contains(met)]
-        found = scores[rows]
-        scores[met] = 0
-        return rows, found
+    @contextmanager
+    def _searched(self, mask: RowMask | None, bm25: Bm25 | None) -> Iterator[Searched]:
+        with SCRATCH.zeros(self.rows) as scores:
+            yield Searched(self._postings, self._bounds, mask, bm25, scores)
 
     def _in_range(
         self,
@@ -161,13 +147,13 @@ class TermIndex(VectorIndex):
         self, queries: Queries, k: int, window: Window, mask: RowMask | None, bm25: Bm25 | None
     ) -> Hits:
         hits = no_hits(len(queries), k, self.spec.metric_type)
-        scores = np.zeros(self.rows, dtype=np.float32)
-        for i, pairs in enumerate(queries):
-            rows, found = self._matched(Query.of(pairs), mask, bm25, scores)
-            inside = window.holds(found)
-            best, order = best_of(found[inside], min(k, int(inside.sum())), self.spec.metric_type)
-            hits.distances[i, : len(best)] = best
-            hits.rows[i, : len(best)] = rows[inside][order]
+        with self._searched(mask, bm25) as searched:
+            for i, pairs in enumerate(queries):
+                rows, found = searched.all(Query.of(pairs))
+                inside = np.flatnonzero(window.holds(found))
+                best = inside[ranks(found[inside], k)]
+                hits.distances[i, : len(best)] = found[best]
+                hits.rows[i, : len(best)] = rows[best]
         return hits
 
 
@@ -235,6 +221,20 @@ class RawSparse(TermIndex):
 
     def _reconstruct(self, rows: RowIds) -> Any:
         return self._vectors[rows]
+
+
+def _best(searched: Searched, query: Query, k: int, drop_ratio: float) -> tuple[RowIds, Scores]:
+    """The best rows of a query, chosen without its smallest values."""
+    pruned = query.pruned(drop_ratio)
+    if len(pruned.terms) == len(query.terms):
+        return searched.best(query, k)
+    rows, _ = searched.best(pruned, k * CANDIDATES_PER_HIT)
+    if len(rows) < k:
+        return searched.best(query, k)
+    rows = np.sort(rows)
+    found = searched.postings.scores_of(query, rows, searched.bm25)
+    best = ranks(found, k)
+    return rows[best], found[best]
 
 
 def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> SparseIndex:
