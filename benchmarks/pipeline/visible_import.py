@@ -105,7 +105,7 @@ def failure_of(answer: Any) -> str:
 
 
 def when(came: Callable[[], bool], failure: Callable[[], str], began_s: float) -> float:
-    """Seconds since then when it came. Raises `RuntimeError` as soon as there is a failure, and `TimeoutError`.
+    """Seconds since then when it came. Raises `RuntimeError` at a failure, and `TimeoutError`.
 
     The failure is asked for once a second: questions cost the server time that is measured here.
     """
