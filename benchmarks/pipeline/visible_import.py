@@ -10,9 +10,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pymilvus import DataType, MilvusClient
 from pymilvus.client.prepare import Prepare
+from pymilvus.grpc_gen import milvus_pb2
+from pymilvus.grpc_gen.common_pb2 import ImportState
 
 from benchmarks.freshness import serving
 from benchmarks.pipeline import importing
@@ -22,6 +25,7 @@ COLLECTION = "imported"
 COMMITTED, VISIBLE, INDEXED = "segments are committed", "reads find the rows", "the index is built"
 DEADLINE_S = 600.0
 _POLL_S = 0.02
+_LOOK_S = 1.0
 _NLIST = 64
 
 
@@ -69,19 +73,50 @@ def _turn(client: MilvusClient, dim: int, rows: int) -> dict[str, float]:
 
     began_s = time.perf_counter()
     stub = client._get_connection()._stub
-    stub.Import(Prepare.do_bulk_insert(COLLECTION, "", [importing.FILE]))
+    answer = stub.Import(Prepare.do_bulk_insert(COLLECTION, "", [importing.FILE]))
+    request = milvus_pb2.GetImportStateRequest(task=task_of(answer))
+
+    def failure() -> str:
+        return failure_of(stub.GetImportState(request))
+
     found = {
-        until: _when(came, began_s)
+        until: when(came, failure, began_s)
         for until, came in ((COMMITTED, committed), (VISIBLE, visible), (INDEXED, indexed))
     }
     client.drop_collection(COLLECTION)
     return found
 
 
-def _when(came: Callable[[], bool], began_s: float) -> float:
-    """Seconds since then when it came. Raises `TimeoutError`."""
+def task_of(answer: Any) -> int:
+    """The task of an import that was accepted. Raises `RuntimeError`."""
+    if answer.status.code or answer.status.error_code:
+        raise RuntimeError(f"the import was refused: {answer.status.reason}")
+    return int(answer.tasks[0])
+
+
+def failure_of(answer: Any) -> str:
+    """Why the import failed; "" if it has not. Raises `RuntimeError` if the server does not say."""
+    if answer.status.code or answer.status.error_code:
+        raise RuntimeError(f"the state of the import is not known: {answer.status.reason}")
+    if answer.state not in (ImportState.ImportFailed, ImportState.ImportFailedAndCleaned):
+        return ""
+    reasons = [info.value for info in answer.infos if info.key == "failed_reason"]
+    return "; ".join(reasons) or "no reason given"
+
+
+def when(came: Callable[[], bool], failure: Callable[[], str], began_s: float) -> float:
+    """Seconds since then when it came. Raises `RuntimeError` at a failure, and `TimeoutError`.
+
+    The failure is asked for once a second: questions cost the server time that is measured here.
+    """
+    look_s = time.perf_counter() + _LOOK_S
     while not came():
-        if time.perf_counter() - began_s > DEADLINE_S:
+        now_s = time.perf_counter()
+        if now_s >= look_s:
+            look_s = now_s + _LOOK_S
+            if reason := failure():
+                raise RuntimeError(f"the import failed: {reason}")
+        if now_s - began_s > DEADLINE_S:
             raise TimeoutError(f"the import had not come to its end after {DEADLINE_S:g} s")
         time.sleep(_POLL_S)
     return time.perf_counter() - began_s

@@ -116,13 +116,49 @@ def _change_stream() -> None:
     assert spark.read.parquet(f"{FILES}/changes").where("id < 1100").count() == 1100
 
 
-@step("search")
+@step("knn_join")
 def _search() -> None:
     from elanus.spark import knn_join
 
     queries = spark.range(3).selectExpr("id", "array(float(id * 100) + 0.2f, 1f, 2f, 3f) AS vector")
-    hits = knn_join(spark, COLLECTION, queries, field="vector", k=1, filter="id < 1000", uri=URI)
-    assert [row.key for row in hits.orderBy("query_id").collect()] == [0, 100, 200]
+    for exact in (False, True):
+        hits = knn_join(
+            spark, COLLECTION, queries, field="vector", k=1, filter="id < 1000", exact=exact, uri=URI
+        )
+        assert [row.key for row in hits.orderBy("query_id").collect()] == [0, 100, 200]
+
+
+@step("near_duplicates")
+def _duplicates() -> None:
+    from elanus.spark import near_duplicates
+
+    late = "id >= 1000 and id < 1100"  # all of them have the same vector
+    found = near_duplicates(spark, COLLECTION, field="vector", radius=0.5, k=128, filter=late, uri=URI)
+    assert sorted((row.key, row.keep) for row in found.collect()) == [(n, 1000) for n in range(1001, 1100)]
+
+
+@step("recall_report")
+def _recall() -> None:
+    from elanus.spark import recall_report
+
+    report = recall_report(
+        spark, COLLECTION, field="vector", settings=[{}], k=3, queries=20, filter="id < 1000", uri=URI
+    )
+    assert report.queries == 20
+    assert report.points[0].recall > 0.9
+
+
+@step("table functions")
+def _functions() -> None:
+    from elanus.spark import attach
+
+    with attach(spark, COLLECTION, uri=URI):
+        nearest = f"elanus_search('{COLLECTION}', q.v, 1, filter => 'id < 1000')"
+        queries = "(SELECT array(float(id * 100) + 0.2f, 1f, 2f, 3f) AS v FROM range(3)) q"
+        rows = spark.sql(f"SELECT h.key FROM {queries}, LATERAL {nearest} h").collect()
+        assert sorted(row.key for row in rows) == [0, 100, 200]
+        stored = spark.sql(f"SELECT sum(rows) FROM elanus_segments('{COLLECTION}')").collect()[0][0]
+        assert stored >= 1100
 
 
 @step("nothing of the server")

@@ -17,7 +17,7 @@ from environments import ROOT, python_environment
 from harness import Server
 from pymilvus import MilvusClient
 
-RELEASES = sys.argv[1:] or ["4.0.1", "4.1.1", "4.2.0", "4.3.0"]
+RELEASES = sys.argv[1:] or ["4.0.5", "4.1.4", "4.2.1", "4.3.0"]
 
 
 def build(directory: Path) -> Path:

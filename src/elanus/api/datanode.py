@@ -62,6 +62,15 @@ class CompactionOrder:
         return tuple(file for manifest in self.inputs for file in manifest.insert_logs)
 
 
+@dataclass(frozen=True, slots=True)
+class CompactionWork:
+    """``attempts``: those of the orders that the node has. ``room``: how many compactions it can run at a
+    time now."""
+
+    attempts: tuple[int, ...]
+    room: int
+
+
 class DataNodeApi(Protocol):
     @order_of("datacoord")
     @repeatable
@@ -90,10 +99,18 @@ class DataNodeApi(Protocol):
 
     @order_of("datacoord")
     @repeatable
-    async def compact(self, epoch: int, order: CompactionOrder) -> None:
-        """Return when the order is noted; datacoord receives the result through `commit_compaction` or
-        `compaction_failed`. A later attempt of a plan ends the previous one. Raises `NotReady` when the node
-        does not know yet that it is registered under the epoch."""
+    async def compact(self, epoch: int, order: CompactionOrder) -> int:
+        """Return when the order is noted: how many compactions the node can run at a time now. Datacoord
+        receives the result through `commit_compaction` or `compaction_failed`. A later attempt of a plan ends
+        the previous one. Raises `NotReady` when the node does not know yet that it is registered under the
+        epoch."""
+        ...
+
+    @order_of("datacoord")
+    @repeatable
+    async def compactions(self, epoch: int) -> CompactionWork:
+        """The compactions that the node has: those that run, wait for Spark or are being committed. Raises as
+        `compact` does."""
         ...
 
     @order_of("datacoord")

@@ -2,8 +2,8 @@
 
 A plan is persisted before it is ordered and again when it has ended, so a restarted coordinator, or a data
 node that registers again, finds what is still to be done. An attempt ends with its data node's registration.
-Any node may carry out any plan: the node with the fewest orders gets the next one. The decisions are made in
-`elanus.core.compaction`.
+Any node may carry out any plan: the node with the fewest orders gets the next one
+(`elanus.datacoord.compaction_orders`). The decisions are made in `elanus.core.compaction`.
 
 One commit exchanges the inputs for the outputs (`elanus.datacoord.segment_merges`,
 `elanus.datacoord.delta_merges`). It is refused when an input has changed since the plan was
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -27,6 +27,7 @@ from elanus.api.datanode import CompactionOrder
 from elanus.core.compaction import CompactionPlan, CompactionState, blamed
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.datacoord.compaction_orders import CompactionOrders, GivenOrder
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
 from elanus.datacoord.dead_rows import DeadRows
@@ -45,7 +46,7 @@ class CompactionPolicy:
     all segments are examined, in addition to those of a collection after its flushes. ``timeout_s``: how
     long a plan may take from its order to its commit, ``clustering_timeout_s``: one by a clustering key,
     which rewrites a whole partition. ``orders_max``: how many orders a data node has at a
-    time."""
+    time at most, 0: as many as it has room for."""
 
     automatic: bool
     plan: PlanPolicy
@@ -57,15 +58,6 @@ class CompactionPolicy:
     def timeout_of(self, plan: CompactionPlan) -> float:
         """How long the plan may take. (s)"""
         return self.timeout_s if plan.clustering is None else self.clustering_timeout_s
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """One attempt of a plan, on a data node. ``deadline_s`` is on the monotonic clock."""
-
-    node: LiveNode
-    attempt: int
-    deadline_s: float
 
 
 class Compactor:
@@ -87,7 +79,7 @@ class Compactor:
         interval_s = policy.interval_s if policy.automatic else None
         self._schedule = PlanningSchedule(self._planner, context.rootcoord, context.clock, interval_s)
         self._policy = policy
-        self._orders: dict[int, _Order] = {}
+        self._orders = CompactionOrders(context.clock, policy.orders_max)
         self._unwanted: list[int] = []
         self._wake = asyncio.Event()
 
@@ -109,7 +101,7 @@ class Compactor:
 
     def node_ended(self, epoch: int) -> None:
         """Forget the orders of a registration that has ended: they end with it."""
-        self._orders = {p: order for p, order in self._orders.items() if order.node.epoch != epoch}
+        self._orders.node_ended(epoch)
         self._wake.set()
 
     async def run(self) -> None:
@@ -120,6 +112,7 @@ class Compactor:
                 await self._give_up_late()
                 await self._schedule.plan()
                 await self._call_off()
+                await self._forget_lost()
                 await self._order()
             except ElanusError as error:
                 _log.info("compaction delayed", error=error.message)
@@ -135,7 +128,7 @@ class Compactor:
 
     async def _rest(self) -> None:
         """Wait until there may be something to do."""
-        moments_s = [order.deadline_s for order in self._orders.values()]
+        moments_s = self._orders.due_s()
         if self._schedule.due_s is not None:
             moments_s.append(self._schedule.due_s)
         pause_s = max(0.0, min(moments_s) - self._clock.monotonic_s()) if moments_s else None
@@ -159,14 +152,9 @@ class Compactor:
 
     async def _order(self) -> None:
         for plan in self._state.planned():
-            if plan.plan_id not in self._orders:
-                await self._order_from_one_of(self._with_room(plan), plan)
-
-    def _with_room(self, plan: CompactionPlan) -> list[LiveNode]:
-        """Return the data nodes that may take one more order, in the order in which they are asked."""
-        busy = Counter(order.node.node_id for order in self._orders.values())
-        nodes = self._nodes.by_load(busy, plan.vchannel)
-        return [node for node in nodes if busy[node.node_id] < self._policy.orders_max]
+            if self._orders.get(plan.plan_id) is None:
+                nodes = self._nodes.by_load(self._orders.busy(), plan.vchannel)
+                await self._order_from_one_of(self._orders.with_room(nodes), plan)
 
     async def _order_from_one_of(self, nodes: Sequence[LiveNode], plan: CompactionPlan) -> None:
         """Order the plan from the first node that accepts it. If none does, raises the last one's error."""
@@ -185,12 +173,12 @@ class Compactor:
     async def _order_from(self, node: LiveNode, plan: CompactionPlan) -> None:
         attempt = await self._attempts.open(1, node.epoch)
         deadline_s = self._clock.monotonic_s() + self._policy.timeout_of(plan)
-        self._orders[plan.plan_id] = _Order(node, attempt, deadline_s)
+        self._orders.add(GivenOrder(plan.plan_id, node, attempt, deadline_s))
         try:
             self._nodes.of_epoch(node.epoch)  # it may have ended while its attempt was numbered
             order = await self._order_of(plan, attempt)
             if order is not None:
-                await node.ports.orders.compact(node.epoch, order)
+                self._orders.answered(node, await node.ports.orders.compact(node.epoch, order))
         except BaseException:
             self._close(plan.plan_id)
             raise
@@ -256,9 +244,9 @@ class Compactor:
         self._close(plan_id)
         self._wake.set()
 
-    def _close(self, plan_id: int) -> _Order | None:
+    def _close(self, plan_id: int) -> GivenOrder | None:
         """Forget the plan's order, close its attempt, and return the order, if there was one."""
-        order = self._orders.pop(plan_id, None)
+        order = self._orders.pop(plan_id)
         if order is not None:
             self._attempts.close(order.attempt)
         return order
@@ -275,8 +263,7 @@ class Compactor:
         self._wake.set()
 
     async def _give_up_late(self) -> None:
-        now_s = self._clock.monotonic_s()
-        late = [plan_id for plan_id, order in self._orders.items() if now_s >= order.deadline_s]
+        late = self._orders.late()
         if not late:
             return
         async with self._lock:
@@ -289,6 +276,16 @@ class Compactor:
         for plan in plans:
             _log.warning("compaction timed out", plan=plan.plan_id)
         self._unwanted += late
+
+    async def _forget_lost(self) -> None:
+        """Give up the attempts that their data nodes do not have any more: their plans are ordered again."""
+        for lost in await self._orders.look():
+            async with self._lock:  # a commit of the attempt is either complete or refused from now on
+                if self._orders.get(lost.plan_id) is lost:
+                    _log.warning(
+                        "compaction lost by its data node", plan=lost.plan_id, node=lost.node.node_id
+                    )
+                    self._close(lost.plan_id)
 
     async def _call_off(self) -> None:
         """Cancel work on data nodes that can no longer be committed."""

@@ -18,14 +18,14 @@ from typing import Protocol, TypeVar
 import structlog
 
 from elanus.api.datacoord import CompactionCommit, DataCoordApi, SegmentOutput
-from elanus.api.datanode import CompactionOrder
+from elanus.api.datanode import CompactionOrder, CompactionWork
 from elanus.core.attempts import NO_ATTEMPT, stamped
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.faults import Fault
 from elanus.pipeline.cluster_jobs import ClusterTask, split_job, survey_job, write_job
 from elanus.pipeline.clustering import checked, parts_of, writes_of
 from elanus.pipeline.compact import CompactionTask, compaction_job
-from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.jobs import AT_ONCE_MAX, JobRunner
 from elanus.pipeline.port import Job
 
 Outcome = TypeVar("Outcome")
@@ -34,6 +34,11 @@ _log = structlog.get_logger("datanode")
 
 
 class CompactionRunner(Protocol):
+    @property
+    def room(self) -> int:
+        """How many compactions can run at a time now."""
+        ...
+
     async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
         """Carry out the order and return its outputs. When cancelled, return once its jobs have stopped."""
         ...
@@ -50,6 +55,10 @@ class Compactions:
         """The running tasks, by attempt."""
         self._attempts: dict[int, int] = {}
         """The last attempt of each plan: only its result can be committed."""
+
+    @property
+    def work(self) -> CompactionWork:
+        return CompactionWork(tuple(self._running), self._runner.room)
 
     def take(self, order: CompactionOrder) -> None:
         known = self._attempts.get(order.plan_id)
@@ -85,13 +94,17 @@ class Compactions:
         except (ElanusError, Fault) as error:
             await self._report_failure(order.plan_id, f"{type(error).__name__}: {error}")
             return
+        except Exception as error:  # noqa: BLE001 - it would fail the same way however often it is ordered
+            _log.exception("compaction failed unexpectedly", plan=order.plan_id)
+            await self._report_failure(order.plan_id, f"{type(error).__name__}: {error}")
+            return
         commit = CompactionCommit(self.epoch, order.attempt, order.plan_id, outputs)
         try:
             await self._datacoord.commit_compaction(commit)
         except CommitRefused as error:
             _log.info("compaction refused at its commit", plan=order.plan_id, reason=error.message)
         except ElanusError as error:
-            # Only datacoord knows whether it was committed; if not, datacoord gives up waiting for it.
+            # Only datacoord knows whether it was committed; if not, it finds that the order was lost.
             _log.warning("compaction not committed", plan=order.plan_id, error=error.message)
 
     async def _report_failure(self, plan_id: int, reason: str) -> None:
@@ -103,12 +116,20 @@ class Compactions:
 
 
 class SparkCompactions:
-    """Implements `CompactionRunner`."""
+    """Implements `CompactionRunner`. As many run at a time as there are slots but one, which is left to
+    flushes, and at most ``at_once_max``."""
 
-    def __init__(self, runner: JobRunner, store_url: str, scratch_dir: Path) -> None:
+    def __init__(
+        self, runner: JobRunner, store_url: str, scratch_dir: Path, at_once_max: int = AT_ONCE_MAX
+    ) -> None:
         self._runner = runner
+        self._at_once_max = at_once_max
         self._store_url = store_url
         self._scratch_dir = scratch_dir
+
+    @property
+    def room(self) -> int:
+        return max(1, min(self._at_once_max, self._runner.slots - 1))
 
     async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
         attempt = stamped(order.attempt, uuid.uuid4().hex[:8])

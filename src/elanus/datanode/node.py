@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from elanus.api.datacoord import ChannelAssignment, DataCoordApi
-from elanus.api.datanode import CompactionOrder, FlushReason
+from elanus.api.datanode import CompactionOrder, CompactionWork, FlushReason
 from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced, NotReady
 from elanus.core.faults import Fault
 from elanus.core.ids import NodeID, SegmentID
@@ -81,8 +81,13 @@ class DataNode:
         self._enter(epoch)
         self.orders.add(vchannel, Order(set(segment_ids), {reason.cause}, set(reason.waiting)))
 
-    async def compact(self, epoch: int, order: CompactionOrder) -> None:
-        self._compactions_of(epoch).take(order)
+    async def compact(self, epoch: int, order: CompactionOrder) -> int:
+        compactions = self._compactions_of(epoch)
+        compactions.take(order)
+        return compactions.work.room
+
+    async def compactions(self, epoch: int) -> CompactionWork:
+        return self._compactions_of(epoch).work
 
     async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
         self._compactions_of(epoch).cancel(plan_ids)

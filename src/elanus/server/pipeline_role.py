@@ -39,7 +39,7 @@ from elanus.indexnode.node import IndexNode
 from elanus.log.port import LogFollower
 from elanus.pipeline.class_training import ClassTraining
 from elanus.pipeline.driver import Drivers, DriverSession
-from elanus.pipeline.jobs import JobRunner
+from elanus.pipeline.jobs import AT_ONCE_MAX, JobRunner
 from elanus.pipeline.on_demand import OnDemandSession
 from elanus.pipeline.spark_conf import SparkSettings
 from elanus.server.logs import LogForm
@@ -52,6 +52,7 @@ INTERFACES: tuple[type[Any], ...] = (DataNodeApi, ImportNodeApi, IndexNodeApi, S
 """The interfaces that the coordinators call."""
 _HEARTBEAT_S = 2.0
 _ALIVE_LOOK_S = 1.0
+_LOCAL_COMPACTIONS_MAX = 4
 _MB = 1024 * 1024
 _log = structlog.get_logger("pipeline")
 
@@ -129,6 +130,11 @@ def builds_at_once(pipeline: PipelineSettings, slots: int, threads: int) -> int:
     return 1 if pipeline.spark_master.startswith("local") else max(1, (slots - 1) // threads)
 
 
+def compactions_at_once(pipeline: PipelineSettings) -> int:
+    """Return how many compactions run at a time at most, whatever the slots: a machine serves reads too."""
+    return _LOCAL_COMPACTIONS_MAX if pipeline.spark_master.startswith("local") else AT_ONCE_MAX
+
+
 class SparkOnDemand:
     """The Spark of a data node: pipeline processes that come and go."""
 
@@ -194,7 +200,9 @@ class PipelineRole:
             needs.log,
             needs.data,
             SparkFlushes(needs.runner, needs.log_url, needs.store_url, scratch),
-            SparkCompactions(needs.runner, needs.store_url, scratch),
+            SparkCompactions(
+                needs.runner, needs.store_url, scratch, compactions_at_once(needs.settings.pipeline)
+            ),
             _datanode_policy(needs.settings),
             needs.session.rows_arrived,
         )

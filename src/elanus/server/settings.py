@@ -200,10 +200,10 @@ class CompactionSettings(Section):
     clustering_timeout_s: float = Field(default=7200, ge=1, le=86_400)
     """How long a compaction by a clustering key may take: it rewrites a whole partition of a shard. Not more
     than `gc.commit_deadline_s`."""
-    orders_max: int = Field(default=4, ge=1, le=1000)
-    """Compactions that a data node is given at a time. They run when Spark has a core for them, next to index
-    builds and with one left to flushes, so on a Spark cluster a data node can use as many as it has cores
-    there. The wait counts as part of `compaction.timeout_s`."""
+    orders_max: int = Field(default=0, ge=0, le=1000)
+    """The most compactions that a data node is given at a time. 0: as many as its Spark has cores for, with
+    one left to flushes, also when workers join or leave; on one machine four at most. They share the cores
+    with index builds, and the wait for one counts as part of `compaction.timeout_s`."""
     plans_max: int = Field(default=100, ge=1, le=10_000)
     """Compactions that are planned or in work at a time."""
     deleted_ratio: float = Field(default=0.2, gt=0, le=1)

@@ -29,6 +29,7 @@ from elanus.datanode.progress import ChannelProgress, Range
 from elanus.log.port import Position
 from elanus.pipeline.clustering import outputs_of
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
+from elanus.pipeline.jobs import AT_ONCE_MAX
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
@@ -99,6 +100,11 @@ class Jobs:
             return await self._run("index build", lambda again: self._build(plan, plan.attempt + again))
         except JobFailed as error:
             raise Internal(f"the build failed: {error}") from error
+
+    @property
+    def room(self) -> int:
+        """How many compactions run at a time: as on a large cluster, so datacoord's limit counts."""
+        return AT_ONCE_MAX
 
     async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
         """Compact segments. Raises `JobFailed`, and what the task raises."""

@@ -21,11 +21,13 @@ from pyspark.sql.types import StructField, StructType
 
 from elanus.core.errors import InvalidParameter
 from elanus.spark.hits import QUERY, hits_schema
-from elanus.spark.releases import arrow_schema, require
+from elanus.spark.releases import arrow_schema, over_connect, require
 from elanus.spark.searches import SearchJob, best_hits, pinned_job, search_set
 
 VECTOR = "vector"
 _SET, _BLOCK, _PLACE = "_set", "_block", "_place"
+_COUNTED = 1 << 14
+"""Rows of the range whose partitions are counted: more cores than that are not used."""
 Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -124,11 +126,18 @@ def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
 
 
 def slots(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time, as far as it says."""
+    """How many tasks the session runs at a time, as far as it says.
+
+    A session of Spark Connect has no context to ask. There a small job counts the partitions that Spark gives
+    a range of its own accord: as many as the cluster has cores.
+    """
     configured = spark.conf.get("spark.default.parallelism", None)
     if configured:
         return int(configured)
-    return spark.sparkContext.defaultParallelism
+    if not over_connect(spark):
+        return spark.sparkContext.defaultParallelism
+    parts = spark.range(_COUNTED).select(sf.spark_partition_id().alias(_SET)).distinct().count()
+    return max(1, parts)
 
 
 def threads() -> int:

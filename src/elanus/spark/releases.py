@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyspark
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -20,6 +21,11 @@ _IN_UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arro
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the Arrow types in which Spark exchanges rows of these columns, times in UTC."""
     return to_arrow_schema(schema, **_IN_UTC)
+
+
+def over_connect(spark: SparkSession) -> bool:
+    """Whether the session is one of Spark Connect, which has no context in this process."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
 def require(release: str, what: str, available: bool, remedy: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 from data_bench import COMPACTION, Bench
-from fakes import CID, DEFAULT, OTHER, binlog, collection, schema
+from fakes import CID, DEFAULT, binlog, collection, schema
 
 from elanus.api.datacoord import CompactionCommit, SegmentOutput
 from elanus.api.datanode import CompactionOrder
@@ -84,8 +84,10 @@ class Files:
         return segment_id
 
 
-async def start(tmp_path: Path, **policy: object) -> tuple[Bench, Files]:
-    bench = Bench(tmp_path / "store", collection(partitions=(DEFAULT, OTHER)))
+async def start(tmp_path: Path, partitions: int = 2, **policy: object) -> tuple[Bench, Files]:
+    """``partitions``: from `DEFAULT` on, their ids follow each other."""
+    made = tuple(PartitionID(DEFAULT + number) for number in range(partitions))
+    bench = Bench(tmp_path / "store", collection(partitions=made))
     bench.compaction = replace(COMPACTION, **policy)
     await bench.watched()
     scratch = tmp_path / "scratch"

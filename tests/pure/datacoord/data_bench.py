@@ -31,7 +31,7 @@ from elanus.api.datacoord import (
     RangeCommit,
     SegmentOutput,
 )
-from elanus.api.datanode import CompactionOrder, DataNodePorts, FlushReason
+from elanus.api.datanode import CompactionOrder, CompactionWork, DataNodePorts, FlushReason
 from elanus.api.gc import SweepOrder, SweepOutcome
 from elanus.api.imports import ImportOrder, ImportOutcome
 from elanus.core.catalog import Checkpoint, Collection
@@ -87,6 +87,11 @@ class FakeNode:
         self.calls = Calls()
         self.reasons: list[FlushReason] = []
         self.epochs: list[int] = []
+        self.held: list[int] = []
+        """The attempts of compactions that it has; the test takes out what it loses."""
+        self.room = 8
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.following: dict[str, int] = {}
         """The vchannels that were assigned to it, each with its epoch."""
 
@@ -109,9 +114,17 @@ class FakeNode:
         self.epochs.append(epoch)
         self.calls.note("flush_segments" if segment_ids else "sync", (vchannel, segment_ids))
 
-    async def compact(self, epoch: int, order: CompactionOrder) -> None:
+    async def compact(self, epoch: int, order: CompactionOrder) -> int:
         self.epochs.append(epoch)
         self.calls.note("compact", order)
+        self.held.append(order.attempt)
+        return self.room
+
+    async def compactions(self, epoch: int) -> CompactionWork:
+        self.calls.note("compactions", None)
+        work = CompactionWork(tuple(self.held), self.room)
+        await self.answers.wait()
+        return work
 
     async def cancel_compactions(self, epoch: int, plan_ids: tuple[int, ...]) -> None:
         self.epochs.append(epoch)

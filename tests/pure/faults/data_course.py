@@ -134,6 +134,8 @@ class Jobs(SparkFlushes):
 
         return task
 
+    room = 2
+
     async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
         fault = self._faults(JobKind.COMPACTION)
 
