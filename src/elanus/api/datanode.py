@@ -90,6 +90,12 @@ class DataNodeApi(Protocol):
 
     @order_of("datacoord")
     @repeatable
+    async def report_soon(self, epoch: int, vchannel: str, at_least: Timestamp) -> None:
+        """Report the vchannel's tick as soon as it has reached ``at_least``, although nothing was written."""
+        ...
+
+    @order_of("datacoord")
+    @repeatable
     async def compact(self, epoch: int, order: CompactionOrder) -> None:
         """Return when the order is noted; datacoord receives the result through `commit_compaction` or
         `compaction_failed`. A later attempt of a plan ends the previous one. Raises `NotReady` when the node

@@ -1,7 +1,7 @@
 """Reporting to datacoord how far each vchannel has been read (Milvus's ``DataNodeTtMsg``).
 
-A report looks at the vchannels with writes beyond their checkpoints and at those that datacoord waits for,
-not at every vchannel. The others are reported when their last report is old.
+A report looks at the vchannels with writes beyond their checkpoints and at those that datacoord waits for or
+has asked about, not at every vchannel. The others are reported when their last report is old.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Reporter:
     def _due(self, now_ms: float) -> list[ChannelProgress]:
         """The vchannels that have moved since their last report, of those whose turn it is."""
         new, old = self._owned.take_new(), self._idle(now_ms)
-        turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *old))
+        turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *self._owned.asked, *old))
         due: list[ChannelProgress] = []
         for channel in map(self._owned.get, turn):
             if channel is None or channel.ended:
@@ -103,3 +103,4 @@ class Reporter:
     def _note(self, channel: ChannelProgress, now_ms: float) -> None:
         self._reported.pop(channel.vchannel, None)
         self._reported[channel.vchannel] = (channel.seek.ts, now_ms)
+        self._owned.reported(channel)

@@ -242,3 +242,24 @@ async def test_a_log_that_was_trimmed_behind_its_back_makes_it_register_again() 
     tick = await bench.tick()
     assert bench.coord.last(V0).ts == tick
     await bench.stop()
+
+
+async def test_a_tick_that_datacoord_asks_about_is_reported_as_soon_as_it_is_read() -> None:
+    bench = Bench(V0, V1)
+    await bench.start()
+    await bench.tick()
+    await asyncio.sleep(2 * IDLE_S)
+    at_least = bench.stamp()
+    await bench.node.report_soon(bench.coord.epoch, V0, at_least)
+    await bench.node.report_soon(bench.coord.epoch, W0, at_least)  # not its own
+    before = len(bench.coord.reports)
+    await asyncio.sleep(POLICY.report_ms / 1000)
+    assert len(bench.coord.reports) == before, "the tick has not been written yet"
+    tick = await bench.tick()
+    assert tick >= at_least
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert [(r.vchannel, r.ts) for r in bench.coord.reports[before:]] == [(V0, tick)], "not the idle one"
+    await bench.tick()
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert len(bench.coord.reports) == before + 1, "asked about once"
+    await bench.stop()
