@@ -69,10 +69,10 @@ class OwnedChannels:
             self.asked[vchannel] = max(at_least, self.asked.get(vchannel, NO_TIMESTAMP))
             self.moved.set()
 
-    def reported(self, channel: ChannelProgress) -> None:
-        """Datacoord has seen the vchannel's tick."""
-        if self.asked.get(channel.vchannel, NO_TIMESTAMP) <= channel.seek.ts:
-            self.asked.pop(channel.vchannel, None)
+    def reported(self, vchannel: str, tick: Timestamp) -> None:
+        """Datacoord has seen this tick of the vchannel."""
+        if self.asked.get(vchannel, NO_TIMESTAMP) <= tick:
+            self.asked.pop(vchannel, None)
 
     def taken(self, channel: ChannelProgress) -> None:
         """The vchannel has taken a pack."""

@@ -7,7 +7,7 @@ import asyncio
 from fakes import settle
 from node_bench import IDLE_S, LOOK_S, POLICY, V0, V1, W0, Bench, assignment
 
-from elanus.api.datacoord import DataNodeRegistration
+from elanus.api.datacoord import DataNodeRegistration, DataNodeTick
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import Unavailable
@@ -262,4 +262,29 @@ async def test_a_tick_that_datacoord_asks_about_is_reported_as_soon_as_it_is_rea
     await bench.tick()
     await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
     assert len(bench.coord.reports) == before + 1, "asked about once"
+    await bench.stop()
+
+
+async def test_a_tick_that_is_read_during_a_report_is_in_the_next_one() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    await bench.tick()
+    await asyncio.sleep(2 * IDLE_S)
+    answer, report_ticks = asyncio.Event(), bench.coord.report_ticks
+
+    async def slowly(epoch: int, ticks: tuple[DataNodeTick, ...]) -> tuple[str, ...]:
+        awaited = await report_ticks(epoch, ticks)
+        await answer.wait()
+        return awaited
+
+    bench.coord.report_ticks = slowly  # type: ignore[method-assign]
+    await bench.insert(1, 5)
+    reported = await bench.tick()
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert bench.coord.last(V0).ts == reported
+    read_meanwhile = await bench.tick()
+    await settle()
+    answer.set()
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert bench.coord.last(V0).ts == read_meanwhile
     await bench.stop()
