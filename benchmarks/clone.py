@@ -29,6 +29,8 @@ from elanus.core.timestamps import NO_TIMESTAMP
 
 ROWS, DIM, CHUNK_ROWS = 1_000_000, 16, 20_000
 CLONES = 5
+REST_S = 3.0
+"""Between two clones: of an idle collection, of which no data node has anything to report."""
 STOP_GRACE_S = 30.0
 _ROWS, _INDEXES = ("insert_log", "stats_log", "delta_log"), ("index_files",)
 
@@ -52,6 +54,7 @@ def _measure(address: str, data_dir: Path, rows: int) -> None:
     server = Server(address.removeprefix("http://"))
     times_s = []
     for number in range(CLONES):
+        time.sleep(REST_S)
         began_s = time.perf_counter()
         target = f"clone_{number}"
         asked(server, partial(_clone, target=target))

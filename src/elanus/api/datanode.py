@@ -99,6 +99,12 @@ class DataNodeApi(Protocol):
 
     @order_of("datacoord")
     @repeatable
+    async def report_soon(self, epoch: int, vchannel: str, at_least: Timestamp) -> None:
+        """Report the vchannel's tick as soon as it has reached ``at_least``, although nothing was written."""
+        ...
+
+    @order_of("datacoord")
+    @repeatable
     async def compact(self, epoch: int, order: CompactionOrder) -> int:
         """Return when the order is noted: how many compactions the node can run at a time now. Datacoord
         receives the result through `commit_compaction` or `compaction_failed`. A later attempt of a plan ends

@@ -286,15 +286,23 @@ class DataNodes:
 
     async def order_range(self, vchannel: str, at_least: Timestamp) -> bool:
         """Order a range of the vchannel, and return True, if its owner's tick has passed ``at_least``. If
-        not, the owner is asked for its tick with its next report."""
+        not, the owner is asked for its tick: with an order, and in answer to its reports, which do not stop."""
         owner = self.owner(vchannel)
         if owner is None:
             return False
         if self._ticks.get(vchannel, NO_TIMESTAMP) < at_least:
-            self._asked[vchannel] = max(at_least, self._asked.get(vchannel, NO_TIMESTAMP))
+            if self._asked.get(vchannel, NO_TIMESTAMP) < at_least:
+                self._asked[vchannel] = at_least
+                self._spawn(self._ask(owner, vchannel, at_least))
             return False
         await self.order(owner, {vchannel: ()})
         return True
+
+    async def _ask(self, node: LiveNode, vchannel: str, at_least: Timestamp) -> None:
+        try:
+            await node.ports.orders.report_soon(node.epoch, vchannel, at_least)
+        except ElanusError as error:
+            _log.info("tick not asked for; it comes later", node=node.node_id, error=error.message)
 
     def _epoch_of(self, node: LiveNode, name: str) -> int | None:
         """Return the epoch under which the node owns the vchannel; None if it does not own it."""

@@ -81,6 +81,10 @@ class DataNode:
         self._enter(epoch)
         self.orders.add(vchannel, Order(set(segment_ids), {reason.cause}, set(reason.waiting)))
 
+    async def report_soon(self, epoch: int, vchannel: str, at_least: Timestamp) -> None:
+        self._enter(epoch)
+        self.owned.ask(vchannel, at_least)
+
     async def compact(self, epoch: int, order: CompactionOrder) -> int:
         compactions = self._compactions_of(epoch)
         compactions.take(order)

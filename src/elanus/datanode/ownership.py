@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from elanus.api.datacoord import ChannelAssignment
 from elanus.core.catalog import Checkpoint
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datanode.progress import ChannelProgress
 
 
@@ -25,6 +26,8 @@ class OwnedChannels:
         """Set when a tick or a checkpoint has moved; the reporter clears it."""
         self.pending: dict[str, ChannelProgress] = {}
         """The vchannels with writes beyond their checkpoints."""
+        self.asked: dict[str, Timestamp] = {}
+        """The ticks that datacoord wants to see as soon as they have been read."""
         self._new: dict[str, None] = {}
 
     def __iter__(self) -> Iterator[ChannelProgress]:
@@ -60,6 +63,17 @@ class OwnedChannels:
         new, self._new = tuple(self._new), {}
         return new
 
+    def ask(self, vchannel: str, at_least: Timestamp) -> None:
+        """Have the vchannel reported when it has been read so far; without effect if it is not owned."""
+        if vchannel in self._channels:
+            self.asked[vchannel] = max(at_least, self.asked.get(vchannel, NO_TIMESTAMP))
+            self.moved.set()
+
+    def reported(self, vchannel: str, tick: Timestamp) -> None:
+        """Datacoord has seen this tick of the vchannel."""
+        if self.asked.get(vchannel, NO_TIMESTAMP) <= tick:
+            self.asked.pop(vchannel, None)
+
     def taken(self, channel: ChannelProgress) -> None:
         """The vchannel has taken a pack."""
         if channel.has_pending() and self._channels.get(channel.vchannel) is channel:
@@ -85,6 +99,7 @@ class OwnedChannels:
         """Forget a vchannel and follow it no more."""
         channel = self._channels.pop(vchannel, None)
         self.pending.pop(vchannel, None)
+        self.asked.pop(vchannel, None)
         if channel is not None:
             channel.leave()
 
@@ -92,6 +107,7 @@ class OwnedChannels:
         """Forget all vchannels. Their readers are stopped elsewhere."""
         self._channels.clear()
         self.pending.clear()
+        self.asked.clear()
         self._new.clear()
         self._released.clear()
 

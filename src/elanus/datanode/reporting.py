@@ -1,7 +1,7 @@
 """Reporting to datacoord how far each vchannel has been read (Milvus's ``DataNodeTtMsg``).
 
-A report looks at the vchannels with writes beyond their checkpoints and at those that datacoord waits for,
-not at every vchannel. The others are reported when their last report is old.
+A report looks at the vchannels with writes beyond their checkpoints and at those that datacoord waits for or
+has asked about, not at every vchannel. The others are reported when their last report is old.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import structlog
 
 from elanus.api.datacoord import DataCoordApi
 from elanus.core.errors import DeadlineExceeded, Unavailable
+from elanus.core.timestamps import Timestamp
 from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.progress import ChannelProgress
@@ -57,8 +58,8 @@ class Reporter:
                     _log.info("ticks not reported; trying again", error=error.message)
                     self._owned.moved.set()
                 else:
-                    for channel in due:
-                        self._note(channel, now_ms)
+                    for tick in ticks:  # a vchannel may have moved on during the call
+                        self._note(tick.vchannel, tick.ts, now_ms)
                     if self._awaited:
                         self._owned.moved.set()
             await asyncio.sleep(self._policy.report_ms / 1000)
@@ -76,7 +77,7 @@ class Reporter:
     def _due(self, now_ms: float) -> list[ChannelProgress]:
         """The vchannels that have moved since their last report, of those whose turn it is."""
         new, old = self._owned.take_new(), self._idle(now_ms)
-        turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *old))
+        turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *self._owned.asked, *old))
         due: list[ChannelProgress] = []
         for channel in map(self._owned.get, turn):
             if channel is None or channel.ended:
@@ -85,7 +86,7 @@ class Reporter:
             if last is None or last[0] != channel.seek.ts:
                 due.append(channel)
             elif not channel.has_pending():
-                self._note(channel, now_ms)  # its turn comes again later
+                self._note(channel.vchannel, channel.seek.ts, now_ms)  # its turn comes again later
         return due
 
     def _idle(self, now_ms: float) -> list[str]:
@@ -100,6 +101,7 @@ class Reporter:
                 del self._reported[vchannel]
         return old
 
-    def _note(self, channel: ChannelProgress, now_ms: float) -> None:
-        self._reported.pop(channel.vchannel, None)
-        self._reported[channel.vchannel] = (channel.seek.ts, now_ms)
+    def _note(self, vchannel: str, ts: Timestamp, now_ms: float) -> None:
+        self._reported.pop(vchannel, None)
+        self._reported[vchannel] = (ts, now_ms)
+        self._owned.reported(vchannel, ts)

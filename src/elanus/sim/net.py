@@ -37,6 +37,7 @@ REPEATABLE = frozenset(
         "watch_channels",
         "drop_collection",
         "flush_segments",
+        "report_soon",
         "report_ticks",
         "commit_range",
         "move_checkpoints",

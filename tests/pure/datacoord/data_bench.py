@@ -114,6 +114,10 @@ class FakeNode:
         self.epochs.append(epoch)
         self.calls.note("flush_segments" if segment_ids else "sync", (vchannel, segment_ids))
 
+    async def report_soon(self, epoch: int, vchannel: str, at_least: Timestamp) -> None:
+        self.epochs.append(epoch)
+        self.calls.note("report_soon", (vchannel, at_least))
+
     async def compact(self, epoch: int, order: CompactionOrder) -> int:
         self.epochs.append(epoch)
         self.calls.note("compact", order)

@@ -445,9 +445,23 @@ async def test_a_tick_that_a_range_waits_for_is_asked_of_the_owner(tmp_path: Pat
     bench = Bench(tmp_path)
     coord = await bench.watched()
     nodes, ts = coord.role._datanodes, bench.root.stamp()
-    assert not await nodes.order_range(bench.vchannel, ts)
+    for _ in range(3):
+        assert not await nodes.order_range(bench.vchannel, ts)
+        await settle()
+    assert bench.node.calls.of("report_soon") == [(bench.vchannel, ts)], "asked once"
     assert await coord.report_ticks(bench.epoch, ()) == (bench.vchannel,)
     await bench.report()
     assert await coord.report_ticks(bench.epoch, ()) == ()
     assert await nodes.order_range(bench.vchannel, ts)
+    await coord.stop()
+
+
+async def test_a_tick_is_reported_although_the_order_for_it_was_lost(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    bench.node.calls.failing["report_soon"] = Unavailable("the call was lost")
+    nodes, ts = coord.role._datanodes, bench.root.stamp()
+    assert not await nodes.order_range(bench.vchannel, ts)
+    await settle()
+    assert await coord.report_ticks(bench.epoch, ()) == (bench.vchannel,)
     await coord.stop()

@@ -7,7 +7,7 @@ import asyncio
 from fakes import settle
 from node_bench import IDLE_S, LOOK_S, POLICY, V0, V1, W0, Bench, assignment
 
-from elanus.api.datacoord import DataNodeRegistration
+from elanus.api.datacoord import DataNodeRegistration, DataNodeTick
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import Unavailable
@@ -241,4 +241,50 @@ async def test_a_log_that_was_trimmed_behind_its_back_makes_it_register_again() 
     await asyncio.sleep(1)
     tick = await bench.tick()
     assert bench.coord.last(V0).ts == tick
+    await bench.stop()
+
+
+async def test_a_tick_that_datacoord_asks_about_is_reported_as_soon_as_it_is_read() -> None:
+    bench = Bench(V0, V1)
+    await bench.start()
+    await bench.tick()
+    await asyncio.sleep(2 * IDLE_S)
+    at_least = bench.stamp()
+    await bench.node.report_soon(bench.coord.epoch, V0, at_least)
+    await bench.node.report_soon(bench.coord.epoch, W0, at_least)  # not its own
+    before = len(bench.coord.reports)
+    await asyncio.sleep(POLICY.report_ms / 1000)
+    assert len(bench.coord.reports) == before, "the tick has not been written yet"
+    tick = await bench.tick()
+    assert tick >= at_least
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert [(r.vchannel, r.ts) for r in bench.coord.reports[before:]] == [(V0, tick)], "not the idle one"
+    await bench.tick()
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert len(bench.coord.reports) == before + 1, "asked about once"
+    await bench.stop()
+
+
+async def test_a_tick_that_is_read_during_a_report_is_in_the_next_one() -> None:
+    bench = Bench(V0)
+    await bench.start()
+    await bench.tick()
+    await asyncio.sleep(2 * IDLE_S)
+    answer, report_ticks = asyncio.Event(), bench.coord.report_ticks
+
+    async def slowly(epoch: int, ticks: tuple[DataNodeTick, ...]) -> tuple[str, ...]:
+        awaited = await report_ticks(epoch, ticks)
+        await answer.wait()
+        return awaited
+
+    bench.coord.report_ticks = slowly  # type: ignore[method-assign]
+    await bench.insert(1, 5)
+    reported = await bench.tick()
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert bench.coord.last(V0).ts == reported
+    read_meanwhile = await bench.tick()
+    await settle()
+    answer.set()
+    await asyncio.sleep(2.2 * POLICY.report_ms / 1000)
+    assert bench.coord.last(V0).ts == read_meanwhile
     await bench.stop()
