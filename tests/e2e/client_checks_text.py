@@ -193,4 +193,9 @@ def _() -> None:
     with documents() as (client, name):
         analyzed = client.run_analyzer("The foxes ran", analyzer_params={"type": "english"})
         assert list(analyzed.tokens if hasattr(analyzed, "tokens") else analyzed) == ["fox", "ran"]
+        rules = {"type": "synonym", "synonyms": ["car, auto", "sea => ocean"]}
+        related = client.run_analyzer(
+            "sea car", analyzer_params={"tokenizer": "standard", "filter": [rules | {"expand": False}]}
+        )
+        assert list(related.tokens if hasattr(related, "tokens") else related) == ["ocean", "car"]
         client.run_analyzer(["red apples"], collection_name=name, field_name="text", with_detail=True)

@@ -3,13 +3,15 @@
 ``{"type": "english"}`` names a built-in analyzer; ``{"tokenizer": "standard", "filter": ["lowercase"]}``
 describes one. No parameters mean ``standard``.
 
-=========  ==========  =================================================
+=========  ==========  ==================================================================================
 built-in   tokenizer   filters
-=========  ==========  =================================================
+=========  ==========  ==================================================================================
 standard   standard    lowercase
 english    standard    lowercase, stemmer (English), stop (``_english_``)
 chinese    jieba       cnalphanumonly
-=========  ==========  =================================================
+arabic     standard    lowercase, decimaldigit, arabic_normalization, stemmer (Arabic), stop (``_arabic_``)
+thai       thai        lowercase, decimaldigit, stop (``_thai_``)
+=========  ==========  ==================================================================================
 
 Each takes ``stop_words`` as well.
 
@@ -29,8 +31,9 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
 from elanus.text import languages
-from elanus.text.filters import Filter, filter_from, stemmer, stop_words
-from elanus.text.tokenizers import Tokenizer, tokenizer_from
+from elanus.text.filters import Filter, filter_from, stop_words
+from elanus.text.normalizing import words_only
+from elanus.text.tokenizers import THAI, Tokenizer, tokenizer_from
 
 Int32s = npt.NDArray[np.int32]
 
@@ -175,6 +178,7 @@ def decoded(text: str, what: str) -> Mapping[str, object]:
 def analyzer_of(given: Mapping[str, object]) -> Analyzer:
     """As `analyzer_from`, of a decoded description."""
     filters: list[Filter] = []
+    tokenizer: object
     if "type" in given:
         name = given["type"]
         if not isinstance(name, str):
@@ -183,11 +187,8 @@ def analyzer_of(given: Mapping[str, object]) -> Analyzer:
             raise InvalidParameter(
                 f"unknown build-in analyzer type: {name}: use one of {', '.join(_BUILT_IN)}"
             )
-        tokenizer, known = _BUILT_IN[name], {"type", "stop_words", "filter"}
-        if name == "english":
-            filters = [filter_from("lowercase"), stemmer("english"), stop_words(["_english_"])]
-        else:
-            filters = [filter_from("lowercase" if name == "standard" else "cnalphanumonly")]
+        (tokenizer, own), known = _BUILT_IN[name], {"type", "stop_words", "filter"}
+        filters = [filter_from(one) for one in own]
         if "stop_words" in given:
             filters.append(stop_words(given["stop_words"]))
     elif not given:
@@ -202,7 +203,17 @@ def analyzer_of(given: Mapping[str, object]) -> Analyzer:
     if not isinstance(added, list):
         raise InvalidParameter(f"filter params should be array, but got {added!r}")
     filters += [filter_from(one) for one in added]
+    if THAI in (tokenizer, isinstance(tokenizer, Mapping) and tokenizer.get("type")):
+        filters.insert(0, words_only)  # after the cut: positions count what it drops
     return Analyzer(_tokenizer(tokenizer), filters)
+
+
+def _stemmer(language: str) -> Mapping[str, object]:
+    return {"type": "stemmer", "language": language}
+
+
+def _stop(word: str) -> Mapping[str, object]:
+    return {"type": "stop", "stop_words": [word]}
 
 
 def _tokenizer(given: object) -> Tokenizer:
@@ -211,5 +222,14 @@ def _tokenizer(given: object) -> Tokenizer:
     return languages.by_language({}, analyzer_of) if given == languages.NAME else tokenizer_from(given)
 
 
-_BUILT_IN: Mapping[str, object] = {"standard": "standard", "english": "standard", "chinese": "jieba"}
-"""The tokenizer of each built-in analyzer."""
+_BUILT_IN: Mapping[str, tuple[str, Sequence[object]]] = {
+    "standard": ("standard", ["lowercase"]),
+    "english": ("standard", ["lowercase", _stemmer("english"), _stop("_english_")]),
+    "chinese": ("jieba", ["cnalphanumonly"]),
+    "arabic": (
+        "standard",
+        ["lowercase", "decimaldigit", "arabic_normalization", _stemmer("arabic"), _stop("_arabic_")],
+    ),
+    "thai": (THAI, ["lowercase", "decimaldigit", _stop("_thai_")]),
+}
+"""The tokenizer and the filters of each built-in analyzer."""

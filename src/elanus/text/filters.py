@@ -11,10 +11,20 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.text.normalizing import arabic_normalization, decimal_digits
+from elanus.text.stop_lists import STOP_LISTS
+from elanus.text.synonyms import synonym_filter
 
 Filter = Callable[[str], Sequence[str]]
 
+_SYNONYM = "synonym"
+_FILES = {
+    "stop_words_file": "stop_words",
+    "word_list_file": "word_list",
+    "synonyms_file": "synonyms",
+}
+"""The parameters that refer to files of words, and those that hold the words themselves."""
 _HAN = "\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 _HAN_ONLY = re.compile(f"[{_HAN}]+")
 _HAN_OR_WORD = re.compile(f"[{_HAN}A-Za-z0-9]+")
@@ -29,7 +39,7 @@ def filter_from(given: object) -> Filter:
     if isinstance(given, str):
         if given in _PLAIN:
             return _PLAIN[given]()
-        if given in _DESCRIBED:
+        if given in _DESCRIBED or given == _SYNONYM:
             raise InvalidParameter(f'filter {given} has parameters: write {{"type": "{given}", ..}}')
         raise InvalidParameter(f"build analyzer failed, filter not found :{given}: use one of {_names()}")
     if not isinstance(given, Mapping):
@@ -40,6 +50,12 @@ def filter_from(given: object) -> Filter:
     if name in _PLAIN:
         _refuse_rest(name, given, frozenset())
         return _PLAIN[name]()
+    _refuse_files(given)
+    if name == _SYNONYM:
+        _refuse_rest(name, given, frozenset({"synonyms", "expand"}))
+        if "synonyms" not in given:
+            raise InvalidParameter(f"filter {name} needs its parameter synonyms")
+        return synonym_filter(given["synonyms"], given.get("expand", True))
     if name not in _DESCRIBED:
         raise InvalidParameter(f"build analyzer failed, filter not found :{name}: use one of {_names()}")
     key, make = _DESCRIBED[name]
@@ -57,6 +73,8 @@ def stop_words(words: object, what: str = "filter stop_words") -> Filter:
         named = _LANGUAGE_LIST.fullmatch(word)
         if named is None:
             dropped.add(word)
+        elif named[1] in STOP_LISTS:
+            dropped |= STOP_LISTS[named[1]]
         else:
             languages.append(_tantivy("stopword", named[1], f"{what} {word}"))
 
@@ -66,6 +84,12 @@ def stop_words(words: object, what: str = "filter stop_words") -> Filter:
         return (token,)
 
     return keep
+
+
+def _refuse_files(given: Mapping[str, object]) -> None:
+    """Raise `NotSupported` if a tokenizer or a filter refers to a file of words."""
+    for name in given.keys() & _FILES.keys():
+        raise NotSupported(f"{name} is not supported by this release: put the words into {_FILES[name]}")
 
 
 def stemmer(language: object) -> Filter:
@@ -134,6 +158,8 @@ _PLAIN: Mapping[str, Callable[[], Filter]] = {
     "cnalphanumonly": lambda: _matching(_HAN_OR_WORD),
     "cncharonly": lambda: _matching(_HAN_ONLY),
     "removepunct": lambda: _without_punctuation,
+    "decimaldigit": lambda: decimal_digits,
+    "arabic_normalization": lambda: arabic_normalization,
 }
 _DESCRIBED: Mapping[str, tuple[str, Callable[[object], Filter]]] = {
     "stop": ("stop_words", stop_words),
@@ -146,7 +172,7 @@ _DESCRIBED: Mapping[str, tuple[str, Callable[[object], Filter]]] = {
 
 
 def _names() -> str:
-    return ", ".join((*_PLAIN, *_DESCRIBED))
+    return ", ".join((*_PLAIN, *_DESCRIBED, _SYNONYM))
 
 
 def _refuse_rest(name: str, given: Mapping[str, object], known: frozenset[str]) -> None:

@@ -3,7 +3,8 @@
 ``standard`` cuts at everything that is no letter and no digit, ``whitespace`` at ASCII blanks. The others
 need a library, which is in an extra: ``jieba`` finds Chinese words (``elanus[chinese]``, the same engine as
 the reference's), ``lindera`` Japanese ones (``elanus[japanese]``), and ``icu`` the words of any language,
-with the blanks and marks between them as tokens of their own (``elanus[icu]``). ``language_identifier`` is in
+with the blanks and marks between them as tokens of their own (``elanus[icu]``). ``thai`` is ``icu``, and the
+analyzer drops the blanks and marks. ``language_identifier`` is in
 `elanus.text.languages`.
 """
 
@@ -22,7 +23,8 @@ from elanus.core.errors import InvalidParameter, NotSupported
 _ASCII_WORD = re.compile(r"[A-Za-z0-9]+")
 _WITHOUT_BLANKS = re.compile(r"[^ \t\n\f\r]+")
 _OF_OTHER_RELEASES = frozenset({"char_group"})
-_NAMES = "standard, whitespace, jieba, lindera, icu or language_identifier"
+THAI = "thai"
+_NAMES = "standard, whitespace, jieba, lindera, icu, thai or language_identifier"
 _DEFAULT = "_default_"
 _MODES = {"exact": "default", "search": "search"}
 
@@ -137,8 +139,8 @@ def tokenizer_from(given: object) -> Tokenizer:
         return _Standard() if given == "standard" else _Whitespace()
     if given == "jieba":
         return _jieba(params)
-    if given == "icu":
-        refuse_rest("icu", params, frozenset())
+    if given in ("icu", THAI):
+        refuse_rest(given, params, frozenset())
         return _Icu(library("icu4py.breakers", "icu").WordBreaker)
     if given == "lindera":
         return _lindera(params)
@@ -190,6 +192,8 @@ def _lindera(params: Mapping[str, object]) -> Tokenizer:
 
 def _jieba(params: Mapping[str, object]) -> Tokenizer:
     """Options that jieba does not have are ignored, as in the reference."""
+    if "extra_dict_file" in params:
+        raise NotSupported("extra_dict_file is not supported by this release: put the words into dict")
     mode, hmm, words = params.get("mode", "search"), params.get("hmm", True), params.get("dict", [_DEFAULT])
     if mode not in _MODES:
         raise InvalidParameter(f"jieba mode {mode!r} is unknown: use exact or search")

@@ -35,6 +35,11 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
     return of(tokenizer=tokenizer, filter=list(filters))
 
 
+def synonyms(**options: object) -> Analyzer:
+    rules = ["fast, quick => speedy", "happy, joyful"]
+    return filtered({"type": "synonym", "synonyms": rules, **options})
+
+
 @pytest.mark.parametrize(
     ("analyzer", "text", "words"),
     [
@@ -68,6 +73,18 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
          ["dampf", "schiff", "see"]),
         (filtered({"type": "regex", "expr": "^a"}), "ab ba ac", ["ab", "ac"]),
         (filtered("lowercase", {"type": "stop", "stop_words": ["a"]}), "A b", ["b"]),
+        (of(type="arabic"), "كِتَابٌ من عـــربي ١٢٣ ميلفوس", ["كتاب", "عرب", "123", "ميلفوس"]),
+        (of(type="arabic", stop_words=["كتاب"]), "كِتَابٌ عـــربي", ["عرب"]),
+        (filtered("arabic_normalization"), "آدم أحمد إسلام مدرسة كبرى ـَ",
+         ["ادم", "احمد", "اسلام", "مدرسه", "كبري"]),
+        (filtered("decimaldigit"), "a ١٢٣ ๑๒๓ १२३ １２３ x²", ["a", "123", "123", "123", "123", "x²"]),
+        (of(type="thai"), "ฉันรักการค้นหาข้อความใน Milvus ๑๒๓",
+         ["ฉัน", "รัก", "ค้นหา", "ข้อความ", "milvus", "123"]),
+        (of(tokenizer="thai"), "สวัสดี! ทดสอบ, ระบบ Milvus ๑๒๓", ["สวัสดี", "ทดสอบ", "ระบบ", "Milvus", "๑๒๓"]),
+        (of(tokenizer={"type": "thai"}, filter=["lowercase"]), "ระบบ, Milvus", ["ระบบ", "milvus"]),
+        (synonyms(), "fast joyful dog", ["fast", "speedy", "joyful", "happy", "dog"]),
+        (synonyms(expand=True), "happy quick", ["happy", "joyful", "quick", "speedy"]),
+        (synonyms(expand=False), "fast joyful happy dog", ["speedy", "happy", "happy", "dog"]),
     ],
 )  # fmt: skip
 def test_words(analyzer: Analyzer, text: str, words: list[str]) -> None:
@@ -160,6 +177,22 @@ def test_texts_are_analyzed_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatc
         ('{"tokenizer": {"type": "jieba", "dict": [1]}}', InvalidParameter, "should be a list of strings"),
         ('{"tokenizer": {"type": "jieba", "dict": null}}', InvalidParameter, "should be a list of strings"),
         ('{"tokenizer": {"type": "jieba", "dict": ["_extend_default_"]}}', NotSupported, "_extend_default_"),
+        ('{"tokenizer": {"type": "jieba", "extra_dict_file": {}}}', NotSupported, "put the words into dict"),
+        ('{"tokenizer": {"type": "thai", "x": 1}}', InvalidParameter, "unknown option x of tokenizer thai"),
+        ('{"tokenizer": "standard", "filter": [{"type": "stop", "stop_words_file": {}}]}', NotSupported,
+         "put the words into stop_words"),
+        ('{"tokenizer": "standard", "filter": ["synonym"]}', InvalidParameter,
+         "filter synonym has parameters"),
+        ('{"tokenizer": "standard", "filter": [{"type": "synonym"}]}', InvalidParameter,
+         "needs its parameter"),
+        ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": "a, b"}]}', InvalidParameter,
+         "should be a list of strings"),
+        ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": ["a =>"]}]}', InvalidParameter,
+         "needs words on both sides"),
+        ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": [" ,"]}]}', InvalidParameter,
+         "has no words"),
+        ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": [], "expand": 1}]}',
+         InvalidParameter, "should be true or false"),
         ("[1]", InvalidParameter, "should be a json map"),
         ("{", InvalidParameter, "should be JSON"),
     ],

@@ -124,6 +124,11 @@ def test_without_indexes_a_collection_is_not_loaded(client: RestClient) -> None:
     assert client.data("indexes/list", collectionName="books") == []
 
 
+def test_the_load_state_of_a_missing_collection_is_an_error(client: RestClient) -> None:
+    answer = client.post("collections/get_load_state", collectionName="nowhere")
+    assert answer == {"code": 100, "message": "can't find collection[database=default][collection=nowhere]"}
+
+
 @pytest.mark.parametrize(
     ("body", "code", "text"),
     [

@@ -252,6 +252,14 @@ def test_hits_are_one_list_with_the_number_of_each_query(client: RestClient, fro
     assert search.filter_values == {"ids": [1, 2]}
 
 
+def test_hits_are_ordered_by_fields(client: RestClient, front: FakeFront) -> None:
+    body = {"collectionName": "c", "data": [[0, 0]]}
+    client.data("entities/search", **body, orderByFields=["id:desc"])
+    assert [(key.field, key.descending) for key in front.searches[-1].order] == [("id", True)]
+    answer = client.post("entities/search", **body, orderByFields=["id:up"])
+    assert (answer["code"], "must be 'asc' or 'desc'" in answer["message"]) == (1100, True)
+
+
 def test_reads_have_the_references_defaults(client: RestClient, front: FakeFront) -> None:
     client.data("entities/query", {"request-timeout": "5"}, collectionName="c", filter="id > 0")
     query = front.queries[-1]

@@ -132,6 +132,8 @@ def has(session: Session, body: bodies.OfCollection) -> object:
 def get_load_state(session: Session, body: bodies.LoadState) -> object:
     """The load state of a collection or of partitions, with its progress in percent"""
     found = session.rpc("GetLoadState", body)
+    if found.state == common_pb2.LoadStateNotExist:
+        session.rpc("DescribeCollection", body)  # answers with the error of a missing collection
     shown: dict[str, object] = {
         "loadState": common_pb2.LoadState.Name(found.state),
         "message": found.status.reason,

@@ -59,7 +59,8 @@ class FunctionScore(Body, kw_only=True):
 class Search(OfCollection, kw_only=True):
     """``data``: the query vectors, or texts; or ``ids``, keys of rows with the vectors.
 
-    ``searchParams``: ``metricType``, ``params`` of the index, and others such as ``ignoreGrowing``.
+    ``orderByFields``: such as ``price:desc``. ``searchParams``: ``metricType``, ``params`` of the index, and
+    others such as ``ignoreGrowing``.
     """
 
     data: list[Any] = []
@@ -78,6 +79,7 @@ class Search(OfCollection, kw_only=True):
     explain: bool = False
     expr_params: dict[str, Any] = {}
     function_score: FunctionScore | None = None
+    order_by_fields: list[str] = []
     params: dict[str, Any] = {}
 
 

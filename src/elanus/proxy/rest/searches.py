@@ -21,7 +21,7 @@ from elanus.proxy.rest.bodies import FunctionBody
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
-from elanus.proxy.wire.search_parameters import TRAVEL_TIMESTAMP
+from elanus.proxy.wire.search_parameters import ORDER, TRAVEL_TIMESTAMP
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 from elanus.proxy.wire.templates import template_values
 
@@ -44,7 +44,7 @@ def query_request(body: bodies.Query) -> Any:
     if COUNT in [name.strip().lower() for name in body.output_fields]:
         params = {}
     if body.order_by_fields:
-        params["order_by_fields"] = ",".join(body.order_by_fields)
+        params[ORDER] = ",".join(body.order_by_fields)
     if body.group_by_fields:
         params["group_by_fields"] = ",".join(body.group_by_fields)
     request = milvus_pb2.QueryRequest(
@@ -77,6 +77,7 @@ def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
                 "offset": body.offset,
                 "anns_field": body.anns_field,
                 **_grouping(body),
+                **({ORDER: ",".join(body.order_by_fields)} if body.order_by_fields else {}),
                 **_search_params(body.search_params, body.params),
             }
         ),
