@@ -205,3 +205,14 @@ def test_a_backup_under_writes_is_of_one_moment_and_comes_back(
         assert 498 <= len(keys) <= written[0]
         (hits,) = client.search(name, [VECTORS[3].tolist()], limit=1, consistency_level="Strong")
         assert hits[0]["key"] == 3
+    client.flush("again")
+    until(lambda: not client.describe_index("again", "v")["pending_index_rows"], DEADLINE_S, "it is indexed")
+    indexed = client.describe_index("again", "v")["indexed_rows"]
+    run("backup", str(tmp_path), "--collection", "again")
+    run("restore", str(tmp_path), "--collection", "again", "--as", "third")
+    described = client.describe_index("third", "v")
+    assert (described["indexed_rows"], described["pending_index_rows"]) == (indexed, 0), "at once, unbuilt"
+    assert list(shared.data_dir.rglob("index_files/**/a*-index")), "the files of the backup are its indexes"
+    client.load_collection("third")
+    (hits,) = client.search("third", [VECTORS[3].tolist()], limit=1, consistency_level="Strong")
+    assert hits[0]["key"] == 3

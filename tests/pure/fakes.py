@@ -162,6 +162,7 @@ class FakeData:
         self.calls = Calls()
         self.changes = Changes(1)
         self.infos: dict[SegmentID, SegmentInfo] = {}
+        self.borrowed: tuple[IndexFile, ...] = ()
         self.imports: dict[TaskID, ImportTask] = {}
         self.recoveries: dict[CollectionID, RecoveryInfo] = {}
         self.expires = Timestamp(2**62)
@@ -208,6 +209,10 @@ class FakeData:
         self, collection_id: CollectionID, record: DroppedCollection | None = None
     ) -> None:
         self.calls.note("drop_collection", collection_id)
+
+    async def borrowed_indexes(self, clone: Collection) -> tuple[IndexFile, ...]:
+        self.calls.note("borrowed_indexes", clone.collection_id)
+        return self.borrowed
 
     async def hold_source(self, source: CloneSource) -> HeldSource:
         self.calls.note("hold_source", source)
@@ -297,9 +302,15 @@ class FakeIndexCoord(FakeAltering):
         self.calls.note("drop_index", (collection_id, index_id))
 
     async def create_index(
-        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+        self,
+        collection_id: CollectionID,
+        field: FieldSchema,
+        name: str,
+        params: Mapping[str, str],
+        built: tuple[IndexFile, ...] = (),
     ) -> None:
         self.calls.note("create_index", (collection_id, field.name, name, dict(params)))
+        self.calls.note("built", built)
 
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:
         self.calls.note("indexes", collection_id)

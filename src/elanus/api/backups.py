@@ -19,10 +19,13 @@ from elanus.api.snapshots import RestoreJob
 from elanus.core.access import AccessPolicy
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Database
-from elanus.core.ids import CollectionID, SegmentID
-from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
+from elanus.core.ids import BuildID, CollectionID, SegmentID
+from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
-from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
+from elanus.storage.paths import delta_log_path, index_file_path, insert_log_path, stats_log_path
+
+_VERSION = 1
+"""The version in the path of a relocated index file. Its build id is new, so there is no other version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +143,9 @@ class BackupApi(Protocol):
 
 
 def data_files(snapshot: CollectionSnapshot) -> Iterator[tuple[str, int]]:
-    """Yield the path and the size in bytes (-1: not known) of everything that a backup copies.
+    """Yield the path and the size in bytes (-1: not known) of every file of rows and deletes.
 
-    In an order that `relocated` keeps.
+    In an order that `relocated` keeps. A restore needs all of these.
     """
     for manifest in snapshot.segments:
         for file in manifest.insert_logs:
@@ -154,8 +157,19 @@ def data_files(snapshot: CollectionSnapshot) -> Iterator[tuple[str, int]]:
             yield log.file.path, log.file.size_bytes
 
 
+def copied_files(snapshot: CollectionSnapshot) -> Iterator[tuple[str, int]]:
+    """Yield what a backup copies: `data_files`, and then the index files.
+
+    An index file may be missing from a restore: the index is then built.
+    """
+    yield from data_files(snapshot)
+    for file in snapshot.index_files:
+        yield file.path, file.size_bytes
+
+
 def relocated(snapshot: CollectionSnapshot, first_id: int) -> CollectionSnapshot:
-    """Return the snapshot with paths that nobody else uses: made of ``first_id`` and one id for each segment.
+    """Return the snapshot with paths that nobody else uses: made of ``first_id``, one id for each segment and
+    one for each index file.
 
     Rows, ids of partitions and timestamps stay what they are.
     """
@@ -170,12 +184,17 @@ def relocated(snapshot: CollectionSnapshot, first_id: int) -> CollectionSnapshot
         )
         for shard, (vchannel, logs) in enumerate(sorted(snapshot.delta_logs.items()))
     }
-    return replace(snapshot, collection_id=home, segments=segments, delta_logs=deltas)
+    owners = {m.segment_id: (m, SegmentID(first_id + n)) for n, m in enumerate(snapshot.segments, 1)}
+    indexes = tuple(
+        _index(file, home, *owners[file.segment_id], BuildID(first_id + number))
+        for number, file in enumerate(snapshot.index_files, 1 + len(segments))
+    )
+    return replace(snapshot, collection_id=home, segments=segments, delta_logs=deltas, index_files=indexes)
 
 
 def ids_for(snapshot: CollectionSnapshot) -> int:
     """Return how many ids `relocated` takes."""
-    return 1 + len(snapshot.segments)
+    return 1 + len(snapshot.segments) + len(snapshot.index_files)
 
 
 def _segment(manifest: SegmentManifest, home: CollectionID, owner: SegmentID) -> SegmentManifest:
@@ -194,3 +213,10 @@ def _segment(manifest: SegmentManifest, home: CollectionID, owner: SegmentID) ->
 def _delta(log: DeltaLog, home: CollectionID, owner: str, name: str) -> DeltaLog:
     file: BinlogFile = replace(log.file, path=delta_log_path(home, owner, stamped(home, name)))
     return replace(log, file=file)
+
+
+def _index(
+    file: IndexFile, home: CollectionID, manifest: SegmentManifest, owner: SegmentID, build: BuildID
+) -> IndexFile:
+    path = index_file_path(build, _VERSION, manifest.partition_id, owner, stamped(home, "index"))
+    return replace(file, build_id=build, path=path)

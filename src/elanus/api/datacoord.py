@@ -10,7 +10,7 @@ from elanus.api.backups import BackupCalls
 from elanus.api.gc import GcCalls
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
-from elanus.api.snapshots import DroppedCollection, SnapshotCalls
+from elanus.api.snapshots import CloneCalls, DroppedCollection, SnapshotCalls
 from elanus.api.storage_use import StorageCalls
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
@@ -207,7 +207,7 @@ class CompactionCommit:
     outputs: tuple[SegmentOutput, ...]
 
 
-class ChannelCalls(Protocol):
+class ChannelCalls(CloneCalls, Protocol):
     """The vchannels of collections."""
 
     @repeatable

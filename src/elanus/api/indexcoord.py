@@ -42,9 +42,17 @@ class IndexStatus:
 
 class IndexCoordApi(Protocol):
     async def create_index(
-        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+        self,
+        collection_id: CollectionID,
+        field: FieldSchema,
+        name: str,
+        params: Mapping[str, str],
+        built: tuple[IndexFile, ...] = (),
     ) -> None:
         """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise.
+
+        ``built``: files of this index over segments of the collection that exist already. They count as
+        finished builds of segments that have none.
 
         ``name`` "": that of the index on the same values if there is one, else the field's and the JSON path.
         Properties (`elanus.core.index_properties`) are no parameters: they may differ.

@@ -9,6 +9,7 @@ from elanus.api.idempotency import repeatable
 from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID
 from elanus.core.pins import NEVER, Pin
+from elanus.core.segments import IndexFile
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
@@ -139,4 +140,17 @@ class SnapshotCalls(Protocol):
     @repeatable
     async def dropped_collections(self) -> tuple[Collection, ...]:
         """The dropped collections whose files still exist, the latest drop last."""
+        ...
+
+
+class CloneCalls(Protocol):
+    """Clones that are being made."""
+
+    @repeatable
+    async def borrowed_indexes(self, clone: Collection) -> tuple[IndexFile, ...]:
+        """Return the index files of the source that are right for segments of the clone.
+
+        ``segment_id`` is the clone's segment, ``index_id`` the source's index. Files that are missing, or of
+        which the clone shows fewer rows, are left out.
+        """
         ...

@@ -25,6 +25,12 @@ Lease = Annotated[
         min=0.1, max=168, help="For how long the server keeps the files, should this command be killed."
     ),
 ]
+WithoutIndexes = Annotated[
+    bool,
+    typer.Option(
+        "--without-indexes", help="Leave out index files: a restored collection builds its indexes."
+    ),
+]
 
 
 @on_server
@@ -40,6 +46,7 @@ def backup(
     deleted: Annotated[
         str, typer.Option("--delete", help="Delete this backup, and the files that no other one has.")
     ] = "",
+    without_indexes: WithoutIndexes = False,
     lease_hours: Lease = 24,
     *,
     server: ServerOptions,
@@ -71,7 +78,8 @@ def backup(
                 fail("\n".join(wrong), EXIT_FOUND)
             typer.echo(f"{chosen.name}: all files are there and have their checksums")
         else:
-            wanted = Wanted(database, collection, name, int(lease_hours * _HOUR_MS))
+            lease_ms = int(lease_hours * _HOUR_MS)
+            wanted = Wanted(database, collection, name, lease_ms, not without_indexes)
             show_backup(console, back_up(server.find(), files, wanted, console))
     except BackupFailed as error:
         fail(str(error), EXIT_FAILED)
@@ -92,6 +100,7 @@ def restore(
     as_name: Annotated[str, typer.Option("--as", help="Another name for the collection.")] = "",
     into: Annotated[str, typer.Option(help="Another database, which is created if need be.")] = "",
     users: Annotated[bool, typer.Option("--users", help="Add users, roles and grants, too.")] = False,
+    without_indexes: WithoutIndexes = False,
     lease_hours: Lease = 24,
     *,
     server: ServerOptions,
@@ -107,7 +116,8 @@ def restore(
 
     found = server.find()
     lease_ms = int(lease_hours * _HOUR_MS)
-    wanted = Restoring(name, database, collection, as_name, into, users, lease_ms)
+    indexes = not without_indexes
+    wanted = Restoring(name, database, collection, as_name, into, users, lease_ms, indexes)
     try:
         files = BackupFiles(target_url(target))
         for line in restore_backup(found, files, wanted, Console()):

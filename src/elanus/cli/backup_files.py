@@ -75,7 +75,7 @@ class Backup:
 
 @dataclass(frozen=True, slots=True)
 class BackedUpRows:
-    """A collection as of the backup's moment. ``files``: in the order of `elanus.api.backups.data_files`,
+    """A collection as of the backup's moment. ``files``: in the order of `elanus.api.backups.copied_files`,
     with paths as in the target."""
 
     database: str

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
 
 from elanus import __version__
-from elanus.api.backups import BackupApi, BackupSource, ServerContents, data_files
+from elanus.api.backups import BackupApi, BackupSource, ServerContents, copied_files
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.cli.asking import ask
 from elanus.cli.backup_files import (
@@ -46,12 +46,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The subject of a backup, and its name ("": the time). ``collection`` "": the whole server."""
+    """The subject of a backup, and its name ("": the time). ``collection`` "": the whole server.
+    ``indexes``: index files, too."""
 
     database: str
     collection: str
     name: str
     lease_ms: int
+    indexes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,10 @@ def back_up(server: Server, files: BackupFiles, wanted: Wanted, console: Console
     contents, access = ask(server, BackupApi, lambda own: _contents(own, wanted))
     held = ask(server, BackupApi, lambda own: _held(own, contents.collections, wanted))
     try:
-        done = [_copied(files, places, name, number, one, console) for number, one in enumerate(held)]
+        done = [
+            _copied(files, places, name, number, one, console, wanted.indexes)
+            for number, one in enumerate(held)
+        ]
     finally:
         leases = [one.lease for one in held]
         ask(server, BackupApi, lambda own: _released(own, leases))
@@ -131,16 +136,20 @@ def _copied(
     number: int,
     held: Held,
     console: Console,
+    indexes: bool,
 ) -> BackedUp:
-    """``places``: see `last_places`; ``number``: of the collection in the backup ``name``."""
+    """``places``: see `last_places`; ``number``: of the collection in the backup ``name``. ``indexes``: with
+    index files, as far as the server has them; without one, a restore builds the index."""
     store, snapshot = opened(held.lease)
+    if not indexes:
+        snapshot = replace(snapshot, index_files=())
     collection = snapshot.collection
     if collection is None:
         raise BackupFailed("the server's snapshot has no definition: this command is of another release")
     present, known = files.present(collection), files.checksums(places.get(place_of(collection), ""))
     stored: dict[str, StoredFile] = {}
     copies: list[Copy] = []
-    for path, size_bytes in data_files(snapshot):
+    for path, size_bytes in copied_files(snapshot):
         to = path_of(collection, path)
         if to in present and size_bytes not in (-1, present[to]):
             files.store.delete(to)  # no file that this command wrote: those are whole
@@ -150,12 +159,21 @@ def _copied(
         else:
             copies.append(Copy(path, to))
 
-    def work(copy: Copy) -> StoredFile:
-        if copy.to in present:  # of a backup that was interrupted
-            return replace(digest_of(store, copy.path), path=copy.to)
-        return copy_object(store, files.store, copy)
+    of_indexes = {file.path for file in snapshot.index_files}
+    lost: set[str] = set()
 
-    sizes = {path_of(collection, path): max(0, size_bytes) for path, size_bytes in data_files(snapshot)}
+    def work(copy: Copy) -> StoredFile:
+        try:
+            if copy.to in present:  # of a backup that was interrupted
+                return replace(digest_of(store, copy.path), path=copy.to)
+            return copy_object(store, files.store, copy)
+        except ObjectMissing:
+            if copy.path not in of_indexes:
+                raise
+            lost.add(copy.path)
+            return StoredFile(copy.to, 0, "")
+
+    sizes = {path_of(collection, path): max(0, size_bytes) for path, size_bytes in copied_files(snapshot)}
     with progress_bar(console, held.source.name, sum(sizes[copy.to] for copy in copies)) as advance:
 
         def done(file: StoredFile) -> None:
@@ -163,7 +181,13 @@ def _copied(
             advance(sizes[file.path])
 
         in_threads(work, copies, threads_for(files.store), done)
-    ordered = tuple(stored[path_of(collection, path)] for path, _ in data_files(snapshot))
+    if lost:
+        console.print(
+            f"{len(lost)} index files are gone, such as {min(lost)}: a restore builds these indexes"
+        )
+        kept = tuple(file for file in snapshot.index_files if file.path not in lost)
+        snapshot = replace(snapshot, index_files=kept)
+    ordered = tuple(stored[path_of(collection, path)] for path, _ in copied_files(snapshot))
     path = files.put_rows(name, number, BackedUpRows(held.source.database, snapshot, ordered))
     return BackedUp(
         held.source.database,

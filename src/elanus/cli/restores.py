@@ -6,13 +6,13 @@ interrupted continues: the server remembers, for as long as the lease, where the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xxhash
 from rich.console import Console
 
-from elanus.api.backups import BackupApi, ForeignRows, data_files
-from elanus.api.snapshots import RestoreJob
+from elanus.api.backups import BackupApi, ForeignRows, copied_files, data_files
+from elanus.api.connector import CollectionSnapshot
 from elanus.cli.asking import ask
 from elanus.cli.backup_files import BackedUp, Backup, BackupFailed, BackupFiles
 from elanus.cli.backups import opened, progress_bar
@@ -20,12 +20,13 @@ from elanus.cli.import_command import Server
 from elanus.core.errors import CollectionAlreadyExists
 from elanus.storage.copying import Copy, StoredFile, copy_object, in_threads, threads_for
 from elanus.storage.paths import DELTA_LOG, INSERT_LOG, STATS_LOG
+from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class Restoring:
     """The subject of a restore. ``collection`` "": all; ``as_name`` and ``into``: another name and database
-    for it, "" for its own. ``users``: users, roles and grants, too."""
+    for it, "" for its own. ``users``: users, roles and grants, too. ``indexes``: use the index files."""
 
     backup: str
     database: str
@@ -34,6 +35,7 @@ class Restoring:
     into: str
     users: bool
     lease_ms: int
+    indexes: bool = True
 
 
 def restore(server: Server, files: BackupFiles, wanted: Restoring, console: Console) -> list[str]:
@@ -60,13 +62,18 @@ def restore(server: Server, files: BackupFiles, wanted: Restoring, console: Cons
         own_properties = properties.get(one.database, {})
         ask(server, BackupApi, lambda own, d=database, p=own_properties: own.restore_database(d, p))  # type: ignore[misc]
         try:
-            _restore_one(server, files, backup, one, (database, name), wanted.lease_ms, console)
+            lost = _restore_one(server, files, backup, one, (database, name), wanted, console)
         except CollectionAlreadyExists as error:
             if wanted.collection:
                 raise
             said.append(error.message)
         else:
             said.append(f"{database}.{name}: {one.rows:,} rows; load it to read them")
+            if lost:
+                said.append(
+                    f"{database}.{name}: {len(lost)} index files of the backup are damaged or missing, "
+                    f"such as {lost[0]}; the server builds these indexes"
+                )
     return said
 
 
@@ -89,33 +96,52 @@ def _restore_one(
     backup: Backup,
     one: BackedUp,
     place: tuple[str, str],
-    lease_ms: int,
+    wanted: Restoring,
     console: Console,
-) -> RestoreJob:
-    """``place``: the database and the name."""
+) -> list[str]:
+    """``place``: the database and the name. Returns the index files of the backup that cannot be used."""
     rows = files.rows(one.path)
-    collection = rows.snapshot.collection
+    snapshot = rows.snapshot if wanted.indexes else replace(rows.snapshot, index_files=())
+    collection = snapshot.collection
     aliases = collection.aliases if collection is not None and place == (one.database, one.name) else ()
     whence = f"{files.store.url} {backup.name} {backup.moment} {one.path} {place[0]} {place[1]}"
-    wanted = ForeignRows(rows.snapshot, backup.last_id, xxhash.xxh3_128_hexdigest(whence.encode()), lease_ms)
-    lease = ask(server, BackupApi, lambda own: own.receive(*place, wanted))
+    if not wanted.indexes:
+        whence += " without indexes"
+    key = xxhash.xxh3_128_hexdigest(whence.encode())
+    lease = ask(
+        server,
+        BackupApi,
+        lambda own: own.receive(*place, ForeignRows(snapshot, backup.last_id, key, wanted.lease_ms)),
+    )
     store, here = opened(lease)
-    present = {
-        info.path: info.size_bytes
-        for prefix in (INSERT_LOG, STATS_LOG, DELTA_LOG)
-        for info in store.list(f"{prefix}/{here.collection_id}")
-    }
-    pairs = [(file, path) for file, (path, _) in zip(rows.files, data_files(here), strict=True)]
+    present = _present(store, here)
+    pairs = list(zip(rows.files, (path for path, _ in copied_files(here)), strict=False))
     missing = [(file, path) for file, path in pairs if present.get(path) != file.size_bytes]
+    optional = {file.path for file, _ in pairs[sum(1 for _ in data_files(here)) :]}
+    lost: list[str] = []
+
+    def work(copy: Copy) -> StoredFile:
+        try:
+            return copy_object(files.store, store, copy)
+        except (CorruptObject, ObjectMissing):
+            if copy.path not in optional:
+                raise
+            lost.append(copy.path)
+            return StoredFile(copy.to, 0, "")
+
     with progress_bar(console, place[1], sum(file.size_bytes for file, _ in missing)) as advance:
-
-        def done(file: StoredFile) -> None:
-            advance(file.size_bytes)
-
         in_threads(
-            lambda copy: copy_object(files.store, store, copy),
+            work,
             (Copy(file.path, path, file.checksum) for file, path in missing),
             threads_for(store),
-            done,
+            lambda file: advance(file.size_bytes),
         )
-    return ask(server, BackupApi, lambda own: own.complete(*place, lease.snapshot_id, aliases))
+    ask(server, BackupApi, lambda own: own.complete(*place, lease.snapshot_id, aliases))
+    return sorted(lost)
+
+
+def _present(store: ObjectStore, snapshot: CollectionSnapshot) -> dict[str, int]:
+    """Return the sizes of the snapshot's files that are there, by their paths."""
+    places = [f"{prefix}/{snapshot.collection_id}" for prefix in (INSERT_LOG, STATS_LOG, DELTA_LOG)]
+    places += [file.path.rpartition("/")[0] for file in snapshot.index_files]
+    return {info.path: info.size_bytes for place in places for info in store.list(place)}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
+from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
@@ -30,6 +30,22 @@ def deletes_as_of(logs: Iterable[DeltaLog], moment: Timestamp) -> tuple[DeltaLog
 def folded_until(manifests: Iterable[SegmentManifest]) -> Timestamp:
     """Return the earliest moment of which the files still have all rows: earlier deletes are folded in."""
     return max((manifest.folded_until for manifest in manifests), default=NO_TIMESTAMP)
+
+
+def lent_indexes(
+    manifests: Iterable[SegmentManifest], files: Iterable[IndexFile], moment: Timestamp
+) -> tuple[tuple[SegmentManifest, IndexFile], ...]:
+    """Return the index files of segments that have the same rows at ``moment``, each with its segment.
+
+    Rows that came later may be in a file that is cut: the index has their numbers, as the file does.
+    """
+    by_id = {manifest.segment_id: manifest for manifest in manifests}
+    whole = {m.segment_id: m for m in as_of(by_id.values(), moment) if m.rows == by_id[m.segment_id].rows}
+    return tuple((whole[f.segment_id], f) for f in files if _is_over(whole.get(f.segment_id), f))
+
+
+def _is_over(manifest: SegmentManifest | None, file: IndexFile) -> bool:
+    return manifest is not None and manifest.rows == file.rows
 
 
 def _segment_as_of(manifest: SegmentManifest, moment: Timestamp) -> SegmentManifest:

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from elanus.api.connector import CollectionSnapshot
 from elanus.core.attempts import stamped
 from elanus.core.catalog import Collection, Origin
-from elanus.core.clones import as_of, deletes_as_of
+from elanus.core.clones import as_of, deletes_as_of, lent_indexes
 from elanus.core.errors import Internal
 from elanus.core.ids import NO_SEGMENT, SegmentID
-from elanus.core.segments import SegmentInfo, SegmentManifest
+from elanus.core.segments import IndexFile, SegmentInfo, SegmentManifest, SegmentState
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.imported_segments import imported_segment
@@ -35,6 +35,7 @@ class FirstRows:
 
 class Clones:
     def __init__(self, context: DataContext) -> None:
+        self._state = context.state
         self._manifests = context.manifests
         self._allocator = context.allocator
         self._attempts = context.attempts
@@ -54,6 +55,24 @@ class Clones:
             yield await self._written(collection, snapshot, origin, vchannels, stamped(attempt, "clone"))
         finally:
             self._attempts.close(attempt)
+
+    async def borrowed_indexes(self, clone: Collection) -> tuple[IndexFile, ...]:
+        """See `elanus.api.snapshots.CloneCalls`."""
+        if clone.origin is None:
+            return ()
+        snapshot = await self._manifests.snapshot(clone.origin.path)
+        lent = lent_indexes(snapshot.segments, snapshot.index_files, clone.origin.moment)
+        owners = {
+            info.lender: info.segment_id
+            for info in self._state.segments_of(clone.collection_id)
+            if info.state is SegmentState.FLUSHED
+        }
+        files = [
+            replace(file, segment_id=owners[lender])
+            for manifest, file in lent
+            if (lender := _lender(manifest)) in owners
+        ]
+        return await self._manifests.present(files) if files else ()
 
     async def _written(
         self,
@@ -113,9 +132,13 @@ def _segment(manifest: SegmentManifest, path: str, max_rows: int, origin: Origin
         created=origin.moment,
         last_expire=origin.moment,
         sealed_at=origin.moment,
-        lender=SegmentID(int(_owner(manifest.insert_logs[0].path) or NO_SEGMENT)),
+        lender=_lender(manifest),
         clustering=0 if manifest.cluster is None else int(manifest.collection_id),
     )
+
+
+def _lender(manifest: SegmentManifest) -> SegmentID:
+    return SegmentID(int(_owner(manifest.insert_logs[0].path) or NO_SEGMENT))
 
 
 def _owner(path: str) -> str:

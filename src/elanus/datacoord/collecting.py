@@ -67,6 +67,7 @@ class GcPorts:
 class Collector:
     """Implements `elanus.api.gc.GcCalls`. ``pinned_files``: the files that readers outside the system
     hold; ``pinned_segments``: the segments that these belong to, as of the last look at the files.
+    ``pins_ended`` counts the pins that were released, each before its files are let go.
     ``nodes``: the data nodes, which carry out sweeps. The facts that decide about objects are read
     under the role's lock, as of one moment."""
 
@@ -76,6 +77,7 @@ class Collector:
         nodes: DataNodes,
         pinned_files: Callable[[], Awaitable[frozenset[str]]],
         pinned_segments: Callable[[], frozenset[SegmentID]],
+        pins_ended: Callable[[], int],
         ports: GcPorts,
         schedule: GcSchedule,
     ) -> None:
@@ -87,6 +89,7 @@ class Collector:
         self._nodes = nodes
         self._pinned_files = pinned_files
         self._pinned_segments = pinned_segments
+        self._pins_ended = pins_ended
         self._ports = ports
         self._schedule = schedule
         self._references = References(context.manifests, ports.offload)
@@ -178,9 +181,12 @@ class Collector:
         # Read after the metadata: a segment that was dropped by then can no longer be loaded or pinned.
         pinned |= await self._pinned_files()
         served = frozenset(await self._ports.query.held_segments())
+        pins_ended = self._pins_ended()
         index = await self._ports.index.index_references()
         # Read after the references: a build that is no longer in use by then joins no further pin.
         pinned |= await self._pinned_files()
+        if self._pins_ended() != pins_ended:  # what one kept for a clone's index is in use there by now
+            pinned |= set((await self._ports.index.index_references()).files)
         of_pins = self._pinned_segments()
         held = served | of_pins
         rules = await self._references.rules(moment, index, policy, held, pinned)

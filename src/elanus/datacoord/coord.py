@@ -164,6 +164,7 @@ class DataCoord:
             self._datanodes,
             self._snapshots.pinned_files,
             self._snapshots.pinned_segments,
+            self._snapshots.pins_ended,
             needs.gc,
             policy.gc,
         )

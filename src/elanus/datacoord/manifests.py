@@ -11,14 +11,14 @@ from dataclasses import replace
 
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot
 from elanus.api.datacoord import SegmentOutput
-from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
+from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.manifest_reader import Chosen, ManifestReader, empty
 from elanus.datacoord.state import Vchannel
 from elanus.storage.manifests import write_delta_list, write_manifest
-from elanus.storage.parallel import write_each
+from elanus.storage.parallel import for_each, write_each
 from elanus.storage.paths import snapshot_path
-from elanus.storage.port import ObjectStore
+from elanus.storage.port import ObjectMissing, ObjectStore
 from elanus.storage.snapshots import read_snapshot, write_snapshot
 
 
@@ -131,8 +131,20 @@ class Manifests(ManifestReader):
         found: CollectionSnapshot = await self._offload(read_snapshot, self._store, path, SNAPSHOTS)
         return found
 
+    async def present(self, files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
+        """Return those of the files that are there with their size."""
+        found: list[bool] = await self._offload(for_each, self._store, _is_there, files)
+        return tuple(file for file, is_there in zip(files, found, strict=True) if is_there)
+
     async def forget_snapshot(self, path: str) -> None:
         await self._offload(self._store.delete, path)
+
+
+def _is_there(store: ObjectStore, file: IndexFile) -> bool:
+    try:
+        return store.head(file.path).size_bytes == file.size_bytes
+    except ObjectMissing:
+        return False
 
 
 def _write(store: ObjectStore, named: tuple[SegmentManifest, str, str]) -> str:

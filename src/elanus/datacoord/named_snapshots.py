@@ -126,7 +126,8 @@ class NamedSnapshots:
             pin = await self._snapshots.pin_again(named, wanted)
             return HeldSource(pin, named.name, _definition(snapshot), snapshot.indexes)
         snapshot = await self._source(source)
-        pin = await self._snapshots.pin(snapshot, replace(wanted, read_ts=snapshot.read_ts))
+        wanted = replace(wanted, read_ts=snapshot.read_ts)
+        pin = await self._snapshots.pin_with_indexes(snapshot, wanted)
         try:
             await self._check_kept(_definition(snapshot))
         except CollectionNotFound:

@@ -77,6 +77,7 @@ class Snapshots:
         self._is_expiring = False
         self._files: dict[int, frozenset[str]] = {}
         self._segments: dict[int, frozenset[SegmentID]] = {}
+        self._ended = 0
         self._taking: list[frozenset[str]] = []
         """The files of snapshots whose pins are not persisted yet."""
 
@@ -100,12 +101,12 @@ class Snapshots:
         snapshot = await self.shown(collection, now, partition_ids)
         wanted = Pin(0, collection_id, "", self._clock.wall_ms() + lease_ms, read_ts=snapshot.read_ts)
         if with_indexes:
-            pin = await self._pin_with_indexes(snapshot, wanted)
+            pin = await self.pin_with_indexes(snapshot, wanted)
         else:
             pin = await self.pin(snapshot, wanted)
         return SnapshotLease(pin.pin_id, self._manifests.store_url, pin.path, pin.read_ts, pin.expires_ms)
 
-    async def _pin_with_indexes(self, snapshot: CollectionSnapshot, wanted: Pin) -> Pin:
+    async def pin_with_indexes(self, snapshot: CollectionSnapshot, wanted: Pin) -> Pin:
         """As `pin`, with the segments' built indexes.
 
         Indexcoord may forget a build between its answer and the pin. So the files are kept first, and then
@@ -114,7 +115,7 @@ class Snapshots:
         """
         collection_id = snapshot.collection_id
         with self._keeping(snapshot.files):
-            indexes = await self._index.indexes(collection_id)
+            indexes = snapshot.indexes or await self._index.indexes(collection_id)
             segments = {manifest.segment_id for manifest in snapshot.segments}
             found = [f for f in await self._index.index_files(collection_id) if f.segment_id in segments]
             with self._keeping(frozenset(file.path for file in found)):
@@ -208,6 +209,10 @@ class Snapshots:
         """Return the segments of which live pins keep files, as far as `pinned_files` has read them."""
         of_pins = (self._segments.get(pin.pin_id, frozenset()) for pin in self._live())
         return frozenset[SegmentID]().union(*of_pins)
+
+    def pins_ended(self) -> int:
+        """Return how many pins have been released, each counted before its files are let go."""
+        return self._ended
 
     async def _files_of(self, pin: Pin) -> frozenset[str]:
         if not pin.path:
@@ -344,6 +349,7 @@ class Snapshots:
         """
         if not pins:
             return
+        self._ended += len(pins)
         async with self._lock:
             ending = {pin.pin_id for pin in pins}
             shared = {pin.path for pin in self._state.pins() if pin.pin_id not in ending}

@@ -10,6 +10,7 @@ from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, NodeID, PartitionID
 from elanus.core.schema import CollectionSchema
+from elanus.core.segments import IndexFile
 from elanus.datacoord.clones import Clones, FirstRows
 from elanus.datacoord.compactor import Compactor
 from elanus.datacoord.context import DataContext
@@ -40,6 +41,9 @@ class Vchannels:
         self._compactor = compactor
         self._clones = Clones(context)
         self._dropped = dropped
+
+    async def borrowed_indexes(self, clone: Collection) -> tuple[IndexFile, ...]:
+        return await self._clones.borrowed_indexes(clone)
 
     async def watch_channels(self, collection: Collection) -> None:
         new = self._new_vchannels(collection)

@@ -31,9 +31,10 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import BuildID, CollectionID, SegmentID
-from elanus.core.segments import SegmentManifest, SegmentState
+from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
+from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import TXN_OPERATIONS_MAX
 
 _FOLLOW_TIMEOUT_S = 5.0
@@ -186,9 +187,26 @@ class Builder:
                 self._running[build.build_id] = task
                 task.add_done_callback(partial(self._build_ended, build))
 
+    @uncancellable
+    async def define(self, index: Index, files: Sequence[IndexFile]) -> None:
+        """Record the index, and these files of its segments as finished builds. Segments that have a build
+        keep theirs. ``numbering`` is held, so no other build of them is recorded meanwhile."""
+        async with self.numbering:
+            new = [file for file in files if self._state.build(index.index_id, file.segment_id) is None]
+            first_id = await self._rootcoord.alloc_ids(len(new)) if new else 0
+            if self._state.index(index.index_id) is None:
+                await self._state.put_index(index)
+            builds = [_adopted(index, file, BuildID(first_id + number)) for number, file in enumerate(new)]
+            for some in batched(builds, TXN_OPERATIONS_MAX):
+                await self._state.put_build(*some)
+        self._changes.happened(index.collection_id)
+
     async def _new_builds(self, index: Index, manifests: Sequence[SegmentManifest]) -> None:
         """Record builds together: a flush of thousands of partitions leaves as many segments."""
         async with self.numbering:
+            manifests = [m for m in manifests if self._state.build(index.index_id, m.segment_id) is None]
+            if not manifests:
+                return
             first_id = await self._rootcoord.alloc_ids(len(manifests))
             builds = [
                 Build(
@@ -265,6 +283,20 @@ class Builder:
             raise FieldNotFound(f"field {index.field_id} of index {index.name} has been dropped")
         texts = schema if field.is_added and field.is_function_output else None
         return BuildIndex(build.build_id, build.version, index.index_id, field, index.params, manifest, texts)
+
+
+def _adopted(index: Index, file: IndexFile, build_id: BuildID) -> Build:
+    own = replace(file, build_id=build_id, index_id=index.index_id)
+    return Build(
+        build_id,
+        index.index_id,
+        index.collection_id,
+        file.segment_id,
+        file.rows,
+        version=1,
+        state=BuildState.FINISHED,
+        file=own,
+    )
 
 
 def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -80,7 +80,12 @@ class IndexCoord:
     # definitions
 
     async def create_index(
-        self, collection_id: CollectionID, field: FieldSchema, name: str, params: Mapping[str, str]
+        self,
+        collection_id: CollectionID,
+        field: FieldSchema,
+        name: str,
+        params: Mapping[str, str],
+        built: tuple[IndexFile, ...] = (),
     ) -> None:
         spec = resolve_field_index(params, field)
         check_field(spec, field)
@@ -89,6 +94,8 @@ class IndexCoord:
             asked = (name, field.field_id, without_properties(params))
             for known in self._state.indexes(collection_id):
                 if (known.name, known.field_id, without_properties(known.params)) == asked:
+                    if built:
+                        await self._builder.define(known, built)
                     await self._invalidations.all_confirmed()
                     return
                 if known.name == name or _indexes_the_same(known, spec, field):
@@ -96,7 +103,8 @@ class IndexCoord:
             index_id = IndexID(await self._rootcoord.alloc_ids(1))
             created = await self._rootcoord.alloc_timestamp(1)
             index = Index(index_id, collection_id, field.field_id, name, dict(params), created)
-            notifications = await self._begin_change(collection_id, self._state.put_index(index))
+            change = self._builder.define(index, built) if built else self._state.put_index(index)
+            notifications = await self._begin_change(collection_id, change)
         await self._invalidations.confirmed(notifications)
 
     def _default_name(self, collection_id: CollectionID, spec: IndexSpec, field: FieldSchema) -> str:

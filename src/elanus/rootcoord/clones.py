@@ -2,7 +2,8 @@
 
 A clone succeeds with the catalog's write, as any creation does. The steps that follow are repeatable, and are
 repeated after a restart or an error until it is complete: datacoord adds the clone's vchannels and segments
-in one change, the indexes are defined, and the pin that kept the source's files is released.
+in one change, the indexes are defined, with the source's index files as their builds, and the pin that kept
+the source's files is released.
 """
 
 from __future__ import annotations
@@ -83,10 +84,15 @@ class Clones(Lifecycle):
         if origin is None or origin.is_done:
             return collection
         fields = collection.schema.by_id
+        files = await self._peers.data.borrowed_indexes(collection) if origin.indexes else ()
         for index in origin.indexes:
             if index.field_id in fields:
                 await self._peers.index.create_index(
-                    collection.collection_id, fields[index.field_id], index.name, index.params
+                    collection.collection_id,
+                    fields[index.field_id],
+                    index.name,
+                    index.params,
+                    tuple(file for file in files if file.index_id == index.index_id),
                 )
         took_ms = max(1, physical_ms(self._oracle.allocate()) - origin.began_ms)
         done = replace(collection, origin=replace(origin, indexes=(), is_done=True, took_ms=took_ms))

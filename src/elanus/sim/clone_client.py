@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from elanus.api.backups import ForeignRows, data_files
+from elanus.api.backups import ForeignRows, copied_files
 from elanus.api.connector import SNAPSHOTS, SnapshotLease
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import CloneSource, NewSnapshot
@@ -55,9 +55,11 @@ class CloneClient(Client):
         rows = ForeignRows(snapshot, 0, f"{held.snapshot_id}", _LEASE_MS)
         here = await self._leased(lambda: data.receive_rows(rows))
         there = read_snapshot(system.store, here.path, SNAPSHOTS)
-        for (path, _), (to, _) in zip(data_files(snapshot), data_files(there), strict=True):
+        for (path, _), (to, _) in zip(copied_files(snapshot), copied_files(there), strict=True):
             system.store.put(to, system.store.get(path))
         system.trace.count("backups restored")
+        if there.index_files:
+            system.trace.count("backups restored with indexes")
         return CloneSource(await data.check_received(here.snapshot_id), here.snapshot_id)
 
     async def _take_snapshot(self, name: str) -> str:

@@ -25,14 +25,15 @@ from elanus.core.access import AccessPolicy, User
 from elanus.core.api_keys import ApiKey, digest_of, key_text
 from elanus.core.catalog import Collection, Database
 from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
-from elanus.core.ids import DatabaseID, PartitionID, SegmentID
-from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
+from elanus.core.ids import BuildID, DatabaseID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.calls import AllowAll, Calls
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.storage.copying import Copy, StoredFile, copy_object
 from elanus.storage.local import LocalStore
+from elanus.storage.paths import index_file_path
 from elanus.storage.port import ObjectStore
 from elanus.storage.snapshots import write_snapshot
 
@@ -48,6 +49,7 @@ class Server:
         self.store = LocalStore(root)
         self.segments: dict[str, list[SegmentManifest]] = {}
         self.collections: dict[str, Collection] = {}
+        self.indexes: list[IndexFile] = []
         self.pinned: set[int] = set()
         self.received: dict[str, SnapshotLease] = {}
         self.moments: list[Timestamp] = []
@@ -98,7 +100,31 @@ class Server:
         log = DeltaLog(one.vchannels[0], BinlogFile(path, 1, 7, Timestamp(1), Timestamp(2)))
         deltas = {one.vchannels[0]: (log,)}
         segments = tuple(self.segments[name])
-        return CollectionSnapshot(one.collection_id, one.schema, moment, segments, deltas, collection=one)
+        indexes = tuple(self.indexes)
+        return CollectionSnapshot(
+            one.collection_id, one.schema, moment, segments, deltas, collection=one, index_files=indexes
+        )
+
+    def builds(self, name: str) -> None:
+        """Each of the segments gets an index file."""
+        for number, manifest in enumerate(self.segments[name], 1):
+            path = index_file_path(BuildID(number), 1, PartitionID(1), manifest.segment_id, "a1-index")
+            self.store.put(path, f"index {number}".encode())
+            self.indexes.append(
+                IndexFile(
+                    BuildID(number),
+                    IndexID(1),
+                    FieldID(1),
+                    manifest.segment_id,
+                    "HNSW",
+                    "L2",
+                    {},
+                    path,
+                    10,
+                    7,
+                    True,
+                )
+            )
 
     def pin(self, snapshot: CollectionSnapshot) -> SnapshotLease:
         pin_id = self.next_id()
@@ -279,6 +305,69 @@ def test_a_damaged_and_a_missing_file_are_found_and_never_restored(
         "is damaged" in restored.output or "is missing" in restored.output or second.name in restored.output
     )
     assert server.made == []
+
+
+def index_contents(root: Path) -> list[bytes]:
+    return sorted(f.read_bytes() for f in (root / "index_files").rglob("a*"))
+
+
+def test_index_files_are_copied_once_verified_and_restored(server: Server, uri: str, tmp_path: Path) -> None:
+    target, one = tmp_path / "t", ("--collection", "books", "--database", "shop", "--uri", uri)
+    server.builds("books")
+    run("backup", target, "--name", "one", *one)
+    run("backup", target, "--name", "two", *one)
+    assert [c.copied for b in BackupFiles(target.as_uri()).backups() for c in b.collections] == [7, 0]
+    run("backup", target, "--verify")
+    other = Server(tmp_path / "other")
+    for place in served(other):
+        run("restore", target, "--uri", place)
+    assert (
+        index_contents(tmp_path / "other") == index_contents(tmp_path / "server") == [b"index 1", b"index 2"]
+    )
+    run("backup", target, "--delete", "one")
+    run("backup", target, "--verify")
+    run("backup", target, "--delete", "two")
+    assert target_files(target) == {}
+
+
+def test_index_files_can_be_left_out(server: Server, uri: str, tmp_path: Path) -> None:
+    server.builds("books")
+    run("backup", tmp_path / "bare", "--without-indexes", "--uri", uri)
+    assert not any("index_files" in path for path in target_files(tmp_path / "bare"))
+    run("backup", tmp_path / "t", "--uri", uri)
+    for number, (source, options) in enumerate((("bare", ()), ("t", ("--without-indexes",)))):
+        other = Server(tmp_path / f"other{number}")
+        for place in served(other):
+            run("restore", tmp_path / source, *options, "--uri", place)
+        assert other.made == [("shop", "books")]
+        assert index_contents(tmp_path / f"other{number}") == []
+
+
+def test_damaged_and_missing_index_files_stop_no_restore(server: Server, uri: str, tmp_path: Path) -> None:
+    target = tmp_path / "t"
+    server.grows("books")
+    server.builds("books")
+    run("backup", target, "--uri", uri)
+    first, second, _ = sorted(target.rglob("files/*/index_files/**/a1-index"))
+    first.write_bytes(b"indeed 1")
+    second.unlink()
+    found = run("backup", target, "--verify", code=EXIT_FOUND).output
+    assert f"{first.relative_to(target)} is damaged" in found
+    assert f"{second.relative_to(target)} is missing" in found
+    other = Server(tmp_path / "other")
+    for place in served(other):
+        said = run("restore", target, "--uri", place).output
+    assert "2 index files of the backup are damaged or missing" in said.replace("\n", " ")
+    assert index_contents(tmp_path / "other") == [b"index 3"]
+
+
+def test_an_index_file_that_the_server_lost_stops_no_backup(server: Server, uri: str, tmp_path: Path) -> None:
+    server.builds("books")
+    server.store.delete(server.indexes[0].path)
+    said = run("backup", tmp_path / "t", "--uri", uri).output
+    assert "1 index files are gone" in said
+    run("backup", tmp_path / "t", "--verify")
+    assert len([path for path in target_files(tmp_path / "t") if "index_files" in path]) == 1
 
 
 def test_an_interrupted_backup_is_no_backup_and_the_next_one_uses_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 from fakes import settle
@@ -13,9 +14,10 @@ from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import CloneSource, HeldSource
 from elanus.core.catalog import Collection, Index
 from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound, DatabaseNotFound, Unavailable
-from elanus.core.ids import CollectionID, IndexID
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.pins import Pin
+from elanus.core.segments import IndexFile
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.rootcoord.coord import RootCoord
 
@@ -60,6 +62,18 @@ async def test_a_clone_has_the_definition_of_its_source_and_names_of_its_own() -
     assert bench.data.calls.of("unpin_snapshot") == [77]
     created = [h.collection_id for h in bench.ddl(MsgKind.CREATE_COLLECTION)]
     assert created.count(clone.collection_id) == len(clone.vchannels)
+    await root.stop()
+
+
+async def test_the_indexes_of_a_clone_begin_with_the_files_of_the_source() -> None:
+    bench, root, source = await with_source()
+    file = IndexFile(
+        BuildID(1), IndexID(5), FieldID(1), SegmentID(9), "FLAT", "L2", {}, "index_files/1", 3, 3, True
+    )
+    bench.data.borrowed = (file, replace(file, index_id=IndexID(6)))
+    clone = await root.clone_collection(request(source))
+    assert bench.data.calls.of("borrowed_indexes") == [clone.collection_id]
+    assert bench.index.calls.of("built") == [(file,)], "those of this index"
     await root.stop()
 
 
