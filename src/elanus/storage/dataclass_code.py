@@ -2,7 +2,7 @@
 
 The decorator ``dataclass`` writes the source of ``__init__``, ``__repr__`` and others, and Python compiles it
 whenever a process imports the class: the files of bytecode have the modules and not these methods. A server
-has five hundred dataclasses, and compiling their methods was four tenths of the processor time of its
+has five hundred dataclasses, and compiling their methods was three tenths of the processor time of its
 imports. Within `compiled_methods` the compiled code is kept in a file next to the bytecode, under the same
 conditions: if the directory can be written and Python may write bytecode there.
 
