@@ -283,6 +283,20 @@ def asleep() -> None:
 
 
 @app.command()
+def ingest(
+    out: Annotated[Path, typer.Option(help="page to write")] = Path(".bench/ingest.md"),
+    quickly: Annotated[bool, typer.Option("--quick", help="few calls: a check, not to quote")] = False,
+) -> None:
+    """Measure inserts, upserts and deletes by shards, connections and rows in a call."""
+    from benchmarks import ingest as measured
+
+    found = measured.measure(measured.QUICK if quickly else measured.WHOLE, typer.echo)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(measured.page(found))
+    typer.echo(f"wrote {out}")
+
+
+@app.command()
 def heartbeat() -> None:
     """Measure how late the event loop of a server is under large inserts, deletes, loads and searches."""
     from benchmarks import heartbeat as measured

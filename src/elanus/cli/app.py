@@ -396,10 +396,13 @@ def serving(
     number: Annotated[int, typer.Option(help="Its number.")],
 ) -> None:
     """Run a serving process, with the settings on standard input. The server starts it itself."""
-    from elanus.storage.without_pandas import keep_pandas_out
+    from elanus.cli.quick_imports import quick_imports
 
-    keep_pandas_out()
-    from elanus.server.serving.process import run
+    with quick_imports():
+        from elanus.storage.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        from elanus.server.serving.process import run
 
     run(online, front, address, number)
 

@@ -14,11 +14,13 @@ Run by Spark as ``python -m elanus.pipeline.daemon pyspark.worker``.
 from __future__ import annotations
 
 from elanus.pipeline.worker import load_libraries
+from elanus.storage.dataclass_code import compiled_methods
 from elanus.storage.without_pandas import keep_pandas_out
 
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
     keep_pandas_out()
-    load_libraries()
+    with compiled_methods():
+        load_libraries()
     manager()

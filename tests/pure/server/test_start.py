@@ -107,9 +107,13 @@ NOT_AT_REST = {
     "pandas": "no value is a pandas object",
     "py4j": "Spark is in a process of its own",
     "pyspark": "Spark is in a process of its own",
+    "pyarrow.dataset": "a file is read by its columns",
     "rich": "the log is plain",
+    "scipy": "faiss and numpy compute",
     "shapely": "until a geometry comes",
+    "starlette": "until the HTTP port is opened, after that of gRPC",
     "tantivy": "until a text comes",
+    "uvicorn": "until the HTTP port is opened, after that of gRPC",
     "yaml": "until there is a file of settings",
 }
 
