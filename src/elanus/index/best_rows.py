@@ -38,7 +38,10 @@ _SCORE_MAX = 1e38
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """The index and the rows of one search, for all its queries. ``scores``: zeros (rows,), and again afterwards."""
+    """The index and the rows of one search, for all its queries.
+
+    ``scores``: zeros (rows,), and again afterwards.
+    """
 
     postings: Postings
     bounds: TermBounds
