@@ -33,12 +33,15 @@ _DENSE = 4
 _GROUPS = 32
 _EPSILON = 2.0**-23
 _SCORE_MAX = 1e38
-"""Larger sums can become infinite, and infinite scores cannot be told apart."""
+"""Larger sums can become infinite, and infinite scores cannot be compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What is searched, for all queries of a search. ``scores``: zeros (rows,), and again afterwards."""
+    """The index and the rows of one search, for all its queries.
+
+    ``scores``: zeros (rows,), and again afterwards.
+    """
 
     postings: Postings
     bounds: TermBounds

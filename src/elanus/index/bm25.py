@@ -103,7 +103,7 @@ class Bm25:
 
     @property
     def slope(self) -> float:
-        """What each term of a row adds to its norm."""
+        """The amount that each term of a row adds to its norm."""
         return self.k1 * self.b / self.average
 
     def scores(self, rows: RowIds, frequencies: Scores, weight: np.float32 | Scores) -> Scores:

@@ -27,6 +27,7 @@ from elanus.index.files import IndexFileContent
 from elanus.index.hnsw import BREADTH, EF_KEY, GRAPH_PARAMS, HnswIndex, new_graph, over_storage
 from elanus.index.ivf import training_rows
 from elanus.index.ivf_codes import FLOATING, check_parts
+from elanus.index.parallel import openmp_threads
 from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
 from elanus.index.refining import SEARCH_PARAMS as REFINE_SEARCH
 from elanus.index.refining import Refiner
@@ -34,6 +35,10 @@ from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, S
 
 GRAPH_SHARE = 0.8
 """The share of a build's work that its graph takes."""
+FEW_CODEWORDS = 16
+"""Up to so many codewords are trained by one thread. Each of the thousands of steps is so short that several
+threads mostly wait for each other, spinning: on a machine with other work, 384 parts took two threads over a
+minute and a half, and one thread seven seconds."""
 _SQ_TYPES = ("SQ4U", "SQ6", "SQ8", "FP16", "BF16")
 
 NewCodec = Callable[[IndexSpec, int], tuple[Any, int]]
@@ -73,7 +78,9 @@ def coded_graph(
     over_floats = new_graph(spec, links, breadth)
     encode_in_chunks(spec, over_floats, vectors, lambda share: progress(share * GRAPH_SHARE))
     codec, rows_min = new_codec(spec, len(vectors))
-    codec.train(compared(spec, vectors[training_rows(len(vectors), 1, rows_min)]))
+    rows = compared(spec, vectors[training_rows(len(vectors), 1, rows_min)])
+    with openmp_threads(1 if rows_min <= FEW_CODEWORDS else faiss.omp_get_max_threads()):
+        codec.train(rows)
     encode_in_chunks(spec, codec, vectors)
     graph = over_storage(codec, links)
     graph.hnsw = over_floats.hnsw

@@ -1,6 +1,6 @@
 """The most that one posting of a term can add to a score.
 
-Whatever the average length of a query is, ``tf / (tf + base + slope · length)`` is at most
+For any average length, ``tf / (tf + base + slope · length)`` is at most
 ``1 / (1 + base / largest tf + slope · smallest length / tf)``. So two numbers per term bound its scores under
 BM25, and the largest weight bounds its products. They are computed when a term is first searched for: that
 reads its postings once, as the search itself would. No file holds them.

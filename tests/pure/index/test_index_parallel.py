@@ -5,12 +5,22 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
 from elanus.core.metrics import Metric
 from elanus.core.schema import DataType
-from elanus.index import RawVectors, RowMask, SearchParams, brute_force, parallel, plan
+from elanus.index import (
+    RawVectors,
+    RowMask,
+    SearchParams,
+    brute_force,
+    build,
+    parallel,
+    plan,
+    resolve_index,
+)
 from elanus.index.parallel import SpareCores, fan_out
 
 LIMIT_S = 60.0
@@ -119,3 +129,22 @@ def test_visible_rows_at_one_end_only(divided: None) -> None:
     index = RawVectors(brute_force(DataType.FLOAT_VECTOR, DIM, Metric.L2), rows)
     found = index.search(rows[-1:], 3, SearchParams(), RowMask.from_bool(visible), 4)
     assert found.rows.tolist() == [[ROWS // 4 - 1, ROWS // 4 - 2, ROWS // 4 - 3]]
+
+
+@pytest.mark.parametrize(("kind", "threads"), [("DISKANN", 1), ("HNSW_PQ", 2)])
+def test_few_codewords_are_trained_by_one_thread(
+    kind: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several wait for each other at each of many short steps."""
+    used: list[int] = []
+    train = faiss.IndexPQ.train
+
+    def counted(self: faiss.IndexPQ, rows: np.ndarray) -> None:
+        used.append(faiss.omp_get_max_threads())
+        train(self, rows)
+
+    monkeypatch.setattr(faiss.IndexPQ, "train", counted)
+    sent = {"index_type": kind, "metric_type": "L2"} | ({"m": "4", "nbits": "8"} if kind == "HNSW_PQ" else {})
+    spec = resolve_index(sent, DataType.FLOAT_VECTOR, 8)
+    build(spec, np.random.default_rng(1).random((300, 8), dtype=np.float32), threads=2)
+    assert used == [threads]
