@@ -50,6 +50,7 @@ TOGETHER = {
     "one Spark session": (
         "tests/pipeline/test_compaction_on_spark.py",
         "tests/pipeline/test_jobs_on_spark.py",
+        "tests/pipeline/test_knn_join_on_spark.py",
         "tests/pipeline/test_native_scan.py",
         "tests/pipeline/test_session.py",
     ),

@@ -28,6 +28,7 @@ _TRAINING_ROWS = 39
 _TABLE_BYTES_MAX = 2 << 30
 """faiss computes no table of distances that is larger."""
 _BAND_BYTES = 12
+_WITHOUT_COPY = ("FLAT", "BIN_FLAT")
 _SQ_BITS = {"SQ4U": 4, "SQ6": 6, "SQ8": 8, "FP16": 16, "BF16": 16}
 _REFINE_BITS = _SQ_BITS
 
@@ -65,6 +66,20 @@ def index_size(spec: IndexSpec, rows: int, values_per_row: float = 0.0) -> Index
     each = found.row + _refine(spec) + (sparse_bytes(values_per_row) if is_sparse else 0.0)
     kept, disk = each * rows + found.fixed, found.disk * rows
     return IndexSize(round(kept + found.made), round(kept + disk), round(disk))
+
+
+def build_bytes_min(spec: IndexSpec, rows: int) -> int:
+    """Return the memory that a build of ``rows`` rows takes at least: its values, and an index next to them.
+
+    0 where that is not known: of sparse vectors, and of kinds without a size.
+    """
+    if spec.form.space is Space.SPARSE or spec.index_type not in _SHAPES:
+        return 0
+    values = _width(spec) * rows
+    if spec.index_type in _WITHOUT_COPY:
+        return values
+    size = index_size(spec, rows)
+    return values + size.file_bytes - size.disk_bytes
 
 
 def sparse_bytes(values_per_row: float) -> float:

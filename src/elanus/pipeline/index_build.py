@@ -4,7 +4,8 @@ One Spark task per segment. It reads the column from the segment's insert logs i
 matrix, builds with as many threads as the plan allows, and puts the file into the object store. The
 file's name is the attempt's; a task that ran twice, or for a version that has been given up, leaves garbage.
 
-Memory of a task: the raw values and the growing index.
+Memory of a task: the raw values and the growing index. A build that cannot fit is refused before it begins
+(`elanus.pipeline.task_memory`).
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ from elanus.core.vector_lists import VectorLists
 from elanus.expr import typed_column
 from elanus.index import IndexSpec, build, json_path_of, measure, resolve_field_index, save
 from elanus.index.build_work import build_seconds
-from elanus.index.sizes import VALUE_BYTES
+from elanus.index.sizes import VALUE_BYTES, build_bytes_min
 from elanus.index.spec import Progress
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
+from elanus.pipeline.task_memory import memory_limit_bytes, require_memory
 from elanus.pipeline.worker import attempt_name, scratch_directory
 from elanus.storage.binlog import read_columns
 from elanus.storage.computed import read_field_vectors
@@ -97,13 +99,17 @@ def index_build_task(plan: IndexBuildPlan) -> IndexFile:
 def build_index_file(
     plan: IndexBuildPlan, store: ObjectStore, scratch: Path, name: str, progress: Progress | None = None
 ) -> IndexFile:
-    """Build the index and put it into the store. Needs no Spark.
+    """Build the index and put it into the store. Needs no Spark. Raises `InsufficientMemory` before anything
+    is read, if the build cannot fit.
 
     ``name`` is used by no other attempt; ``scratch`` is an empty local directory. ``progress`` is called with
     the share of rows that are in the index.
     """
     manifest = plan.manifest
     spec = resolve_field_index(plan.params, plan.field)
+    if plan.field.kind.vector is not None and not plan.field.has_vector_lists and not plan.field.nullable:
+        what = f"to build {spec.index_type} over {manifest.rows} rows (segment {manifest.segment_id})"
+        require_memory(build_bytes_min(spec, manifest.rows), what, memory_limit_bytes())
     values = _values(plan, spec, store)
     began_s = time.perf_counter()
     index = build(spec, values, plan.threads, progress)
