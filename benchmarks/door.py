@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from benchmarks import backup_copies, kernels, rest
 from benchmarks.results import machine
@@ -39,9 +40,18 @@ class Figure(msgspec.Struct, frozen=True):
     def is_met(self) -> bool:
         return self.value >= self.limit if self.more_is_better else self.value <= self.limit
 
+    @property
+    def shown(self) -> str:
+        """Return the value with three digits, or with as many as show on which side of the limit it is."""
+        for digits in range(3, 10):
+            text = f"{self.value:.{digits}g}"
+            if replace(self, value=float(text)).is_met == self.is_met:
+                return text
+        return repr(self.value)
+
     def __str__(self) -> str:
         sign, verdict = "≥" if self.more_is_better else "≤", "met" if self.is_met else "NOT met"
-        return f"{self.name}: {self.value:.3g} {self.unit} ({sign} {self.limit:g}: {verdict})"
+        return f"{self.name}: {self.shown} {self.unit} ({sign} {self.limit:g}: {verdict})"
 
 
 def measure(say: Callable[[str], None], directory: Path | None = None) -> list[Figure]:
@@ -97,7 +107,7 @@ def page(figures: Sequence[Figure]) -> str:
             "| figure | measured | limit | |",
             "|---|---|---|---|",
             *(
-                f"| {one.name} | {one.value:.3g} {one.unit} | {'≥' if one.more_is_better else '≤'} "
+                f"| {one.name} | {one.shown} {one.unit} | {'≥' if one.more_is_better else '≤'} "
                 f"{one.limit:g} {one.unit} | {'met' if one.is_met else 'not met'} |"
                 for one in figures
             ),

@@ -13,6 +13,8 @@ from benchmarks.door import Figure, measure, page
 def test_a_figure_is_compared_with_its_limit() -> None:
     assert [Figure("x", value, 10.0, "ms").is_met for value in (9.9, 10.0, 10.1)] == [True, True, False]
     assert [Figure("x", value, 70.0, "%", True).is_met for value in (69.9, 70.0)] == [False, True]
+    assert [Figure("x", value, 5.0, "ms").shown for value in (5.0, 5.003, 5.1234)] == ["5", "5.003", "5.12"]
+    assert Figure("x", 69.96, 70.0, "%", True).shown == "69.96"
     assert str(Figure("guard", 20.0, 15.0, "µs")) == "guard: 20 µs (≤ 15: NOT met)"
 
 

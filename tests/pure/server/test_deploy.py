@@ -200,14 +200,16 @@ FIELDS: Mapping[str, str] = {
     "Deployment.spec": "replicas selector strategy template",
     "StatefulSet.spec": "podManagementPolicy replicas selector serviceName template volumeClaimTemplates",
     "NetworkPolicy.spec": "ingress podSelector policyTypes",
-    "PodDisruptionBudget.spec": "minAvailable selector",
+    "PodDisruptionBudget.spec": "maxUnavailable minAvailable selector",
     "template": "metadata spec",
     "template.spec": POD_FIELDS,
     "containers": "args command env envFrom image livenessProbe name ports readinessProbe resources "
-    "volumeMounts",
+    "securityContext volumeMounts",
     "strategy": "rollingUpdate",
     "rollingUpdate": "maxSurge maxUnavailable",
-    "securityContext": "fsGroup runAsNonRoot runAsUser",
+    "securityContext": "allowPrivilegeEscalation capabilities fsGroup runAsNonRoot runAsUser seccompProfile",
+    "capabilities": "drop",
+    "seccompProfile": "type",
     "topologySpreadConstraints": "labelSelector maxSkew topologyKey whenUnsatisfiable",
     "livenessProbe": "failureThreshold httpGet initialDelaySeconds periodSeconds",
     "readinessProbe": "httpGet periodSeconds",
@@ -326,6 +328,27 @@ def test_pods_name_what_exists() -> None:
                 assert container[probe]["httpGet"]["port"] in ports
         assert container["resources"].keys() == {"requests", "limits"}
         assert re.fullmatch(r"[\w./-]+:[\w.-]*\d[\w.-]*", container["image"]), "an image has a version"
+
+
+def test_a_drained_machine_takes_one_pod_of_those_that_others_wait_for() -> None:
+    budgets = of("PodDisruptionBudget")
+    assert budgets.keys() == WORKLOADS.keys() - {"elanus-datanode"}, "a data node's work is ordered again"
+    for name, budget in budgets.items():
+        replicas = WORKLOADS[name]["spec"]["replicas"]
+        left = budget["spec"].get("minAvailable", replicas - budget["spec"].get("maxUnavailable", 0))
+        assert 0 < left < replicas, "some stay, and a machine can be drained"
+        assert name not in ("etcd", "nats") or left > replicas / 2, "a majority stays"
+
+
+def test_pods_of_elanus_have_no_rights_on_their_machine() -> None:
+    own = [
+        (pod(w)["securityContext"], c["securityContext"]) for w, c in containers() if c["name"] == "elanus"
+    ]
+    assert len(own) == 4
+    for of_pod, of_container in own:
+        assert of_pod["runAsNonRoot"] is True
+        assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert of_container == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
 
 def test_coordinators_that_stand_by_are_ready() -> None:
