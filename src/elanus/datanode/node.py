@@ -22,6 +22,7 @@ from elanus.api.datanode import CompactionOrder, FlushReason
 from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced, NotReady
 from elanus.core.faults import Fault
 from elanus.core.ids import NodeID, SegmentID
+from elanus.core.timestamps import Timestamp
 from elanus.datanode.compactions import CompactionRunner, Compactions
 from elanus.datanode.flushing import Flusher
 from elanus.datanode.following import LogReaders
