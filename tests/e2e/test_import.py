@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -216,3 +219,99 @@ def test_a_backup_under_writes_is_of_one_moment_and_comes_back(
     client.load_collection("third")
     (hits,) = client.search("third", [VECTORS[3].tolist()], limit=1, consistency_level="Strong")
     assert hits[0]["key"] == 3
+
+
+def _module(name: str, **members: Any) -> ModuleType:
+    module = ModuleType(name)
+    vars(module).update(members)
+    return module
+
+
+class OfChroma:
+    """The calls of a chromadb collection that the page makes."""
+
+    def count(self) -> int:
+        return 2500
+
+    def get(self, limit: int, offset: int, include: list[str]) -> dict[str, list[Any]]:
+        numbers = range(offset, min(offset + limit, self.count()))
+        return {
+            "ids": [str(number) for number in numbers],
+            "embeddings": [VECTORS[number][:4] for number in numbers],
+            "documents": [None if number % 2 else f"film {number}" for number in numbers],
+            "metadatas": [{"price": number % 10} if number % 3 else None for number in numbers],
+        }
+
+
+class OfLance:
+    """The calls of a lancedb table that the page makes."""
+
+    def to_arrow(self) -> pa.Table:
+        vectors = pa.array([list(v[:4]) for v in VECTORS[:2500]], pa.list_(pa.float32(), 4))
+        return pa.table({"id": range(2500), "vector": vectors, "price": [n % 10 for n in range(2500)]})
+
+
+COPIED = """id,vector,title,price
+1,"[1,2,3,4.5]",The Sea,3.5
+2,"[0,1e-05,-2,1]","A ""quoted"", title",
+3,"[0,0,1,0]",,7
+"""
+"""As PostgreSQL writes the rows of the page."""
+
+
+@pytest.mark.parametrize(
+    ("part", "rows", "filter_", "matching"),
+    [
+        ("Chroma", 2500, "price == 4", 167),
+        ("pgvector", 3, "title is null", 1),
+        ("LanceDB", 2500, "price == 4", 250),
+        ("milvus-lite and Milvus", 3, "price is null", 1),
+    ],
+)
+def test_the_page_for_those_who_come_from_elsewhere(
+    shared: Server,
+    client: MilvusClient,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    part: str,
+    rows: int,
+    filter_: str,
+    matching: int,
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
+    (text,) = [text for text in page.split("\n## ") if text.startswith(part)]
+    monkeypatch.chdir(tmp_path)
+    chroma, lance = OfChroma(), OfLance()
+    store = SimpleNamespace(get_collection=lambda name: chroma, open_table=lambda name: lance)
+    monkeypatch.setitem(sys.modules, "chromadb", _module("chromadb", PersistentClient=lambda path: store))
+    monkeypatch.setitem(sys.modules, "lancedb", _module("lancedb", connect=lambda path: store))
+    Path("films.csv").write_text(COPIED)
+    if part.startswith("milvus"):  # copied to another database of the same server
+        (block,) = re.findall(
+            r"```python\n(.*?)```", page[page.index("## pgvector") : page.index("## LanceDB")], re.DOTALL
+        )
+        exec(block.replace("http://127.0.0.1:19530", shared.uri), {})
+        found = [
+            {"id": n, "vector": VECTORS[n][:4], "title": "t", "price": [None, 1.0, 2.0][n]} for n in range(3)
+        ]
+        client.insert("films", found)
+        client.create_database("elsewhere")
+        text = text.replace('MilvusClient("films.db")', f'MilvusClient("{shared.uri}")')
+        text = text.replace(
+            'MilvusClient("http://127.0.0.1:19530")', f'MilvusClient("{shared.uri}", db_name="elsewhere")'
+        )
+    for language, block in re.findall(r"```(python|sh)\n(.*?)```", text, re.DOTALL):
+        if language == "python":
+            exec(block.replace("http://127.0.0.1:19530", shared.uri), {})
+        else:
+            command = block.replace("elanus-data", str(shared.data_dir)).split()
+            done = CliRunner().invoke(app, command[1:])
+            assert done.exit_code == 0, done.output
+    moved = MilvusClient(shared.uri, db_name="elsewhere") if part.startswith("milvus") else client
+    (count,) = moved.query("films", output_fields=["count(*)"], consistency_level="Strong")
+    (some,) = moved.query("films", filter=filter_, output_fields=["count(*)"], consistency_level="Strong")
+    assert (count["count(*)"], some["count(*)"]) == (rows, matching)
+    if part.startswith("milvus"):
+        moved.drop_collection("films")
+        moved.drop_database("elsewhere")
+        moved.close()

@@ -286,7 +286,7 @@ class DataNodes:
 
     async def order_range(self, vchannel: str, at_least: Timestamp) -> bool:
         """Order a range of the vchannel, and return True, if its owner's tick has passed ``at_least``. If
-        not, the owner is asked for its tick: with an order, and in answer to its reports, which do not stop."""
+        not, the owner is asked for its tick: with an order, and in answer to its reports."""
         owner = self.owner(vchannel)
         if owner is None:
             return False

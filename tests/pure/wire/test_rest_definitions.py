@@ -293,3 +293,25 @@ def test_an_estimate_is_that_of_the_command(client: RestClient) -> None:
     for sent in ({"rows": 0, "dim": 8}, {"rows": 5}, {"rows": 5, "dim": 8, "type": "Int64"}):
         answer = client.post("collections/estimate", **sent)
         assert answer["code"] == 1100, answer
+
+
+def test_an_estimate_of_a_collection_takes_its_field(client: RestClient, front: FakeFront) -> None:
+    client.data("collections/create", collectionName="books", schema=BOOKS)
+    known = client.data("collections/estimate", collectionName="books", rows=1_000_000, indexType="HNSW")
+    assert known == client.data("collections/estimate", rows=1_000_000, dim=4, indexType="HNSW")
+    empty = client.post("collections/estimate", collectionName="books")
+    assert (empty["code"], "rows is 0" in empty["message"]) == (1100, True)
+    other = client.post("collections/estimate", collectionName="books", rows=1, fieldName="year")
+    assert "books has 0 vector fields of the name year: name one" in other["message"]
+    assert client.post("collections/estimate", collectionName="none", rows=1)["code"] == 100
+
+
+def test_an_estimate_of_a_collection_needs_the_rights_to_see_it(front: FakeFront) -> None:
+    class NotThese:
+        def allow(self, caller: Caller, privilege: str, *_: object) -> None:
+            raise PermissionDenied(f"{privilege} is for others")
+
+    client = RestClient(rest_front(front, NotThese()))
+    front.created.clear()
+    assert client.post("collections/estimate", rows=1_000_000, dim=4)["code"] == 0
+    assert client.post("collections/estimate", collectionName="books", rows=1)["code"] == 65535

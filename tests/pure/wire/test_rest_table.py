@@ -56,6 +56,7 @@ DOCUMENTED = {
 BY_RPC = operations.RPC_OF
 MORE: dict[str, dict[str, object]] = {
     "collections/create": {"dimension": 4},
+    "collections/estimate": {"collectionName": "x"},
     "collections/flush": {"collectionName": "x"},
     "collections/struct_fields/add": {"schema": STRUCT_FIELD},
     "jobs/import/create": {"files": [["a.parquet"]]},

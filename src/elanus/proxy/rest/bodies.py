@@ -54,14 +54,17 @@ class Load(OfCollection, kw_only=True):
     skip_load_dynamic_field: bool = False
 
 
-class Estimate(Body, kw_only=True):
-    """``type``: of the vector field; ``values``: of a sparse vector that are not zero; ``other_bytes``: of a
-    row's other fields; ``segment_mb``: at which segments are sealed, 0 for the default."""
+class Estimate(MaybeOfCollection, kw_only=True):
+    """``collectionName``: a collection that is there; its rows, dimension and type are taken unless they are
+    given. ``fieldName``: its vector field, if it has several; ``type``: of the vector field; ``values``: of a
+    sparse vector that are not zero; ``other_bytes``: of a row's other fields; ``segment_mb``: at which
+    segments are sealed, 0 for the default."""
 
-    rows: int
+    field_name: str = ""
+    rows: int = 0
     dim: int = 0
     index_type: str = "AUTOINDEX"
-    type: str = "FloatVector"
+    type: str = ""
     metric_type: str = ""
     params: dict[str, Any] = {}
     values: float = 0.0
