@@ -135,6 +135,9 @@ def deletes_of_delta_logs(tables: Sequence[pa.Table]) -> Mapping[PartitionID, De
     ts = table.column(TIMESTAMP_FIELD).to_numpy()
     partitions = table.column(PARTITION_COLUMN).to_numpy()
     keys = table.column(PRIMARY_KEY_COLUMN).combine_chunks()
+    first = partitions[0]
+    if (partitions == first).all():  # as usual; a selection would copy every column
+        return {PartitionID(int(first)): DeleteBatch.of(keys, ts, PartitionID(int(first)))}
     order = np.argsort(partitions, kind="stable")
     found, starts = np.unique(partitions[order], return_index=True)
     return {

@@ -10,13 +10,18 @@ of its segments are likely to follow; `trim` drops that too.
 
 There may be many files, all small: one for each range that had deletes. Most of the time goes into requesting
 them from the store one after the other, so several are fetched at once.
+
+There may be a hundred million deletes. Reading and sorting takes several times the memory of the result, so
+files are read a few million deletes at a time, and runs are merged up to a size only. A segment then looks
+into some more runs, each with a binary search for its range of keys. Measured for 100 M deletes of random
+integer keys in 50 files: 1.9 GB at most while they are read, and 1.5 GB from then on.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -30,6 +35,10 @@ from elanus.storage.port import ObjectStore
 
 _KEPT_BYTES_MAX = 128 * 1024 * 1024
 """About eight million deletes of integer keys."""
+_READ_AT_ONCE_MAX = 2 << 20
+"""Deletes: reading and sorting them takes about 0.2 GB for integer keys."""
+_RUN_DELETES_MAX = 8 << 20
+"""Merging runs into a larger one would save a segment one binary search, and take 0.5 GB and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +77,23 @@ class DeltaLogs:
     """Reads delta logs. Safe for many threads; a file that two request at the same time is read once.
 
     ``fetches_max``: how many files one call fetches at a time; 1: in the caller's own thread.
+    ``read_at_once_max``: files are read together up to this number of deletes; ``run_deletes_max``: runs are
+    merged up to this number.
     """
 
-    def __init__(self, store: ObjectStore, fetches_max: int, kept_bytes_max: int = _KEPT_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        fetches_max: int,
+        kept_bytes_max: int = _KEPT_BYTES_MAX,
+        read_at_once_max: int = _READ_AT_ONCE_MAX,
+        run_deletes_max: int = _RUN_DELETES_MAX,
+    ) -> None:
         self._store = store
         self._fetches_max = fetches_max
         self._kept_bytes_max = kept_bytes_max
+        self._read_at_once_max = read_at_once_max
+        self._run_deletes_max = run_deletes_max
         self._vchannels: OrderedDict[str, _VchannelRuns] = OrderedDict()
         self._lock = threading.Lock()
         self._kept_bytes = 0
@@ -96,14 +116,11 @@ class DeltaLogs:
         with held.lock:
             held.runs = [run for run in held.runs if not run.paths.isdisjoint(current)]
             known = frozenset().union(*(run.paths for run in held.runs))
-            missing = [file for file in files if file.path not in known]
-            if missing:
-                tables = self._fetch(missing)
-                paths = frozenset(file.path for file in missing)
-                held.runs.append(DeleteRun(paths, deletes_of_delta_logs(tables)))
-                _merge_last(held.runs)
+            try:
+                self._read(held, [file for file in files if file.path not in known])
+            finally:
+                self._weigh(vchannel, held)  # what was read before an error stays
             found = tuple(run for run in held.runs if not run.paths.isdisjoint(wanted))
-            self._weigh(vchannel, held)
         self._evict(spared=1)
         return found
 
@@ -116,6 +133,12 @@ class DeltaLogs:
             held = self._vchannels.setdefault(vchannel, _VchannelRuns())
             self._vchannels.move_to_end(vchannel)
             return held
+
+    def _read(self, held: _VchannelRuns, files: Sequence[BinlogFile]) -> None:
+        for some in _in_parts(files, self._read_at_once_max):
+            paths = frozenset(file.path for file in some)
+            held.runs.append(DeleteRun(paths, deletes_of_delta_logs(self._fetch(some))))
+            _merge_last(held.runs, self._run_deletes_max)
 
     def _weigh(self, vchannel: str, held: _VchannelRuns) -> None:
         """Update the bytes kept, unless these runs were dropped meanwhile. The caller holds their lock."""
@@ -139,10 +162,29 @@ class DeltaLogs:
             return list(threads.map(lambda file: read_delta_log(self._store, file), files))
 
 
-def _merge_last(runs: list[DeleteRun]) -> None:
-    """Merge the last runs while the earlier one is less than twice as long as the later one."""
-    while len(runs) > 1 and runs[-2].deletes < 2 * runs[-1].deletes:
+def _in_parts(files: Sequence[BinlogFile], deletes_max: int) -> Iterator[Sequence[BinlogFile]]:
+    """Yield consecutive files that have at most ``deletes_max`` deletes together, or one that has more."""
+    part: list[BinlogFile] = []
+    deletes = 0
+    for file in files:
+        if part and deletes + file.rows > deletes_max:
+            yield part
+            part, deletes = [], 0
+        part.append(file)
+        deletes += file.rows
+    if part:
+        yield part
+
+
+def _merge_last(runs: list[DeleteRun], deletes_max: int) -> None:
+    """Merge the last runs while the earlier one is less than twice as long as the later one.
+
+    No merged run is longer than ``deletes_max``: runs that would make one stay apart.
+    """
+    while len(runs) > 1:
         earlier, later = runs[-2:]
+        if earlier.deletes >= 2 * later.deletes or earlier.deletes + later.deletes > deletes_max:
+            return
         batches = {
             p: merged([run.batches[p] for run in (earlier, later) if p in run.batches])
             for p in {**earlier.batches, **later.batches}

@@ -103,6 +103,8 @@ def in_code_order(keys: pa.Array) -> tuple[SortedKeys, Rows | None]:
     if sorted_keys.order is None:
         return sorted_keys, None
     places = sorted_keys.order.astype(np.int64)
+    if sorted_keys.numbers is not None:  # the codes are the keys: a selection would copy them again
+        return SortedKeys(pa.array(sorted_keys.codes)), places
     return SortedKeys(keys.take(pa.array(places))), places
 
 

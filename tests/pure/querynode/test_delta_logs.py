@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,6 +18,7 @@ from elanus.core.messages import DeleteMessage
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
+from elanus.querynode import delta_logs as delta_logs_module
 from elanus.querynode import keys as keys_module
 from elanus.querynode.deletes import DeleteBatch, DeleteBuffer, deletes_of_messages
 from elanus.querynode.delta_logs import DeltaLogs
@@ -159,6 +160,45 @@ def test_what_may_be_kept_is_kept(store: Store, tmp_path: Path) -> None:
     held_bytes = logs.memory_bytes
     logs.trim()
     assert logs.memory_bytes == held_bytes > 0
+
+
+def test_many_deletes_are_read_a_few_at_a_time_into_runs_of_bounded_length(
+    store: Store, tmp_path: Path
+) -> None:
+    files = written(store, 40, tmp_path)
+    read: list[int] = []
+    of_delta_logs = delta_logs_module.deletes_of_delta_logs
+
+    def counted(tables: Sequence[pa.Table]) -> Mapping[PartitionID, DeleteBatch]:
+        read.append(sum(table.num_rows for table in tables))
+        return of_delta_logs(tables)
+
+    logs = DeltaLogs(store, TOGETHER, read_at_once_max=7, run_deletes_max=20)
+    with patch.object(delta_logs_module, "deletes_of_delta_logs", counted):
+        assert keys_in(logs, files) == list(range(40))
+    assert read == [6] * 13 + [2]  # three files of two deletes each
+    runs = logs.deletes("v0", files, {file.path for file in files})
+    assert max(run.deletes for run in runs) <= 20
+    assert len(runs) <= 8
+    assert sum(run.deletes for run in runs) == 80
+
+
+def test_a_file_with_more_deletes_than_are_read_at_once_is_read_alone(store: Store, tmp_path: Path) -> None:
+    files = written(store, 3, tmp_path)
+    logs = DeltaLogs(store, 1, read_at_once_max=1, run_deletes_max=1)
+    assert keys_in(logs, files) == [0, 1, 2]
+    assert len(logs.deletes("v0", files, {file.path for file in files})) == 3
+
+
+def test_what_was_read_before_an_error_is_counted(store: Store, tmp_path: Path) -> None:
+    files = written(store, 3, tmp_path)
+    store.delete(files[2].path)
+    logs = DeltaLogs(store, 1, read_at_once_max=1)
+    with pytest.raises(ObjectMissing, match=files[2].path):
+        keys_in(logs, files)
+    failed_bytes = logs.memory_bytes
+    assert keys_in(logs, files[:2], files) == [0, 1]
+    assert logs.memory_bytes == failed_bytes > 0
 
 
 @pytest.mark.parametrize("fetches_max", [1, TOGETHER])
