@@ -376,6 +376,9 @@ def _() -> None:
         assert made.has_index()
         made.drop_index()
         assert not made.has_index()
+        made.create_index("v", {"index_type": "AUTOINDEX"})
+        shown = made.index().params
+        assert (shown["index_type"], shown["metric_type"]) == ("AUTOINDEX", "COSINE")
 
 
 # filters: one collection for all of them

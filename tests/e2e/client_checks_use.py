@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from client_base import DIM, FLAT, L2, VECTORS, VERSION, check, collection, filled, keys, new_name, program
-from pymilvus import Collection, DataType, FieldSchema, MilvusClient, db, utility
+from pymilvus import Collection, DataType, FieldSchema, MilvusClient, MilvusException, db, utility
 
 # connecting
 
@@ -113,7 +113,15 @@ def _() -> None:
         assert utility.loading_progress(made.name)["loading_progress"] == "100%"
         assert str(utility.load_state(made.name)) == "Loaded"
         assert len(made.get_replicas().groups) == 1
+        made.load(_refresh=True)
         made.release()
+        assert str(utility.load_state(made.name)) == "NotLoad"
+        code = 0
+        try:
+            made.load(_refresh=True)
+        except MilvusException as error:
+            code = error.code
+        assert code == 101
         assert str(utility.load_state(made.name)) == "NotLoad"
 
 

@@ -22,6 +22,7 @@ from elanus.index.raw import RawVectors
 from elanus.index.resolve import (
     brute_force,
     check_choice,
+    completed,
     ignored_params,
     mapped_params,
     over_rows,
@@ -59,6 +60,7 @@ __all__ = [
     "check_choice",
     "check_field",
     "check_metric",
+    "completed",
     "ignored_params",
     "interim_index",
     "json_path_of",

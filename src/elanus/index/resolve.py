@@ -11,7 +11,8 @@ Kinds, their parameters and the ranges and defaults of these are on the page ``d
 
 ``mmap.enabled`` (all types, default false, for scalars true) maps the index file instead of reading it into
 memory. ``dim`` may be repeated and must then match the field. The default metric is COSINE for floats,
-HAMMING for bits and IP for sparse vectors; the default type is AUTOINDEX.
+HAMMING for bits and IP for sparse vectors; the default type is AUTOINDEX. A client that names a type names
+the metric, too (`completed`).
 """
 
 from __future__ import annotations
@@ -84,6 +85,28 @@ def resolve_field_index(params: Mapping[str, str], field: FieldSchema) -> IndexS
             error.message.replace(f"data type {shown} ", "data type ArrayOfVector ")
         ) from None
     return spec if metric is None else replace(spec, metric=metric)
+
+
+def completed(params: Mapping[str, str], field: FieldSchema) -> Mapping[str, str]:
+    """Return an index's parameters as its definition shows them: that of a vector has a type and a metric.
+
+    Without a type it is AUTOINDEX, which has a default metric. Raises `InvalidParameter` if a type is named
+    without a metric, as the reference does, and otherwise what `resolve_field_index` raises.
+    """
+    if not field.is_searched:
+        return params
+    sent = _flatten(params)
+    index_type, metric = sent.get(INDEX_TYPE_KEY) or AUTOINDEX, sent.get(METRIC_TYPE_KEY)
+    if not metric and index_type != AUTOINDEX:
+        raise InvalidParameter(
+            "metric type not set for vector index: invalid parameter[expected=valid index params]"
+            f"[actual=invalid index params]: send {METRIC_TYPE_KEY} with the index on field {field.name}"
+        )
+    shown = {
+        INDEX_TYPE_KEY: str(index_type),
+        METRIC_TYPE_KEY: str(metric or resolve_field_index(params, field).metric_type),
+    }
+    return {**params, **{key: value for key, value in shown.items() if not sent.get(key)}}
 
 
 def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> IndexSpec:

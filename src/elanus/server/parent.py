@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 import threading
 
@@ -11,7 +12,8 @@ def when_parent_ends(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> N
     """Set the event when standard input, which only the parent holds open, is closed."""
 
     def watch() -> None:
-        while sys.stdin.buffer.read(4096):
+        # Not through the buffer: its lock, held while the interpreter ends, is a fatal error of Python.
+        while os.read(sys.stdin.fileno(), 4096):
             pass
         loop.call_soon_threadsafe(ended.set)
 

@@ -17,12 +17,8 @@ from elanus.core.errors import (
     CollectionNotFound,
     CollectionNotLoaded,
     DatabaseNotFound,
-    ElanusError,
-    FieldNotFound,
     IndexNotFound,
-    InvalidDimension,
     InvalidParameter,
-    InvalidProperty,
     PartitionNotFound,
     PartitionNotLoaded,
 )
@@ -32,11 +28,6 @@ from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
 from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
-
-DYNAMIC = schema(dynamic=True)
-DOCUMENTS = collection(
-    replace(DYNAMIC, fields=(*DYNAMIC.fields, FieldSchema(FieldID(200), "doc", DataType.JSON)))
-)
 
 
 def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
@@ -130,119 +121,6 @@ def test_aliases_are_listed_for_one_collection_or_for_all() -> None:
     asked(work)
 
 
-# indexes
-
-
-def test_an_index_is_checked_before_it_is_announced() -> None:
-    params = {"index_type": "HNSW", "metric_type": "L2", "dim": "3"}
-    bench = refused(
-        lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidDimension, "dimension"
-    )
-    assert bench.index.calls.of("create_index") == []
-    refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), FieldNotFound, "nope")
-
-
-def test_the_metric_bm25_is_for_functions_alone() -> None:
-    params = {"index_type": "HNSW", "metric_type": "BM25"}
-    refused(lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidParameter, "BM25")
-
-
-def test_an_index_without_a_name_is_named_by_indexcoord() -> None:
-    params = {"index_type": "FLAT", "metric_type": "L2"}
-    bench = asked(lambda b: b.front.create_index("default", "c", "v0", "", params))
-    assert bench.index.calls.of("create_index") == [(CID, "v0", "", params)]
-
-
-def test_properties_of_an_index_are_altered() -> None:
-    bench = asked(lambda b: b.front.alter_index("default", "c", "v0", {"mmap.enabled": "True"}, []))
-    assert bench.index.calls.of("alter_index") == [(CID, "v0", {"mmap.enabled": "True"}, ())]
-    bench = asked(lambda b: b.front.alter_index("default", "c", "v0", {}, ["mmap.enabled"]))
-    assert bench.index.calls.of("alter_index") == [(CID, "v0", {}, ("mmap.enabled",))]
-
-
-@pytest.mark.parametrize(
-    ("name", "properties", "dropped", "error", "text"),
-    [
-        ("v0", {"nlist": "3"}, [], InvalidParameter, "nlist is not configable index param"),
-        ("v0", {}, ["M"], InvalidParameter, "M is not configable index param"),
-        ("v0", {"mmap.enabled": "x"}, [], InvalidProperty, "invalid mmap.enabled value: x, expected: true"),
-        (
-            "v0",
-            {"mmap.enabled": "true"},
-            ["mmap.enabled"],
-            InvalidParameter,
-            "cannot provide both DeleteKeys",
-        ),
-        ("v0", {}, [], InvalidParameter, "no properties to set or drop"),
-        ("", {"mmap.enabled": "true"}, [], InvalidParameter, "index name is empty"),
-        ("1v", {"mmap.enabled": "true"}, [], InvalidParameter, "Invalid index name: 1v"),
-    ],
-)
-def test_properties_that_are_refused(
-    name: str, properties: dict[str, str], dropped: list[str], error: type[ElanusError], text: str
-) -> None:
-    bench = refused(lambda b: b.front.alter_index("default", "c", name, properties, dropped), error, text)
-    assert bench.index.calls.of("alter_index") == []
-
-
-def test_an_index_of_a_loaded_collection_is_not_altered() -> None:
-    def alter(bench: Bench) -> None:
-        bench.index.defined.append(index())
-        bench.query.statuses = [loaded(50, 50)]
-        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
-
-    bench = refused(alter, CollectionLoaded, "can't alter index on loaded collection, please release")
-    assert bench.index.calls.of("alter_index") == []
-
-
-def test_an_index_of_a_loaded_collection_is_not_dropped() -> None:
-    def drop(bench: Bench) -> None:
-        bench.index.defined.append(index())
-        bench.query.statuses = [loaded(50, 50)]
-        bench.front.drop_index("default", "c", "v0", "")
-
-    assert refused(drop, InvalidParameter, "please release it first").index.calls.of("drop_index") == []
-
-
-@pytest.mark.parametrize(
-    ("field", "name", "dropped"),
-    [("v0", "", True), ("", "v0", True), ("", "", True), ("v0", "other", False), ("price", "", False)],
-)
-def test_an_index_is_dropped_by_its_field_or_its_name(field: str, name: str, dropped: bool) -> None:
-    def drop(bench: Bench) -> None:
-        bench.index.defined.append(index(90))
-        bench.front.drop_index("default", "c", field, name)
-
-    assert asked(drop).index.calls.of("drop_index") == ([(CID, IndexID(90))] if dropped else [])
-
-
-def test_an_index_on_a_key_of_the_dynamic_field_may_name_the_key() -> None:
-    params = {"index_type": "INVERTED", "json_path": "doc['a'][0]", "json_cast_type": "double"}
-    bench = asked(lambda b: b.front.create_index("default", "c", "doc", "", params), DOCUMENTS)
-    assert bench.index.calls.of("create_index") == [(CID, "doc", "", params)]
-    bench = asked(
-        lambda b: b.front.create_index("default", "c", "year", "", params | {"json_path": "year"}), DOCUMENTS
-    )
-    assert bench.index.calls.of("create_index") == [(CID, "$meta", "", params | {"json_path": "year"})]
-
-
-def test_an_index_of_a_field_that_is_being_added_is_not_dropped_with_the_others() -> None:
-    def drop(bench: Bench) -> None:
-        bench.index.defined += [index(90), replace(index(91), field_id=FieldID(999), name="soon")]
-        bench.front.drop_index("default", "c", "", "")
-
-    assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(90))]
-
-
-def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
-    def drop(bench: Bench) -> None:
-        bench.index.defined += [index(90), replace(index(91), field_id=FieldID(101), name="price")]
-        bench.query.statuses = [loaded(50, 50)]
-        bench.front.drop_index("default", "c", "", "price")
-
-    assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(91))]
-
-
 # loading
 
 
@@ -261,6 +139,21 @@ def test_a_load_of_some_fields_needs_no_index_on_the_others() -> None:
     chosen, all_but_one = (FieldID(100), FieldID(102), FieldID(104)), tuple(map(FieldID, (100, 101, 102)))
     assert [call[-1] for call in bench.query.calls.of("load")] == [chosen, all_but_one]
     refused(lambda b: b.front.load("default", "c", [], 1, False, (), ["pk"]), InvalidParameter, "vector")
+
+
+@pytest.mark.parametrize("partitions", [[], ["p1"]])
+def test_a_refresh_loads_nothing(partitions: list[str]) -> None:
+    def refresh(bench: Bench) -> None:
+        bench.front.load("default", "c", partitions, 3, True)
+
+    bench = refused(refresh, CollectionNotLoaded, f"collection not loaded.collection={CID}.")
+    assert bench.query.calls.of("load") == []
+
+    def refresh_loaded(bench: Bench) -> None:
+        bench.query.statuses = [loaded(100, 100)]
+        refresh(bench)
+
+    assert asked(refresh_loaded).query.calls.of("load") == []
 
 
 def test_a_load_names_partitions_by_id() -> None:

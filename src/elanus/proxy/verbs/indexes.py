@@ -15,6 +15,7 @@ from elanus.index import (
     check_choice,
     check_field,
     check_metric,
+    completed,
     ignored_params,
     note_ignored,
     resolve_field_index,
@@ -117,10 +118,10 @@ class IndexDefinitions(Verbs):
 def checked_index(
     schema: CollectionSchema, field: FieldSchema, params: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Return an index's parameters, with the metric of a function's output. Raises `InvalidParameter`."""
+    """Return an index's parameters, with its type and metric. Raises `InvalidParameter`."""
     function = schema.function_of(field)
     computed_by = "" if function is None else function.kind
-    params = with_metric(params, computed_by)
+    params = completed(with_metric(params, computed_by), field)
     spec = resolve_field_index(params, field)
     check_metric(spec, computed_by)
     check_choice(spec)

@@ -38,11 +38,16 @@ class Loading(Verbs):
         load_fields: Sequence[str] = (),
         skip_dynamic: bool = False,
     ) -> None:
-        """``refresh`` requests segments added since the load; those are served anyway."""
+        """``refresh`` asks a loaded collection for segments added since; those are served anyway, so nothing
+        changes. Raises `CollectionNotLoaded` when there is nothing to refresh."""
         cached = self._collection(database, collection)
         if partitions:
             refuse_partitions(cached, "load partitions")
         self._proxy.admission.allow(Action.DDL, cached)
+        if refresh:
+            if self._status(cached.collection_id) is None:
+                raise CollectionNotLoaded(f"collection not loaded[collection={cached.collection_id}]")
+            return
         wanted = partition_ids(cached, tuple(partitions))
         fields = fields_to_load(cached.view.schema, load_fields, dynamic=not skip_dynamic)
         for field in cached.view.schema.searched_fields:
