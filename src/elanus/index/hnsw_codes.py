@@ -37,8 +37,7 @@ GRAPH_SHARE = 0.8
 """The share of a build's work that its graph takes."""
 FEW_CODEWORDS = 16
 """Up to so many codewords are trained by one thread. Each of the thousands of steps is so short that several
-threads mostly wait for each other, spinning: on a machine with other work, 384 parts took two threads over a
-minute and a half, and one thread seven seconds."""
+threads mostly wait for each other, spinning, far longer than they compute where others use the cores."""
 _SQ_TYPES = ("SQ4U", "SQ6", "SQ8", "FP16", "BF16")
 
 NewCodec = Callable[[IndexSpec, int], tuple[Any, int]]
