@@ -56,6 +56,7 @@ def estimated(session: Session, body: bodies.Estimate) -> object:
 def _of_collection(session: Session, body: bodies.Estimate) -> bodies.Estimate:
     """Fill in what the collection says. Raises `RestError`."""
     schema = session.rpc("DescribeCollection", body).schema
+    stats = session.rpc("GetCollectionStatistics", body).stats
     fields = [f for f in schema.fields if KINDS[DataType(f.data_type)].vector is not None]
     if body.field_name:
         fields = [f for f in fields if f.name == body.field_name]
@@ -68,7 +69,6 @@ def _of_collection(session: Session, body: bodies.Estimate) -> bodies.Estimate:
         raise reported(wrong)
     (field,) = fields
     dim = next((int(pair.value) for pair in field.type_params if pair.key == "dim"), 0)
-    stats = session.rpc("GetCollectionStatistics", body).stats
     rows = next((int(pair.value) for pair in stats if pair.key == "row_count"), 0)
     return structs.replace(
         body, rows=body.rows or rows, dim=body.dim or dim, type=body.type or DataType(field.data_type).name
