@@ -4,6 +4,7 @@
 - **Compaction**: small segments, each the size of such a range, with keys in no order and a tenth deleted,
   become as few segments as the server would make of them.
 - **Index builds**: an IVF_FLAT, an HNSW over each segment of the size that those have.
+- **Imports**: a Parquet file with row groups of the size of such a range; tasks as the server would cut them.
 
 Segments end where the server ends them, at `datacoord.segment_size_max_mb` as it comes. So up to that size a
 merge and a graph grow with the rows, and beyond it their number does.
@@ -18,18 +19,22 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from benchmarks.pipeline import importing
 from benchmarks.pipeline.compacting import docs_schema, make_order
 from benchmarks.pipeline.flushing import make_rows, write_log_ranges
 from benchmarks.pipeline.growth import Course
 from elanus.api.datacoord import SegmentOutput
 from elanus.api.datanode import CompactionOrder
-from elanus.core.ids import BuildID, IndexID
+from elanus.api.imports import ImportOutcome
+from elanus.core.ids import BuildID, IndexID, TaskID
 from elanus.core.segments import IndexFile
 from elanus.pipeline.compact import CompactionTask, compaction_job
 from elanus.pipeline.flush import Outcomes, Plans, flush_job
+from elanus.pipeline.import_job import import_job
+from elanus.pipeline.import_plan import FileRows, ImportPlan, cut, rows_of_task
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_job
 from elanus.pipeline.port import Job
-from elanus.server.settings import DatacoordSettings
+from elanus.server.settings import DatacoordSettings, ImportsSettings
 from elanus.storage.objects import open_store
 
 RANGE_ROWS = 50_000
@@ -78,6 +83,38 @@ def segment_courses(directory: Path, dim: int, steps: tuple[int, ...], passes: i
         "IVF_FLAT build": Course(steps, passes, store, partial(builds, IVF_FLAT)),
         "HNSW build": Course(graphs, 1, store, partial(builds, HNSW)),
     }
+
+
+def import_course(directory: Path, dim: int, steps: tuple[int, ...], passes: int) -> Course:
+    """Imports of the first rows of one file."""
+    directory.mkdir()
+    plan = importing.make_plan(directory, max(steps), dim, groups=-(-max(steps) // RANGE_ROWS))
+    task_bytes = ImportsSettings().task_mb * _MIB
+    attempts, first_ids = itertools.count(1), itertools.count(1000, 2 * max(steps))
+
+    def jobs(rows: int, name: str) -> list[Job[ImportPlan, ImportOutcome]]:
+        row_bytes = plan.schema.row_bytes_estimate
+        task_rows = rows_of_task(rows, row_bytes, task_bytes // row_bytes, os.cpu_count() or 1)
+        attempt = next(attempts)
+        plans = [
+            replace(
+                plan,
+                attempt=attempt,
+                parts=part,
+                first_id=next(first_ids),
+                rows_max=task_bytes // row_bytes,
+                bytes_max=task_bytes,
+            )
+            for part in cut([_first_rows(plan.parts[0], rows)], task_rows)
+        ]
+        return [import_job(TaskID(attempt), [importing.FILE], plans)]
+
+    return Course(steps, passes, open_store(plan.store_url), jobs)
+
+
+def _first_rows(file: FileRows, rows: int) -> FileRows:
+    """As many row groups as have so many rows."""
+    return replace(file, groups=tuple(group for group in file.groups if group.first_row < rows))
 
 
 def _orders(directory: Path, dim: int, steps: tuple[int, ...]) -> dict[int, list[CompactionOrder]]:

@@ -19,12 +19,14 @@ from benchmarks.pipeline import (
     growth,
     importing,
     indexing,
+    joins,
     places,
     visible_import,
 )
-from benchmarks.pipeline.courses import flush_course, segment_courses
+from benchmarks.pipeline.courses import flush_course, import_course, segment_courses
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import Course, GrowthPoint
+from benchmarks.pipeline.joins import Joins
 from benchmarks.pipeline.places import Turns
 from benchmarks.pipeline.sides import Sides
 from elanus import __version__
@@ -34,7 +36,8 @@ CALL_TURNS = 3
 GROWTH_DIM = 32
 GROWTH_PASSES = 3
 GROWTH_ROWS = (100_000, 500_000, 1_000_000, 2_000_000, 5_000_000)
-PARTS = ("jobs", "calls", "workers", "stores", "growth")
+IMPORTED_ROWS = (1_000_000, 5_000_000, 20_000_000)
+PARTS = ("jobs", "calls", "workers", "stores", "joins", "growth")
 
 
 class Figures(msgspec.Struct, frozen=True):
@@ -42,7 +45,7 @@ class Figures(msgspec.Struct, frozen=True):
 
     ``jobs``: by the names of `measures`; ``growth``: by those of `courses`; ``machine``: processors,
     operating system. ``imports``: import calls, by what is waited for; ``workers``: imports by the number of
-    workers of a cluster; ``stores``: imports by where the files are.
+    workers of a cluster; ``stores``: imports by where the files are; ``joins``: searches as Spark jobs.
     """
 
     version: str
@@ -54,6 +57,7 @@ class Figures(msgspec.Struct, frozen=True):
     imports: dict[str, Turns] = {}
     workers: dict[str, Turns] = {}
     stores: dict[str, Turns] = {}
+    joins: Joins | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +91,12 @@ def measures(threads: int, size: Size = WHOLE) -> dict[str, Callable[[Path], Sid
     }
 
 
-def courses(directory: Path, dim: int, steps: tuple[int, ...], passes: int) -> dict[str, Course]:
+def courses(
+    directory: Path, dim: int, steps: tuple[int, ...], imported: tuple[int, ...], passes: int
+) -> dict[str, Course]:
     """Every kind of job whose growth is measured, with its input made below the directory."""
     return {
+        "import": import_course(directory / "import", dim, imported, passes),
         "flush": flush_course(directory / "flush", dim, steps, passes),
         **segment_courses(directory / "segments", dim, steps, passes),
     }
@@ -144,15 +151,31 @@ def _stores(report: Callable[[str], None], size: Size) -> dict[str, object]:
         return {"stores": places.measure_stores(directory, rows, 128, turns, report)}
 
 
+def _joins(report: Callable[[str], None], size: Size) -> dict[str, object]:
+    rows, queries, turns = size.rows(1_000_000), size.rows(100_000), size.turns(CALL_TURNS)
+    return {"joins": joins.measure(rows, 128, queries, joins.FEW, turns, report)}
+
+
 def _growth(report: Callable[[str], None], size: Size) -> dict[str, object]:
     report("the rows of growth")
-    steps = tuple(rows for rows in GROWTH_ROWS if rows <= GROWTH_ROWS[-1] * size.share) or GROWTH_ROWS[:1]
+    steps, imported = (_steps(rows, size) for rows in (GROWTH_ROWS, IMPORTED_ROWS))
     with _directory() as directory:
-        measured = courses(directory, GROWTH_DIM, steps, size.turns(GROWTH_PASSES))
+        measured = courses(directory, GROWTH_DIM, steps, imported, size.turns(GROWTH_PASSES))
         return {"growth": growth.measure(directory / "spark", measured, report)}
 
 
-_MEASURED = {"jobs": _jobs, "calls": _calls, "workers": _workers, "stores": _stores, "growth": _growth}
+def _steps(rows: tuple[int, ...], size: Size) -> tuple[int, ...]:
+    return tuple(some for some in rows if some <= rows[-1] * size.share) or rows[:1]
+
+
+_MEASURED = {
+    "jobs": _jobs,
+    "calls": _calls,
+    "workers": _workers,
+    "stores": _stores,
+    "joins": _joins,
+    "growth": _growth,
+}
 
 
 @contextlib.contextmanager

@@ -74,13 +74,18 @@ def make_plan(directory: Path, rows: int, dim: int, groups: int = 1) -> ImportPl
 
 
 def write_rows(file: Path, rows: int, dim: int, groups: int = 1) -> None:
-    """Write rows of keys in no order and random vectors."""
+    """Write rows of keys in no order and random vectors, one row group at a time."""
     random = np.random.default_rng(1)
-    vectors = random.standard_normal((rows, dim), dtype=np.float32)
-    values = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+    keys = random.permutation(rows)
+    group_rows = min(1024 * 1024, -(-rows // groups))
     file.parent.mkdir(exist_ok=True)
-    table = pa.table({KEY_FIELD: random.permutation(rows), VECTOR_FIELD: values})
-    pq.write_table(table, file, row_group_size=min(1024 * 1024, -(-rows // groups)))
+    layout = pa.schema([(KEY_FIELD, pa.int64()), (VECTOR_FIELD, pa.list_(pa.float32(), dim))])
+    with pq.ParquetWriter(file, layout) as writer:
+        for first in range(0, rows, group_rows):
+            some = keys[first : first + group_rows]
+            vectors = pa.array(random.standard_normal(len(some) * dim, dtype=np.float32))
+            columns = [pa.array(some), pa.FixedSizeListArray.from_arrays(vectors, dim)]
+            writer.write_table(pa.table(columns, layout), group_rows)
 
 
 def _rewrite(directory: Path, schema: CollectionSchema, number: int) -> None:

@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from benchmarks.pipeline.courses import HNSW, IVF_FLAT, RANGE_ROWS
 from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
 from benchmarks.pipeline.growth import GrowthPoint
+from benchmarks.pipeline.joins import EF, Joins, K
+from benchmarks.pipeline.joins import HNSW as BUILT
 from benchmarks.pipeline.places import DELAY_MS, DISK, Turns
 from benchmarks.pipeline.places import WORKERS as CLUSTERS
 from benchmarks.pipeline.sides import Sides
 
 FLUSH_CALL_S = 1.5
 IMPORT_ROWS_PER_S = 150_000
+JOIN_SPEED, JOIN_TIMES = 0.8, 20.0
 PLOT = "pipeline-growth.svg"
 
 HEAD = f"""\
@@ -37,12 +40,12 @@ and the commit are not in these figures; they are in the flush calls below.
 GROWTH = f"""\
 ## Growth
 
-![Seconds of flushes, compactions and index builds by their rows, and the driver's memory]({PLOT})
+![Seconds of imports, flushes, compactions and index builds by their rows, and the driver's memory]({PLOT})
 
-Flushes, compactions and index builds of {{least:,}} to {{most:,}} rows of dimension {{dim}}, in one Spark
-session on all cores, run as the server runs them. Times are those of the fastest, the median and the slowest
-of {GROWTH_PASSES} turns where they were kept, else the median; of HNSW there is one turn. A flush has
-one task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them
+Imports, flushes, compactions and index builds of {{least:,}} to {{most:,}} rows of dimension {{dim}}, in
+one Spark session on all cores, run as the server runs them. Times are those of the fastest, the median and
+the slowest of {GROWTH_PASSES} turns where they were kept, else the median; of HNSW there is one turn. A flush
+has one task per {RANGE_ROWS:,} rows. A compaction merges segments of {RANGE_ROWS:,} rows, a tenth of them
 deleted, into as few as hold them (`datacoord.segment_size_max_mb` as it comes), and an index is built over
 each segment of that size. IVF_FLAT has nlist {IVF_FLAT["nlist"]}; HNSW has M {HNSW["M"]}, efConstruction
 {HNSW["efConstruction"]}, and ends earlier for want of time: what a row costs there grows
@@ -72,6 +75,16 @@ One task that imports {{rows:,}} rows of dimension {{dim}}, with the file that i
 writes on a disk, in an S3 server on this machine (OpenStack Swift, which takes processor time itself), and
 in the same server behind a relay that delays each request by {DELAY_MS} ms; the times of the fastest, the
 median and the slowest of {{turns}} turns.
+"""
+JOINS = """\
+## Searches as Spark jobs
+
+{rows:,} vectors of dimension {dim}, drawn with the structure of embeddings, in HNSW indexes (M {M},
+efConstruction {efConstruction}), all in the server's files; Spark runs on this machine, on all cores. The
+kNN join finds the {k} nearest of each query, with ef {ef}; its time is from the call to the hits, with the
+snapshot, Spark's work and the reading of files. faiss alone searches the same graphs with all cores, in one
+process that has read them before. Spark's own exact join, `nearestByJoin`, compares few queries with the
+rows in its memory. Times are those of the fastest, the median and the slowest turn.
 """
 GROWN = """\
 - **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**
@@ -117,6 +130,7 @@ def render_pipeline(found: Figures) -> str:
         *_imports(found),
         *_clusters(found),
         *_stores(found),
+        *_joins(found.joins),
         *_growth(found),
         _method(found),
     ]
@@ -207,14 +221,43 @@ def _stores(found: Figures) -> Iterator[str]:
     yield ""
 
 
+def _joins(found: Joins | None) -> Iterator[str]:
+    if found is None:
+        return
+    yield JOINS.format(rows=found.rows, dim=found.dim, k=K, ef=EF, **BUILT)
+    yield "| | queries | time | queries/s |"
+    yield "|---|---:|---:|---:|"
+    lines = (
+        (f"kNN join, recall {found.recall:.3f}", found.queries, found.join_s),
+        ("faiss alone, the same graphs", found.queries, found.faiss_s),
+        ("kNN join, exact", found.queries, found.exact_s),
+        ("kNN join, few queries", found.few, found.few_join_s),
+        ("Spark's `nearestByJoin`, exact", found.few, found.spark_s),
+    )
+    for name, queries, seconds in lines:
+        yield f"| {name} | {queries:,} | {_spread_s(seconds)} | {queries / statistics.median(seconds):,.1f} |"
+    join_s, faiss_s = statistics.median(found.join_s), statistics.median(found.faiss_s)
+    speed = faiss_s / join_s
+    times = statistics.median(found.spark_s) / found.few / (join_s / found.queries)
+    yield ""
+    verdicts = _verdict(speed >= JOIN_SPEED), _verdict(times >= JOIN_TIMES)
+    yield f"The join has **{speed:.2f}** of the throughput of faiss alone (target at least {JOIN_SPEED:g}:"
+    yield f"{verdicts[0]}), and **{times:,.0f} times** that of Spark's own join (target at least"
+    yield f"{JOIN_TIMES:g}: {verdicts[1]})."
+    yield ""
+    yield f"`near_duplicates` of all {found.rows:,} rows, of which {found.copies:,} were there twice with"
+    yield f"a little noise, took **{found.duplicates_s[0]:.1f} s** and named {found.duplicates:,}."
+    yield ""
+
+
 def _rate(took: Turns) -> str:
     """Rows per second, by the median turn."""
     return f"{took.rows / statistics.median(took.seconds):,.0f}"
 
 
 def _growth(found: Figures) -> Iterator[str]:
-    points = next(iter(found.growth.values()))
-    yield GROWTH.format(least=points[0].rows, most=points[-1].rows, dim=found.growth_dim)
+    rows = [point.rows for course in found.growth.values() for point in course]
+    yield GROWTH.format(least=min(rows), most=max(rows), dim=found.growth_dim)
     yield "| job | rows | time | rows/s | a row | driver | task |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
     for name, course in found.growth.items():

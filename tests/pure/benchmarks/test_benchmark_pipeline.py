@@ -19,6 +19,7 @@ from benchmarks.pipeline.far import Far
 from benchmarks.pipeline.figures import Figures, courses, measures
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
+from benchmarks.pipeline.joins import Joins
 from benchmarks.pipeline.places import DISK, FAR, Turns
 from benchmarks.pipeline.sides import Sides, in_turns
 from benchmarks.pipeline.task_memory import TaskMemory
@@ -109,6 +110,30 @@ def test_calls_clusters_and_stores_have_sections_once_they_are_measured() -> Non
     assert "| S3 30 ms away | 2.00 / 3.00 / 4.00 s | 100,000 | 1.50 s |" in page
 
 
+def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
+    joins = Joins(
+        rows=1000,
+        dim=4,
+        queries=100,
+        join_s=[1.0, 2.0, 4.0],
+        faiss_s=[1.0, 1.5, 1.5],
+        recall=0.99,
+        exact_s=[3.0],
+        few=10,
+        few_join_s=[0.5],
+        spark_s=[8.0],
+        duplicates_s=[7.0],
+        copies=10,
+        duplicates=9,
+    )
+    plain = found(1.0, 1.0, 1.0)
+    assert "nearestByJoin" not in render_pipeline(plain)
+    page = render_pipeline(msgspec.structs.replace(plain, joins=joins))
+    assert "**0.75** of the throughput of faiss alone (target at least 0.8:\nmissed)" in page
+    assert "**40 times** that of Spark's own join (target at least\n20: met)" in page
+    assert "took **7.0 s** and named 9." in page
+
+
 def test_a_part_can_be_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     before = found(1.0, 1.0, 1.0)
     workers = {"1": Turns(10, 4, [1.0])}
@@ -170,14 +195,15 @@ def test_every_course_works_on_all_its_rows(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(growth_courses, "RANGE_ROWS", 1000)
     monkeypatch.setattr(growth_courses, "DatacoordSettings", lambda: DatacoordSettings(segment_size_max_mb=1))
     steps = (2000, 20_000)
-    for name, course in courses(tmp_path, 4, steps, 1).items():
+    for name, course in courses(tmp_path, 4, steps, steps, 1).items():
         for rows in steps:
             jobs = course.jobs(rows, f"{rows}")
             outputs = [job.output([job.task(plan) for plan in job.plans]) for job in jobs]
             deleted = rows // 10 if name == "compaction" else 0
             assert sum(output.rows for output in outputs) == rows - deleted
             assert all(course.store.head(path).size_bytes for o in outputs for path in o.objects)
-        assert len(jobs) == (1 if name == "flush" else 2), "the most rows do not fit into one segment"
+        wanted = 1 if name in ("flush", "import") else 2
+        assert len(jobs) == wanted, "the most rows do not fit into one segment"
 
 
 def test_what_is_measured_runs(tmp_path: Path) -> None:
