@@ -1,7 +1,8 @@
 """Run the connector's wheel on several releases of Spark, with and without Spark Connect, and print a table.
 
-``make connector``. Needs the package index: the wheel is built and installed as a user's pip would, next to
-each release of PySpark and the newest libraries that the wheel takes.
+``make connector``; `test_connector` runs the oldest and the newest release. Needs the package index: the wheel
+is built and installed as a user's pip would, next to each release of PySpark and the newest libraries that
+the wheel takes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from environments import ROOT, python_environment
 from harness import Server
 from pymilvus import MilvusClient
 
-RELEASES = sys.argv[1:] or ["4.0.5", "4.1.4", "4.2.1", "4.3.0"]
+RELEASES = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
+CONNECT = "local[2]"
+"""What a session of Spark Connect connects to: a server that it starts."""
 
 
 def build(directory: Path) -> Path:
@@ -71,8 +74,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, Server(Path(scratch) / "data") as server:
         wheel = build(Path(scratch))
         server.start().wait_for_spark()
-        for release in RELEASES:
-            for remote in ((), ("local[2]",)):
+        for release in sys.argv[1:] or RELEASES:
+            for remote in ((), (CONNECT,)):
                 title = f"{release}{' Connect' if remote else ''}"
                 files = Path(scratch) / title.replace(" ", "-")
                 files.mkdir()

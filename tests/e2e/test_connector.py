@@ -1,0 +1,41 @@
+"""The connector's wheel next to PySpark alone: on the oldest release, and on the newest with Spark Connect.
+
+`make connector` runs every release in both ways.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from connector_releases import CONNECT, RELEASES, build, run
+from harness import Server
+
+pytestmark = [pytest.mark.e2e, pytest.mark.clients, pytest.mark.jvm]
+
+OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
+LACKS = {OLDEST: {"knn_join", "write a stream", "stream of changes"}, NEWEST: set()}
+"""What a release of Spark cannot do, and the connector refuses."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with Server(tmp_path_factory.mktemp("connector") / "data") as server:
+        yield server.start().wait_for_spark()
+
+
+@pytest.mark.parametrize(("release", "remote"), [(OLDEST, ()), (NEWEST, (CONNECT,))])
+def test_the_connector_does_on_a_release_what_the_page_says(
+    server: Server, wheel: Path, tmp_path: Path, release: str, remote: tuple[str, ...]
+) -> None:
+    outcomes = run(release, wheel, server, tmp_path, *remote)
+    assert len(outcomes) > len(LACKS[release])
+    refused = {step: outcome for step, outcome in outcomes.items() if outcome != "yes"}
+    assert refused.keys() == LACKS[release], refused
+    assert all("NotSupported" in outcome for outcome in refused.values()), refused
