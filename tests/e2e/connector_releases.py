@@ -1,8 +1,8 @@
 """Run the connector's wheel on several releases of Spark, with and without Spark Connect, and print a table.
 
-``make connector``; `test_connector` runs the oldest and the newest release. Needs the package index: the wheel
-is built and installed as a user's pip would, next to each release of PySpark and the newest libraries that
-the wheel takes.
+``make connector``; `test_connector` runs the oldest and the newest release. Needs the package index: the
+wheel is built and installed as a user's pip would, next to each release of PySpark and the newest libraries
+that the wheel takes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pymilvus import MilvusClient
 
 RELEASES = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 CONNECT = "local[2]"
-"""What a session of Spark Connect connects to: a server that it starts."""
+"""A session of Spark Connect starts a server, and connects to it."""
 
 
 def build(directory: Path) -> Path:

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.clients, pytest.mark.jvm]
 
 OLDEST, NEWEST = RELEASES[0], RELEASES[-1]
 LACKS = {OLDEST: {"knn_join", "write a stream", "stream of changes"}, NEWEST: set()}
-"""What a release of Spark cannot do, and the connector refuses."""
+"""The steps that a release of Spark has no way for: the connector refuses them."""
 
 
 @pytest.fixture(scope="module")
