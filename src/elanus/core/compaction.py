@@ -11,7 +11,8 @@ has been expired for as long as the retention, so no read is pinned to a time at
 
 The algorithm is that of Milvus 2.0 (datacoord's compaction policy): segments with enough dead rows are
 rewritten alone, small ones are packed into buckets. There are two differences: the first segment of a bucket
-also reduces its room, and a small segment that joins a bucket is not first rewritten alone.
+also reduces its room, and a small segment that joins a bucket is not first rewritten alone. A plan has at
+most `INPUTS_MAX` inputs: its record must fit in a value of the metadata store, and its job must end in time.
 
 A compaction by a clustering key makes several segments from its inputs (`elanus.core.clustering`). These are
 never merged with others, which would undo it: they are rewritten alone.
@@ -32,6 +33,9 @@ from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus_ms
+
+INPUTS_MAX = 2000
+"""How many segments one plan rewrites. A plan's record holds about 110 bytes for each."""
 
 
 class CompactionState(StrEnum):
@@ -208,7 +212,8 @@ def choose_clusterings(
 ) -> tuple[list[tuple[SegmentInfo, ...]], list[Candidate]]:
     """Choose the segments to rewrite by their clustering key, and return the candidates that are left.
 
-    All segments of a partition and vchannel are rewritten together. Those that one segment can hold are left:
+    All segments of a partition and vchannel are rewritten together, or `INPUTS_MAX` at a time: then a later
+    compaction clusters the results together. Those that one segment can hold are left:
     there is nothing to be skipped. Segments that the same clustering compaction made, without dead rows, are
     left too.
     """
@@ -221,7 +226,8 @@ def choose_clusterings(
         if cluster_count(rows, rows_max) < 2 or (is_clustered and not dead_rows):
             left += group
         else:
-            chosen.append(tuple(c.info for c in group))
+            infos = tuple(c.info for c in group)
+            chosen += [infos[first : first + INPUTS_MAX] for first in range(0, len(infos), INPUTS_MAX)]
     return chosen, left
 
 
@@ -269,7 +275,7 @@ def _buckets(
         if rows_target is not None:
             most = min(rows_target, most)
         bucket, free = [first], most - rows
-        while heap and heap[0][0] <= free:
+        while heap and heap[0][0] <= free and len(bucket) < INPUTS_MAX:
             rows, _, following = heapq.heappop(heap)
             bucket.append(following)
             free -= rows

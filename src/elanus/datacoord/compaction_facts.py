@@ -27,8 +27,12 @@ from elanus.datacoord.expiring_rows import ExpiringRows
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import DataState, Vchannel
+from elanus.meta.turns import in_turns
 from elanus.storage.port import CorruptObject, ObjectMissing
 
+_SEGMENTS_AT_ONCE = 200
+_COMPARISONS_AT_ONCE = 5000
+"""So many segments are compared with delta logs before other tasks run."""
 _log = structlog.get_logger("datacoord")
 
 
@@ -88,23 +92,26 @@ class FactGatherer:
         manifests = contents.of_segments(infos)
         found = [
             _Found(info, manifest, concerned_deltas(manifest, deltas, bound))
-            for info, manifest in zip(infos, manifests, strict=True)
+            async for info, manifest in in_turns(zip(infos, manifests, strict=True), _SEGMENTS_AT_ONCE)
         ]
-        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found})
+        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found if f.deltas})
         candidates = []
-        for f in found:
+        async for f in in_turns(found, _SEGMENTS_AT_ONCE):
             if is_candidate(f.info, taken):
                 try:
                     candidates.append(await self._candidate(f, vchannel, bound, expire_until, force=force))
                 except (ObjectMissing, CorruptObject) as error:
                     _log.error("segment not compacted", segment=f.info.segment_id, error=str(error))
         paths = {f.manifest.segment_id: f.info.manifest for f in found}
-        superseded = superseded_deltas(
-            deltas if not damaged else (),  # it is not known which of them concern those segments
-            manifests,
-            bound,
-            lambda manifest, delta: self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0,
-        )
+
+        def is_concerned(manifest: SegmentManifest, delta: DeltaLog) -> bool:
+            return self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0
+
+        examined = deltas if not damaged else ()  # it is not known which of them concern those segments
+        at_once = max(1, _COMPARISONS_AT_ONCE // max(1, len(manifests)))
+        superseded: list[DeltaLog] = []
+        async for delta in in_turns(examined, at_once):
+            superseded += superseded_deltas((delta,), manifests, bound, is_concerned)
         return CompactionFacts(
             tuple(candidates),
             frozenset(delta.file.path for delta in superseded),

@@ -8,7 +8,7 @@ The same facts identify the delta logs that are no longer needed; these are remo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -215,7 +215,8 @@ class Planner:
             return bool(chosen)
         async with self._lock:
             room = max(0, self._policy.plans_max - len(self._state.planned()))
-            plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs)][:room]
+            taken = set(self._taken())
+            plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs, taken)][:room]
             await self._state.put(plans=plans)
         for plan in plans:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=request.force)
@@ -279,9 +280,8 @@ class Planner:
         clustering = clustering_of(field_id, rows, rows_max, first_id)
         return replace(plan, output=NO_SEGMENT, clustering=clustering)
 
-    def _are_unchanged(self, inputs: Iterable[SegmentInfo]) -> bool:
+    def _are_unchanged(self, inputs: Iterable[SegmentInfo], taken: Set[SegmentID]) -> bool:
         """Whether segments that were examined without the lock have not changed since."""
-        taken = set(self._taken())
         for seen in inputs:
             vchannel = self._state.vchannel(seen.vchannel)
             info = self._state.segment(seen.segment_id)

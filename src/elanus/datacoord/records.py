@@ -1,9 +1,9 @@
 """Atomic changes of any number of metadata records.
 
-A transaction of the store is small (128 operations in etcd), and a range may touch the segments of a thousand
-partitions. So a change that does not fit is first written as a whole, under one key: this decides it. Then
-its records are written in batches, and the key is deleted. If the key is found after a crash or an error, the
-writing resumes where it ended before anything else is done.
+A transaction of the store is small (128 operations and 1.5 MB in etcd), and a range may touch the segments
+of a thousand partitions. So a change that does not fit is first written as a whole, under one key: this
+decides it. Then its records are written in batches, and the key is deleted. If the key is found after a
+crash or an error, the writing resumes where it ended before anything else is done.
 
 A change that does not fit in one value (the drop of a vchannel with ten thousands of segments) is first
 written in parts, under keys of their own; the one key then says how many there are, and decides it as well.
@@ -89,7 +89,7 @@ class Records:
         """Write all records or none. Raises `CommitRefused` when one changed meanwhile, and whatever the
         store raises."""
         await self._write_out()
-        if len(records) <= RECORDS_AT_ONCE:
+        if len(_first_batch(records)) == len(records):
             await self._write(records)
             return
         first = self._unchanged(islice(records, RECORDS_AT_ONCE))
@@ -109,7 +109,7 @@ class Records:
 
     async def _write_out(self) -> None:
         while self._unwritten:
-            batch = dict(islice(self._unwritten.items(), RECORDS_AT_ONCE))
+            batch = _first_batch(self._unwritten)
             await self._write(batch)
             for key in batch:
                 del self._unwritten[key]
@@ -155,6 +155,18 @@ class Records:
 
 def _records(encoded: bytes) -> dict[str, bytes]:
     return msgspec.msgpack.decode(encoded, type=dict[str, bytes])
+
+
+def _first_batch(records: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Return the first records, as many as one transaction can change; at least one."""
+    batch: dict[str, bytes] = {}
+    size_bytes = 0
+    for key, value in islice(records.items(), RECORDS_AT_ONCE):
+        size_bytes += len(key) + len(value)
+        if batch and size_bytes > _PART_BYTES:
+            break
+        batch[key] = value
+    return batch
 
 
 def _cut(records: Mapping[str, bytes]) -> list[dict[str, bytes]]:

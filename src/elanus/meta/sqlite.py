@@ -62,7 +62,7 @@ class SqliteMeta:
     def __init__(
         self, path: Path, *, fsync: bool = True, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Open the file, creating it if necessary. Raises `MetaInUse` and `UnknownMetaFormat`.
+        """Open the file, creating it if necessary. Raises `MetaInUse`, `UnknownMetaFormat` and `MetaFailed`.
 
         ``fsync`` off: transactions survive a crash of the process, not of the machine. ``monotonic_s``: the
         clock of the leases.
@@ -195,6 +195,8 @@ def _open(path: Path, fsync: bool) -> sqlite3.Connection:
             raise MetaInUse(f"the metadata store {path} is open in another process") from error
         if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
             raise UnknownMetaFormat(f"{path} is not a metadata store") from error
+        if isinstance(error, sqlite3.DatabaseError):
+            raise MetaFailed(f"the metadata in {path} cannot be used: {error}") from error
         raise
     return connection
 

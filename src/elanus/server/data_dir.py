@@ -75,10 +75,18 @@ class DataDir:
             self._lock = self._take_lock()
         except OSError as error:
             raise CannotStart(f"the data directory {self.root} cannot be used: {error.strerror}") from error
-        self._check_version()
-        for name in ("log", "files", "import", "run", "scratch"):
-            make_directories(self.root / name)
-        (self.root / "run").chmod(0o700)
+        try:
+            self._check_version()
+            self._check_metadata()
+            for name in ("log", "files", "import", "run", "scratch"):
+                make_directories(self.root / name)
+            (self.root / "run").chmod(0o700)
+        except OSError as error:
+            self.close()
+            raise CannotStart(f"{error.filename or self.root} cannot be used: {error.strerror}") from error
+        except CannotStart:
+            self.close()
+            raise
 
     def socket(self, name: str) -> str:
         """Return the gRPC address of a socket of this server, ``unix:PATH``. Removes a stale socket."""
@@ -120,8 +128,21 @@ class DataDir:
             fsync(self.root)
         found = version_file.read_text().strip()
         if found != str(FORMAT_VERSION):
-            self.close()
             raise CannotStart(
                 f"the data directory {self.root} has format version {found}; this release reads and "
                 f"writes version {FORMAT_VERSION}: use the release that wrote it, or another --data-dir"
             )
+
+    def _check_metadata(self) -> None:
+        """Raise `CannotStart` if rows are there and the metadata is not.
+
+        With new metadata they would belong to no collection, and be removed as garbage.
+        """
+        if self.paths.meta.exists() and self.paths.meta.stat().st_size:
+            return
+        for path in (self.paths.log, self.root / "files"):
+            if path.is_dir() and any(entry.name != "LOCK" for entry in path.iterdir()):
+                raise CannotStart(
+                    f"{self.paths.meta} is missing or empty, but {path} has data: restore the metadata "
+                    f"from a copy of the data directory, or choose another --data-dir"
+                )

@@ -20,7 +20,7 @@ from elanus.core.clustering import (
     segments_max,
     slices,
 )
-from elanus.core.compaction import Candidate, CompactionThresholds, choose, choose_clusterings
+from elanus.core.compaction import INPUTS_MAX, Candidate, CompactionThresholds, choose, choose_clusterings
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
@@ -125,6 +125,14 @@ def test_a_partition_is_rewritten_as_a_whole_if_one_segment_cannot_hold_it() -> 
     chosen, left = choose_clusterings([*large, *small], MAX_ROWS)
     assert ids(chosen) == [[1, 2, 3]]
     assert left == small
+
+
+def test_a_partition_of_many_segments_is_rewritten_in_parts() -> None:
+    many = [candidate(number, 80) for number in range(2 * INPUTS_MAX + 1)]
+    chosen, left = choose_clusterings(many, MAX_ROWS)
+    assert [len(group) for group in chosen] == [INPUTS_MAX, INPUTS_MAX, 1]
+    assert [number for group in ids(chosen) for number in group] == list(range(len(many)))
+    assert left == []
 
 
 def test_clusters_without_dead_rows_and_without_new_segments_stay() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.core.compaction import (
+    INPUTS_MAX,
     Candidate,
     CompactionThresholds,
     choose,
@@ -81,6 +82,15 @@ def test_with_a_target_a_segment_more_than_half_full_takes_part() -> None:
     assert chosen(candidates, force=True) == []
     (group,) = choose(candidates, THRESHOLDS, MAX_ROWS, force=True, rows_target=10**9)
     assert [s.segment_id for s in group] == [2, 1]
+
+
+def test_a_plan_has_at_most_so_many_inputs() -> None:
+    count = 2 * INPUTS_MAX + 1
+    candidates = [candidate(number, 1) for number in range(count)]
+    groups = choose(candidates, THRESHOLDS, 10 * count, force=False)
+    assert [len(group) for group in groups] == [INPUTS_MAX, INPUTS_MAX]  # the last one waits for others
+    groups = choose(candidates, THRESHOLDS, 10 * count, force=True, rows_target=10 * count)
+    assert [len(group) for group in groups] == [INPUTS_MAX, INPUTS_MAX, 1]
 
 
 def file(first: int, last: int, rows: int = 10) -> BinlogFile:

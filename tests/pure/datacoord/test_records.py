@@ -207,3 +207,20 @@ async def test_a_large_change_that_was_decided_without_an_answer_is_not_lost() -
         await records.put({"datacoord/segment/x": b"c"})
     await opened(meta)
     assert await held(meta) == set(large("a").values())
+
+
+@pytest.mark.parametrize("deaths", range(1, 8))
+async def test_few_large_records_are_one_change_whenever_the_store_fails(deaths: int) -> None:
+    """Their values fit in one transaction each, and together in none."""
+    meta = DyingMeta()
+    records = await opened(meta)
+    large = {f"datacoord/segment/{n}": random.Random(n).randbytes(500_000) for n in range(4)}
+    meta.left = deaths
+    try:
+        await records.put(large)
+        await records.finish()
+    except DiskFull:
+        meta.left = 2**31
+        await opened(meta)
+    assert await held(meta) in (set(), set(large.values()))
+    await (await opened(meta)).put(large)

@@ -99,6 +99,16 @@ def test_another_format_version_is_refused(tmp_path: Path) -> None:
         SqliteMeta(tmp_path / "meta.db")
 
 
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    asyncio.run(SqliteMeta(path).close())
+    path.write_bytes(path.read_bytes()[:100] + bytes(4000))
+    with pytest.raises(
+        MetaFailed, match=r"the metadata in .*meta\.db cannot be used: database disk image is mal"
+    ):
+        SqliteMeta(path)
+
+
 @pytest.mark.slow
 def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "meta.db"

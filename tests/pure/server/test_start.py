@@ -17,6 +17,7 @@ from elanus.cli.quick_imports import quick_imports
 from elanus.log.files import FileLog
 from elanus.server.data_dir import DataDir
 from elanus.server.open_files import connections_for
+from elanus.server.startup import CannotStart
 from elanus.storage.local import LocalStore
 from elanus.storage.port import StorageFailed
 
@@ -136,3 +137,26 @@ def test_nothing_is_collected_during_the_imports_of_a_server() -> None:
         assert gc.get_freeze_count() > 0
     finally:
         gc.unfreeze()
+
+
+@pytest.mark.parametrize("place", ["log/by-dev-rootcoord-dml_0", "files/insert_log"])
+@pytest.mark.parametrize("is_empty", [False, True])
+def test_rows_without_metadata_are_not_taken_for_garbage(tmp_path: Path, place: str, is_empty: bool) -> None:
+    DataDir(tmp_path).close()
+    (tmp_path / "log" / "LOCK").touch()
+    DataDir(tmp_path).close()  # nothing has been written yet
+    (tmp_path / place).mkdir()
+    if is_empty:
+        (tmp_path / "meta.db").touch()
+    for _ in range(2):  # the lock is released
+        with pytest.raises(CannotStart, match=r"meta\.db is missing or empty, but .* has data: restore"):
+            DataDir(tmp_path)
+    (tmp_path / "meta.db").write_bytes(b"metadata")
+    DataDir(tmp_path).close()
+
+
+def test_a_part_of_the_data_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    (tmp_path / "VERSION").mkdir()
+    for _ in range(2):
+        with pytest.raises(CannotStart, match=rf"{tmp_path}/VERSION cannot be used: Is a directory"):
+            DataDir(tmp_path)
