@@ -84,7 +84,7 @@ class CodedScan:
         """Read the arrays of an index file; None if it has no codes."""
         if CODES_KEY not in arrays:
             return None
-        return cls(faiss.deserialize_index(np.array(arrays[CODES_KEY])), rows)
+        return cls(faiss.deserialize_index(arrays[CODES_KEY]), rows)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:

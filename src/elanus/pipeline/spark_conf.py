@@ -30,6 +30,9 @@ _LOCAL_TRIES = re.compile(r"local(?:\[[^,\]]+(?:, *(\d+))?\])?")
 SPARK_FILES, JVM_FILES = "spark", "tmp"
 """Directories below the session's scratch directory: Spark's blocks and shuffles, and the JVM's temporary
 files (libraries that it unpacks, for example)."""
+_WAIT_POLICY = "spark.executorEnv.OMP_WAIT_POLICY"
+"""How a thread of an index build waits for the others. By default it spins for milliseconds, thousands of
+times in a build, on a processor that other tasks and the online side could use."""
 _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 _NO_SHARED_COUNTERS = "-XX:-UsePerfData"
 """Without it Java keeps a file in the system's temporary directory, which a killed JVM leaves there."""
@@ -87,6 +90,7 @@ def spark_conf(
         "spark.scheduler.mode": "FAIR",
         "spark.python.daemon.module": "elanus.pipeline.daemon",
         "spark.python.worker.reuse": "true",
+        _WAIT_POLICY: "passive",
         "spark.local.dir": str(scratch / SPARK_FILES),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }

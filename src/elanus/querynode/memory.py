@@ -2,7 +2,8 @@
 
 When a segment is released, its memory is at first free only inside the process: Arrow's pool and glibc's heap
 keep freed memory for the next allocation. After a large release that allocation may not follow for a long
-time. So both are asked to return free memory, once the last read that held the segment has ended.
+time. So both are asked to return free memory, once the last read that held the segment has ended. A load
+leaves the buffers of its files behind in the same way, and is followed by a return as well.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from elanus.core.offload import Offload
 from elanus.querynode.block import Block
 
 _DELAY_S = 0.2
+_LOADS_DELAY_S = 1.0
+"""Loads come in series: one return serves all that end within this time."""
 WORTH_RETURNING_BYTES = 32 * 1024 * 1024
 
 
@@ -56,6 +59,8 @@ class MemoryReturn:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sleeping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loaded_bytes = 0
+        """Of the segments loaded since the last return."""
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -75,20 +80,26 @@ class MemoryReturn:
         """These blocks are freed once the last read that holds them has ended."""
         when_gone(blocks, self._soon)
 
+    def loaded(self, size_bytes: int) -> None:
+        """A segment of this size was loaded. For the loop thread."""
+        self._loaded_bytes += size_bytes
+        if self._loaded_bytes >= WORTH_RETURNING_BYTES:
+            self._begin(_LOADS_DELAY_S)
+
     def _soon(self) -> None:
         """Schedule `_begin` on the loop. May be called from any thread."""
         loop = self._loop
         if loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(self._begin)
+                loop.call_soon_threadsafe(self._begin, _DELAY_S)
 
-    def _begin(self) -> None:
+    def _begin(self, delay_s: float) -> None:
         if self._sleeping is None and self._loop is not None:
-            self._sleeping = task = asyncio.create_task(self._return())
+            self._sleeping = task = asyncio.create_task(self._return(delay_s))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _return(self) -> None:
-        await asyncio.sleep(_DELAY_S)  # released memory is freed by now, maybe with more
-        self._sleeping = None
+    async def _return(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)  # released memory is freed by now, maybe with more
+        self._sleeping, self._loaded_bytes = None, 0
         await self.offload(return_free_memory)

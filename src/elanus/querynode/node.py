@@ -129,17 +129,17 @@ class QueryNode:
         self._pulse = KeptPulse(
             node_id, self._incarnation, self._dispatcher, self._collections, self._serving
         )
+        self._memory = MemoryReturn(offload)
         self._loading = Loading(
             store,
             offload,
             scratch,
             self._dispatcher,
             fetches_max,
-            self._used.add,
+            self._on_load,
             partial(Interim, interim_rules, offload_interim or offload),
             maps_indexes,
         )
-        self._memory = MemoryReturn(offload)
         self._search_threads = search_threads
         self._recall = recall
         self._capacity_bytes = capacity_bytes
@@ -376,6 +376,10 @@ class QueryNode:
     def _grew(self, collection_id: CollectionID, change_bytes: int) -> None:
         self._growing_bytes += change_bytes
         self._pulse.changed(collection_id)
+
+    def _on_load(self, size_bytes: int) -> None:
+        self._used.add(size_bytes)
+        self._memory.loaded(size_bytes)
 
     def _leads(self, change: int) -> None:
         self._leading += change

@@ -228,6 +228,31 @@ async def test_a_large_release_returns_memory_once_nobody_reads_it(world: World)
         assert returned == [memory.return_free_memory]
 
 
+@scenario()
+async def test_large_loads_return_the_memory_of_what_they_read(world: World) -> None:
+    returned = []
+
+    async def offload(function, /, *args):
+        if function is memory.return_free_memory:
+            returned.append(function)
+        return await inline(function, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("elanus.querynode.memory._LOADS_DELAY_S", 0)
+        world.node._memory.offload = offload
+        await written(world, (1, 1), seal=True)
+        await breathe()
+        assert returned == []  # a small one leaves little behind
+        [segment] = (await world.node.status()).segments
+        patch.setattr(memory, "WORTH_RETURNING_BYTES", 2 * segment.memory_bytes)
+        await written(world, (2, 2), seal=True)
+        await breathe()
+        assert returned == [memory.return_free_memory]  # together they are large
+        await written(world, (3, 3), seal=True)
+        await breathe()
+        assert returned == [memory.return_free_memory]  # counted from the last return on
+
+
 def test_returning_memory_works_on_this_system() -> None:
     memory.return_free_memory()
 
