@@ -149,19 +149,19 @@ class HeldCollection:
     def _weigh(self) -> None:
         """Update ``growing_bytes``."""
         is_open = self.closed is None
-        self._weights = {v: _weight_bytes(c) for v, c in self.channels.items()} if is_open else {}
-        weight_bytes = sum(self._weights.values())
-        self._on_growth(weight_bytes - self.growing_bytes)
-        self.growing_bytes = weight_bytes
+        self._weights = {v: weight_bytes(c) for v, c in self.channels.items()} if is_open else {}
+        now_bytes = sum(self._weights.values())
+        self._on_growth(now_bytes - self.growing_bytes)
+        self.growing_bytes = now_bytes
 
     def _weigh_one(self, channel: FollowedVchannel) -> None:
         """Update ``growing_bytes`` after a change in one vchannel, of those that are held."""
         if self.closed is not None:
             return
         before_bytes = self._weights.get(channel.vchannel, 0)
-        self._weights[channel.vchannel] = weight_bytes = _weight_bytes(channel)
-        self._on_growth(weight_bytes - before_bytes)
-        self.growing_bytes += weight_bytes - before_bytes
+        self._weights[channel.vchannel] = now_bytes = weight_bytes(channel)
+        self._on_growth(now_bytes - before_bytes)
+        self.growing_bytes += now_bytes - before_bytes
 
     def close(self, error: ElanusError) -> None:
         """Stop serving and release everything. Everyone who waits gets the error."""
@@ -240,7 +240,8 @@ class HeldCollection:
         self._let_go(self._held.drop(goes))
 
 
-def _weight_bytes(channel: FollowedVchannel) -> int:
+def weight_bytes(channel: FollowedVchannel) -> int:
+    """Return the part of a collection's ``growing_bytes`` that one vchannel has."""
     return channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
 
 
