@@ -32,6 +32,10 @@ class MsgKind(IntEnum):
     EPOCH = 1210
 
 
+WRITES = frozenset({MsgKind.INSERT, MsgKind.UPSERT, MsgKind.DELETE})
+"""The kinds with a payload: rows or keys, which count once a tick has passed them."""
+
+
 @dataclass(frozen=True, slots=True)
 class InsertMessage:
     """Rows of one (vchannel, segment). Row i has row id ``row_id_start + i`` and timestamp ``ts``."""

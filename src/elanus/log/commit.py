@@ -25,6 +25,7 @@ from typing import Any
 import structlog
 
 from elanus.core.errors import DiskFull, ElanusError, Internal, Unavailable
+from elanus.core.messages import WRITES
 from elanus.log.channel import Channel
 from elanus.log.port import NewEntry, Position
 from elanus.log.writer import UNSYNCED_MAX_BYTES, PchannelWriter
@@ -56,8 +57,10 @@ class Request:
     durable: bool
     future: asyncio.Future[Any]
     payload_bytes: int = field(init=False)
+    has_only_writes: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.has_only_writes = all(entry.header.kind in WRITES for entry in self.entries)
         self.payload_bytes = sum(memoryview(part).nbytes for e in self.entries for part in e.payload)
 
 
@@ -183,7 +186,7 @@ class GroupCommit:
         except OSError as error:
             deliver([(chore.future, _client_error(error))])
             return
-        bells = chore.target.channel.publish(chore.target.writer.spans())
+        bells = chore.target.channel.publish(chore.target.writer.spans(), can_wait=True)
         deliver([(chore.future, None), *((bell, None) for bell in bells)])
 
 
@@ -199,7 +202,7 @@ class _Written:
         """Make them visible to readers, and wake the waiting appenders and readers together."""
         writer, channel = self.target.writer, self.target.channel
         writer.show()
-        bells = channel.publish(writer.spans())
+        bells = channel.publish(writer.spans(), can_wait=all(r.has_only_writes for r in self.requests))
         writer.announce_end()
         results = (
             (r.future, outcome if r.entries else writer.visible)

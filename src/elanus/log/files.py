@@ -7,9 +7,10 @@ every reader). This module combines them behind the `elanus.log.port.Log` protoc
 A position is a byte offset in the pchannel's stream of files. Reopening a log never continues a file: the
 next entry begins a new one, above every position the earlier process may have handed out.
 
-Readers are woken through the event loop by the same call that answers the append. They read files, not
-memory: a reader that lags costs the writer nothing. Processes that do not write follow the log with
-`elanus.log.follower` and read finished ranges with `elanus.log.reading.read_range`.
+Readers are woken through the event loop by the same call that answers the append; patient ones
+(`elanus.log.port.PatientReader`) only when a tick comes. They read files, not memory: a reader that lags
+costs the writer nothing. Processes that do not write follow the log with `elanus.log.follower` and read
+finished ranges with `elanus.log.reading.read_range`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor
 from elanus.log.writer import PchannelWriter
 
 _READ_THREADS = 2
+_UNREAD_BYTES_MAX = INLINE_READ_BYTES_MAX // 2
+"""How much a patient reader leaves for later. The rest fits into what it reads without a thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +173,17 @@ class _FileReader:
         self._closed = False
 
     async def read(self, bytes_max: int = READ_BYTES_MAX) -> Sequence[LogEntry]:
+        return await self._read(bytes_max, 0)
+
+    async def read_to_tick(self, bytes_max: int) -> Sequence[LogEntry]:
+        """As in `elanus.log.port.PatientReader`."""
+        return await self._read(bytes_max, _UNREAD_BYTES_MAX)
+
+    async def _read(self, bytes_max: int, unread_bytes_max: int) -> Sequence[LogEntry]:
         while True:
             if self._closed:
                 raise LogClosed(f"the reader of {self._channel.name} is closed")
-            await self._channel.wait_beyond(self._cursor.position)
+            await self._channel.wait_beyond(self._cursor.position, unread_bytes_max)
             view = self._channel.view
             # Only a copy moves: a read that is abandoned leaves the reader at its position.
             cursor = copy(self._cursor)

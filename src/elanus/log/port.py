@@ -77,6 +77,18 @@ class LogReader(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class PatientReader(LogReader, Protocol):
+    """A reader that need not be woken for each write: it can wait for the tick that makes them complete."""
+
+    async def read_to_tick(self, bytes_max: int) -> Sequence[LogEntry]:
+        """As `read`, but it may return writes later: when a tick follows them, or many are unread.
+
+        Anything else than a write is returned at once, with all that is before it.
+        """
+        ...
+
+
 class Log(Protocol):
     """Append and follow. Any number of readers; one writing process in files, any number in JetStream."""
 

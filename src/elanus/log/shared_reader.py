@@ -21,7 +21,7 @@ from elanus.core.messages import MsgKind
 from elanus.core.packs import PackAssembler
 from elanus.core.timestamps import Timestamp
 from elanus.log.msgstream import EntryPack
-from elanus.log.port import LogEntry, LogReader, Position
+from elanus.log.port import LogEntry, LogReader, PatientReader, Position
 from elanus.log.tick_line import TickLine, Watcher
 
 READ_BYTES_MAX = 4 * 1024 * 1024
@@ -177,10 +177,11 @@ class SharedReader:
             if headers_only
             else log.open_reader(self.pchannel, start)
         )
+        read = reader.read_to_tick if isinstance(reader, PatientReader) else reader.read
         try:
             continues = True
             while continues:
-                entries = await reader.read(READ_BYTES_MAX)
+                entries = await read(READ_BYTES_MAX)
                 for begin in range(0, len(entries), ENTRIES_AT_ONCE):
                     continues = self._take(entries[begin : begin + ENTRIES_AT_ONCE])
                     await asyncio.sleep(0)  # yield: a reader that catches up may never have to wait

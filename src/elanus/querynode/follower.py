@@ -23,7 +23,7 @@ import structlog
 
 from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
 from elanus.core.ids import FieldID, PartitionID, SegmentID
-from elanus.core.messages import DeleteMessage, MsgKind, UpsertMessage
+from elanus.core.messages import WRITES, DeleteMessage, MsgKind, UpsertMessage
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
@@ -41,7 +41,6 @@ from elanus.querynode.recovery import Recovered
 from elanus.rpc.tracing import untraced
 
 _WITH_ROWS = frozenset({MsgKind.INSERT, MsgKind.UPSERT})
-_WITH_PAYLOAD = _WITH_ROWS | {MsgKind.DELETE}
 _log = structlog.get_logger("querynode")
 
 
@@ -311,7 +310,7 @@ class Follower:
                             segments[segment_id] = self._segment(segment_id, header.partition_id)
                     elif header.kind is MsgKind.INSERT:
                         continue
-                if header.kind in _WITH_PAYLOAD:
+                if header.kind in WRITES:
                     entries.append(entry)
                 drops_collection |= header.kind is MsgKind.DROP_COLLECTION
                 if header.kind is MsgKind.DROP_PARTITION:

@@ -77,6 +77,8 @@ class HeldCollection:
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, packs that have not been applied yet, and deletes kept
         for segments loaded later."""
+        self._weights: dict[str, int] = {}
+        """The same for each vchannel."""
         self.leading = 0
         """The number of led vchannels that are followed."""
 
@@ -146,14 +148,20 @@ class HeldCollection:
 
     def _weigh(self) -> None:
         """Update ``growing_bytes``."""
-        weight_bytes = sum(
-            channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
-            for channel in self.channels.values()
-        )
+        is_open = self.closed is None
+        self._weights = {v: weight_bytes(c) for v, c in self.channels.items()} if is_open else {}
+        now_bytes = sum(self._weights.values())
+        self._on_growth(now_bytes - self.growing_bytes)
+        self.growing_bytes = now_bytes
+
+    def _weigh_one(self, channel: FollowedVchannel) -> None:
+        """Update ``growing_bytes`` after a change in one vchannel, of those that are held."""
         if self.closed is not None:
-            weight_bytes = 0
-        self._on_growth(weight_bytes - self.growing_bytes)
-        self.growing_bytes = weight_bytes
+            return
+        before_bytes = self._weights.get(channel.vchannel, 0)
+        self._weights[channel.vchannel] = now_bytes = weight_bytes(channel)
+        self._on_growth(now_bytes - before_bytes)
+        self.growing_bytes += now_bytes - before_bytes
 
     def close(self, error: ElanusError) -> None:
         """Stop serving and release everything. Everyone who waits gets the error."""
@@ -230,6 +238,11 @@ class HeldCollection:
     def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
         self._views.changed()
         self._let_go(self._held.drop(goes))
+
+
+def weight_bytes(channel: FollowedVchannel) -> int:
+    """Return the part of a collection's ``growing_bytes`` that one vchannel has."""
+    return channel.deletes.memory_bytes + sum(f.growing_bytes for f in channel.followers())
 
 
 def coverage_of(request: LoadCollection) -> Coverage:

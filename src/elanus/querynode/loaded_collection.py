@@ -185,18 +185,20 @@ class LoadedCollection(HeldCollection):
 
     def queued(self, follower: Follower) -> None:
         """A follower has taken packs that it applies later: they are held in memory meanwhile."""
-        if self._follows(self.channels[follower.vchannel], follower):
-            self._weigh()
+        channel = self.channels[follower.vchannel]
+        if self._follows(channel, follower):
+            self._weigh_one(channel)
 
     def exchanged(self, follower: Follower, gone: Sequence[GrowingBlock]) -> None:
         """A larger block has taken the place of these blocks; none: their segment had been released."""
-        if not self._follows(self.channels[follower.vchannel], follower):
+        channel = self.channels[follower.vchannel]
+        if not self._follows(channel, follower):
             return
         if gone:
             self._on_release(tuple(gone))
             self.publish()
         else:
-            self._weigh()
+            self._weigh_one(channel)
 
     def absorbed(self, follower: Follower) -> None:
         """A follower's tick has moved past an effect: wake who waits for that."""
@@ -207,7 +209,7 @@ class LoadedCollection(HeldCollection):
             self.settle(channel)
             self.publish()
         else:
-            self._weigh()
+            self._weigh_one(channel)
         self.clock.rewatch()
 
     def ticked(self, follower: Follower) -> bool:
@@ -238,7 +240,7 @@ class LoadedCollection(HeldCollection):
         if channel is not None:
             channel.deletes.forget(before)
             channel.writes.forget(before)
-            self._weigh()
+            self._weigh_one(channel)
 
     def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:
         if dropped:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -12,8 +13,11 @@ from test_big_deletes import Threads
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
 from elanus.index import load
 from elanus.index.spec import IndexSpec
+from elanus.querynode import held_collection
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.cache import IdentityCache
+from elanus.querynode.followed_vchannel import FollowedVchannel
+from elanus.querynode.held_collection import weight_bytes
 from elanus.querynode.node import QueryNode
 
 ROWS = [(key, key) for key in range(100)]
@@ -110,6 +114,35 @@ async def test_packs_that_wait_for_those_before_them_count_as_growing(world: Wor
         await breathe()
     rows_bytes = sum(b.batch_bytes for s in follower.growing.values() for b in s.blocks)
     assert world.node.growing_bytes == rows_bytes == follower.growing.batch_bytes
+
+
+@scenario()
+async def test_packs_of_one_vchannel_are_weighed_without_the_others(world: World) -> None:
+    collection = world.node._collections[COLLECTION]
+    (channel,) = collection.channels.values()
+    assert channel.follower is not None
+    collection.channels |= {name: FollowedVchannel(name) for name in ("idle 1", "idle 2")}
+    weighed: list[str] = []
+
+    def counted(channel: FollowedVchannel) -> int:
+        weighed.append(channel.vchannel)
+        return weight_bytes(channel)
+
+    with patch.object(held_collection, "weight_bytes", counted):
+        collection.queued(channel.follower)
+        collection.absorbed(channel.follower)
+    assert weighed == [channel.vchannel] * 2
+
+
+@scenario()
+async def test_the_bytes_of_a_collection_are_those_of_its_vchannels_after_each_write(world: World) -> None:
+    collection = world.node._collections[COLLECTION]
+    for key in range(5):
+        await world.insert([(key, key), (key + 10, key)])
+        await world.delete([key])
+        await world.tick()
+        expected_bytes = sum(weight_bytes(channel) for channel in collection.channels.values())
+        assert world.node.growing_bytes == collection.growing_bytes == expected_bytes > 0
 
 
 def test_a_json_column_knows_what_it_caches() -> None:

@@ -60,10 +60,16 @@ def rows_by_shard(
     """Split rows by the hash of their primary keys, each shard's rows in their original order."""
     if len(vchannels) == 1:
         return [ShardRows(vchannels[0], rows, replaced)]
-    return [
-        ShardRows(v, rows.take(at), None if replaced is None else replaced.take(at))
-        for v, at in ((v, pa.array(part)) for v, part in _by_shard(keys, vchannels))
-    ]
+    parts = _by_shard(keys, vchannels)
+    order = pa.array(np.concatenate([at for _, at in parts]))
+    rows = rows.take(order)  # once: taking each shard's rows costs as much again for every shard
+    replaced = None if replaced is None else replaced.take(order)
+    shards, begin = [], 0
+    for vchannel, at in parts:
+        own = None if replaced is None else replaced.slice(begin, len(at))
+        shards.append(ShardRows(vchannel, rows.slice(begin, len(at)), own))
+        begin += len(at)
+    return shards
 
 
 def shards_by_partition(
