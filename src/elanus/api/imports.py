@@ -7,7 +7,7 @@ from typing import Protocol
 
 from elanus.api.fencing import order_of
 from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import Duplicates, WriteMode
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -22,6 +22,7 @@ class ImportRequest:
     ``batch``: its number, where ``write_id`` names a stream of writes.
     ``rejects_max``: how many rows may be left out because they do not fit.
     ``takes_keys``: files may bring values of an automatic key (`elanus.core.sent_keys`).
+    ``csv``: the format of CSV files.
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
@@ -36,6 +37,7 @@ class ImportRequest:
     mode: WriteMode = WriteMode.APPEND
     duplicates: Duplicates = Duplicates.KEEP
     takes_keys: bool = False
+    csv: CsvFormat = COMMAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class ImportOrder:
     replaced: tuple[SegmentManifest, ...] = ()
     duplicates: Duplicates = Duplicates.KEEP
     existing: str = ""
+    csv: CsvFormat = COMMAS
 
 
 @dataclass(frozen=True, slots=True)

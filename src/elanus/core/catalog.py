@@ -15,6 +15,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 COLLECTIONS_MAX_PROPERTY = "database.max.collections"
+REPLICAS_PROPERTY = "database.replica.number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +31,21 @@ def collections_max(properties: Mapping[str, str]) -> int | None:
 
     Raises `InvalidParameter` for a value that is not a whole number.
     """
-    text = properties.get(COLLECTIONS_MAX_PROPERTY)
+    return _whole_number(properties, COLLECTIONS_MAX_PROPERTY)
+
+
+def check_database_numbers(properties: Mapping[str, str]) -> None:
+    """Check the properties of a database that are numbers. Raises `InvalidParameter`."""
+    for name in (COLLECTIONS_MAX_PROPERTY, REPLICAS_PROPERTY):
+        _whole_number(properties, name)
+
+
+def _whole_number(properties: Mapping[str, str], name: str) -> int | None:
+    text = properties.get(name)
     if text is None:
         return None
-    if not text.isdecimal():
-        raise InvalidParameter(f"{COLLECTIONS_MAX_PROPERTY} is {text!r}: give a whole number")
+    if not (text.isascii() and text.isdecimal()):
+        raise InvalidParameter(f"invalid database property: {name} is {text!r}: give a whole number")
     return int(text)
 
 

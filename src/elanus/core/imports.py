@@ -69,6 +69,21 @@ class Duplicates(StrEnum):
     REJECT = "reject"
 
 
+@dataclass(frozen=True, slots=True)
+class CsvFormat:
+    """How the CSV files of an import are written.
+
+    ``separator``: the character between the values of a row. ``null``: the text of a null; the empty text is
+    one only where it has no quotes, any other with them or without.
+    """
+
+    separator: str = ","
+    null: str = ""
+
+
+COMMAS = CsvFormat()
+
+
 def looks_at_existing(mode: WriteMode, duplicates: Duplicates) -> bool:
     """Whether it depends on the keys of the collection which rows a write adds."""
     return mode is WriteMode.APPEND and duplicates in (Duplicates.FIRST, Duplicates.REJECT)
@@ -107,7 +122,7 @@ class ImportTask:
     ``started_ms``: when the first try began; ``first_attempt``: its number. Files of all tries since then
     stay until the task ends, because a later try may use what an earlier one has written.
     ``left_out``: how many rows were left out because of their keys (`Duplicates`). ``takes_keys``: files may
-    bring values of an automatic key (`elanus.core.sent_keys`).
+    bring values of an automatic key (`elanus.core.sent_keys`). ``csv``: the format of its CSV files.
     """
 
     task_id: TaskID
@@ -137,6 +152,7 @@ class ImportTask:
     duplicates: Duplicates = Duplicates.KEEP
     left_out: int = 0
     takes_keys: bool = False
+    csv: CsvFormat = COMMAS
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:

@@ -137,6 +137,7 @@ class Imports:
             mode=request.mode,
             duplicates=request.duplicates,
             takes_keys=request.takes_keys,
+            csv=request.csv,
         )
         async with self._lock:
             await self._collection(task)
@@ -311,6 +312,7 @@ class Imports:
             started.first_attempt,
             task.mode,
             duplicates=task.duplicates,
+            csv=task.csv,
         )
 
     async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:

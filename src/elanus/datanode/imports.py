@@ -79,7 +79,7 @@ class SparkImports:
     async def _written(self, order: ImportOrder) -> list[ImportOutcome]:
         """Return what the tasks of the import have written, in this try or in an earlier one."""
         settings = self._settings
-        found: list[FileRows] = await self._offload(_tables, settings.source_url, order.files)
+        found: list[FileRows] = await self._offload(_tables, settings.source_url, order)
         survey = survey_job(order.task_id, found, order.schema, settings.source_url, settings.slots)
         files = [file for part in await self._run(survey, order) for file in part]
         plans = self._plans(order, files)
@@ -166,5 +166,5 @@ class SparkImports:
         ]
 
 
-def _tables(source_url: str, names: Sequence[str]) -> list[FileRows]:
-    return list(tables(named_files(open_store(source_url), names)))
+def _tables(source_url: str, order: ImportOrder) -> list[FileRows]:
+    return list(tables(named_files(open_store(source_url), order.files), order.csv))

@@ -1,7 +1,7 @@
 """CSV files of an import: a header with the fields' names, values as text, anything nested as JSON.
 
-An empty value without quotes is a null; for a text that may not be null, it is the empty text. A struct array
-is a JSON list of objects, in a column of its name.
+An empty value without quotes is a null, or the text that the import names instead; in a text field that may
+not be null, this text is a value. A struct array is a JSON list of objects, in a column of its name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from elanus.core.imports import CsvFormat
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.types import Family
 from elanus.pipeline.import_bounds import csv_rows_max
@@ -31,10 +32,12 @@ class CsvSource:
     Implements `elanus.pipeline.import_sources.Source`.
     """
 
-    def __init__(self, file: InputFile, schema: CollectionSchema) -> None:
+    def __init__(self, file: InputFile, schema: CollectionSchema, csv: CsvFormat) -> None:
         self._name = file.name
         self._file = file
         self._schema = schema
+        self._csv = csv
+        self._parsing = pyarrow.csv.ParseOptions(delimiter=csv.separator, newlines_in_values=True)
 
     def schemas(self) -> Iterator[pa.Schema]:
         return iter(())
@@ -55,15 +58,13 @@ class CsvSource:
         if not self._file.size_bytes:
             return
         reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        texts = _as_texts(self._header())
-        with self._file.native() as file, pyarrow.csv.open_csv(file, reading, parsing, texts) as reader:
+        texts = _as_texts(self._header(), self._csv.null)
+        with self._file.native() as file, pyarrow.csv.open_csv(file, reading, self._parsing, texts) as reader:
             yield from reader
 
     def _header(self) -> list[str]:
         first_rows = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-        parsing = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        with self._file.native() as file, pyarrow.csv.open_csv(file, first_rows, parsing) as reader:
+        with self._file.native() as file, pyarrow.csv.open_csv(file, first_rows, self._parsing) as reader:
             return list(reader.schema.names)
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
@@ -93,16 +94,16 @@ class CsvSource:
             return texts
         if field.kind.family is Family.TEXT:
             may_lack = field.nullable or field.default_value is not None
-            return texts if may_lack else pc.fill_null(texts, "")
+            return texts if may_lack else pc.fill_null(texts, self._csv.null)
         if field.kind.family is Family.BOOL:
             texts = pc.utf8_lower(texts)
         return column_of(field, pc.fill_null(texts.cast(pa.binary()), JSON_NULL).to_pylist(), place.refuse)
 
 
-def _as_texts(names: list[str]) -> pyarrow.csv.ConvertOptions:
+def _as_texts(names: list[str], null: str) -> pyarrow.csv.ConvertOptions:
     return pyarrow.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
-        null_values=[""],
+        null_values=[null],
         strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
+        quoted_strings_can_be_null=bool(null),
     )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import Duplicates
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
@@ -44,13 +44,14 @@ class FileRows:
     ``file`` is the first.
 
     ``versions`` are those of the files when they were surveyed (`elanus.storage.port.ObjectInfo`), in the
-    order of `names`.
+    order of `names`. ``csv``: the format of a CSV file.
     """
 
     file: str
     groups: tuple[RowGroup, ...]
     columns: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+    csv: CsvFormat = COMMAS
 
     @property
     def names(self) -> tuple[str, ...]:

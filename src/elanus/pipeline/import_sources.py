@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.imports import COMMAS, CsvFormat
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_csv import CsvSource
 from elanus.pipeline.import_input import READ_BYTES, InputFile, check_version, input_file
@@ -25,8 +26,8 @@ from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import FileRows, RowGroup
 from elanus.storage.port import ObjectStore
 
-_FORMATS = {".json": "JSON", ".jsonl": "JSON lines", ".ndjson": "JSON lines", ".csv": "CSV"}
-_NUMPY = ".npy"
+_NUMPY, _CSV = ".npy", ".csv"
+_FORMATS = {".json": "JSON", ".jsonl": "JSON lines", ".ndjson": "JSON lines", _CSV: "CSV"}
 
 
 class Source(Protocol):
@@ -84,15 +85,18 @@ class ParquetSource:
         return Place(self._name, group.number, group.first_row)
 
 
-def tables(files: Sequence[str]) -> Iterator[FileRows]:
-    """Return the tables that files are, without their groups: the NumPy files of a directory are one."""
+def tables(files: Sequence[str], csv: CsvFormat = COMMAS) -> Iterator[FileRows]:
+    """Return the tables that files are, without their groups: the NumPy files of a directory are one.
+
+    ``csv``: the format of CSV files.
+    """
     columns: dict[PurePosixPath, list[str]] = {}
     for file in files:
         path = PurePosixPath(file)
         if path.suffix == _NUMPY:
             columns.setdefault(path.parent, []).append(file)
         else:
-            yield FileRows(file, ())
+            yield FileRows(file, (), csv=csv if path.suffix == _CSV else COMMAS)
     for names in columns.values():
         yield FileRows(names[0], (), tuple(names))
 
@@ -113,7 +117,7 @@ def opened(
     suffix = PurePosixPath(table.file).suffix
     try:
         with contextlib.ExitStack() as opening:
-            yield _source(files, suffix, schema, opening, column)
+            yield _source(files, table, schema, opening, column)
     except (pa.ArrowException, OSError) as error:
         _check_versions(table, [input_file(store, name) for name in table.names])
         name = _FORMATS.get(suffix, "NumPy" if suffix == _NUMPY else "Parquet")
@@ -134,18 +138,18 @@ def _check_versions(table: FileRows, files: Sequence[InputFile]) -> None:
 
 def _source(
     files: Sequence[InputFile],
-    suffix: str,
+    table: FileRows,
     schema: CollectionSchema,
     opening: contextlib.ExitStack,
     column: str,
 ) -> Source:
-    file = files[0]
+    file, suffix = files[0], PurePosixPath(table.file).suffix
     if suffix == _NUMPY:
         return NumpySource([f for f in files if PurePosixPath(f.name).stem == column] or files, schema)
     if suffix == ".json":
         return JsonSource(file, schema)
-    if suffix == ".csv":
-        return CsvSource(file, schema)
+    if suffix == _CSV:
+        return CsvSource(file, schema, table.csv)
     if suffix in _FORMATS:
         return JsonLinesSource(file, schema)
     parquet = opening.enter_context(pq.ParquetFile(file.native(), buffer_size=READ_BYTES))

@@ -66,6 +66,8 @@ def column_of(field: FieldSchema, texts: Sequence[Text], refuse: Refuse) -> pa.A
         values = _decoder(kind).decode(b"[" + b",".join(texts) + b"]")
     except msgspec.MsgspecError:
         _refuse_first(field, texts, _decoder(kind), refuse)
+    if len(values) != len(texts):  # a text is empty, or holds several values: "1,2"
+        _refuse_first(field, texts, _decoder(kind), refuse)
     try:
         return pa.array(values, arrow_type)
     except (pa.ArrowInvalid, OverflowError) as error:
@@ -130,10 +132,12 @@ def _refuse_first(
 ) -> NoReturn:
     for row, text in enumerate(texts):
         try:
-            decoder.decode(b"[" + bytes(text) + b"]")
+            values = decoder.decode(b"[" + bytes(text) + b"]")
+            reason = "" if len(values) == 1 else f"{len(values)} values where one is expected"
         except msgspec.MsgspecError as error:
             reason = str(error).split(" - at ")[0]
-            shown = _shown(bytes(text).decode(errors="replace"))
+        if reason:
+            shown = _shown(bytes(text).decode(errors="replace")) or "empty"
             refuse(field.name, row, f"of type {field.data_type.name} is {shown}: {reason}")
     raise AssertionError("the values decode one by one, but not together")
 

@@ -95,7 +95,7 @@ def _keys_of_files(order: ImportOrder, source: ObjectStore) -> dict[str, list[pa
 
 
 def _read_keys(order: ImportOrder, schema: CollectionSchema, source: ObjectStore) -> Iterator[pa.Array]:
-    for table in tables(named_files(source, order.files)):
+    for table in tables(named_files(source, order.files), order.csv):
         with opened(source, table, schema) as rows:
             for columns in rows.schemas():
                 check_columns(schema, columns, table.file)

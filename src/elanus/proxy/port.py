@@ -14,7 +14,7 @@ from elanus.core.catalog import Database, Partition
 from elanus.core.compaction import CompactionPlan
 from elanus.core.functions import Function
 from elanus.core.group_config import GroupConfig
-from elanus.core.imports import Duplicates, ImportTask, WriteMode
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.schema import FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
@@ -268,13 +268,14 @@ class Front(AccessFront, SnapshotFront, Protocol):
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
         duplicates: Duplicates = Duplicates.KEEP,
+        csv: CsvFormat = COMMAS,
     ) -> ImportTask:
         """Start an import.
 
         A ``write_id`` names the write, or with a ``batch`` a stream of writes: one that did not fail is not
         repeated. ``rejects_max``: how many rows that do not fit are left out before the import fails.
-        ``duplicates``: which rows of a key it adds. Raises `InvalidParameter` for a ``mode`` or
-        ``duplicates`` that does not fit the collection.
+        ``duplicates``: which rows of a key it adds. ``csv``: the format of CSV files. Raises
+        `InvalidParameter` for a ``mode`` or ``duplicates`` that does not fit the collection.
         """
         ...
 

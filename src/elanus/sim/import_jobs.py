@@ -42,7 +42,7 @@ class SimImports:
         """
         files = []
         if order.mode is not WriteMode.DELETE:
-            files = survey(self._source, tables(order.files), order.schema)
+            files = survey(self._source, tables(order.files, order.csv), order.schema)
         rows = sum(file.rows for file in files)
         first_id = await self._root.alloc_ids(2 * rows)
         plans = []

@@ -21,7 +21,7 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import NodeID, SegmentID, TaskID
-from elanus.core.imports import ATTEMPTS_MAX, ImportState
+from elanus.core.imports import ATTEMPTS_MAX, CsvFormat, ImportState
 from elanus.core.segments import SegmentState
 from elanus.core.sent_keys import is_made
 
@@ -60,11 +60,12 @@ async def test_an_import_step_by_step(tmp_path: Path) -> None:
     bench.served = False
     coord = await bench.watched()
     change = await coord.wait_change(0, 0)
-    task_id = await coord.start_import(REQUEST)
+    task_id = await coord.start_import(replace(REQUEST, csv=CsvFormat(";", "NULL")))
     assert await state(bench, task_id) in (S.PENDING, S.STARTED)
     await settle()
     (order,) = bench.importers[0].orders
     assert (order.files, order.vchannels) == (REQUEST.files, bench.collections[0].vchannels)
+    assert order.csv == CsvFormat(";", "NULL")
     assert order.segment_rows_max == 1000
     assert await state(bench, task_id) is S.STARTED
     assert (await coord.recovery_info(CID)).flushed == ()

@@ -13,6 +13,7 @@ from import_bench import ROWS, SCHEMA, Node, Spark
 
 from elanus.core.errors import InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.imports import CsvFormat, WriteMode
 from elanus.core.timestamps import Timestamp
 from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan
@@ -68,6 +69,18 @@ async def test_patterns_and_directories_are_resolved(tmp_path: Path) -> None:
     assert node.keys((await node.run("a/", "c.parquet", "**/2.parquet")).segments) == Counter(range(3 * ROWS))
     with pytest.raises(InvalidParameter, match=r"no file in the import directory matches b/\*\.json"):
         await node.run("b/*.json")
+
+
+async def test_csv_files_are_read_in_the_format_of_the_order(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.write("0.parquet", 0)
+    (tmp_path / "import" / "a.csv").write_text('id;v\n7;"[7,1]"\n8;"[8,1]"\n')
+    csv = CsvFormat(";")
+    assert node.keys((await node.run("a.csv", csv=csv)).segments) == Counter([7, 8])
+    (deletes,) = (await node.run("a.csv", attempt=6, mode=WriteMode.DELETE, csv=csv)).deltas
+    assert deletes.file.rows == 2
+    with pytest.raises(InvalidParameter):
+        await node.run("a.csv", attempt=7)
 
 
 async def test_rows_that_do_not_fit_are_listed_with_their_reasons(tmp_path: Path) -> None:

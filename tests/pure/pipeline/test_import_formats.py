@@ -16,6 +16,7 @@ import pytest
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.imports import COMMAS, CsvFormat
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
@@ -100,9 +101,10 @@ def as_lines(rows: Sequence[Row]) -> bytes:
     return b"\n".join(json.dumps(row).encode() for row in rows) + b"\n\n"
 
 
-def as_csv(rows: Sequence[Row]) -> bytes:
+def as_csv(rows: Sequence[Row], separator: str = ",") -> bytes:
     out = io.StringIO()
-    writer = csv.DictWriter(out, [name for name in rows[0] if name != "extra"])
+    names = [name for name in rows[0] if name != "extra"]
+    writer = csv.DictWriter(out, names, delimiter=separator)
     writer.writeheader()
     for one in rows:
         texts = {
@@ -130,9 +132,11 @@ def put_numpy(tmp_path: Path, columns: Mapping[str, np.ndarray], directory: str 
     return names
 
 
-def imported(tmp_path: Path, files: Sequence[str], schema: CollectionSchema) -> pa.Table:
+def imported(
+    tmp_path: Path, files: Sequence[str], schema: CollectionSchema, csv_format: CsvFormat = COMMAS
+) -> pa.Table:
     source = open_store((tmp_path / "import").as_uri())
-    surveyed = survey(source, tables(files), schema)
+    surveyed = survey(source, tables(files, csv_format), schema)
     parts = [part for task in cut(surveyed, 4) for part in task]
     plan = ImportPlan(
         5,
@@ -187,6 +191,40 @@ def test_csv_gives_the_rows_that_parquet_gives(tmp_path: Path) -> None:
     schema = CollectionSchema("docs", (*PLAIN, *NESTED))
     file = put(tmp_path, "a.csv", as_csv(of(ROWS, schema)))
     assert imported(tmp_path, [file], schema).equals(expected(tmp_path, schema))
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|", " "])
+def test_csv_files_with_another_separator(tmp_path: Path, separator: str) -> None:
+    schema = CollectionSchema("docs", (*PLAIN, *NESTED))
+    file = put(tmp_path, "a.csv", as_csv(of(ROWS, schema), separator))
+    assert imported(tmp_path, [file], schema, CsvFormat(separator)).equals(expected(tmp_path, schema))
+
+
+def test_csv_files_with_another_text_for_nulls(tmp_path: Path) -> None:
+    fields = (
+        field(1, "n", DataType.INT32, nullable=True),
+        field(2, "name", DataType.VARCHAR, max_length=9, nullable=True),
+        field(3, "title", DataType.VARCHAR, max_length=9),
+        field(4, "v", DataType.FLOAT_VECTOR, dim=2, nullable=True),
+    )
+    schema = CollectionSchema("docs", (PLAIN[0], *fields))
+    text = b'id,n,name,title,v\n1,NULL,NULL,NULL,NULL\n2,7,,,"[1,2]"\n3,"NULL","NULL","","NULL"\n'
+    rows = imported(tmp_path, [put(tmp_path, "a.csv", text)], schema, CsvFormat(null="NULL"))
+    assert rows["n"].to_pylist() == [None, 7, None]
+    assert rows["name"].to_pylist() == [None, "", None]
+    assert rows["title"].to_pylist() == ["NULL", "", ""]
+    assert rows["v"].to_pylist() == [None, [1, 2], None]
+    empty = put(tmp_path, "b.csv", b"id,n,name,title,v\n1,,a,b,NULL\n")
+    with pytest.raises(InvalidParameter, match="row 0: field n of type INT32 is empty: 0 values"):
+        imported(tmp_path, [empty], schema, CsvFormat(null="NULL"))
+
+
+def test_a_value_of_a_csv_file_is_one_value(tmp_path: Path) -> None:
+    schema = CollectionSchema("docs", (PLAIN[0], field(1, "n", DataType.INT32)))
+    for number, content in enumerate((b'id,n\n1,5\n2,"1,2"\n', b'id,n\n1,""\n')):
+        file = put(tmp_path, f"{number}.csv", content)
+        with pytest.raises(InvalidParameter, match=r"field n of type INT32 is (1,2|empty): \d values"):
+            imported(tmp_path, [file], schema)
 
 
 def test_struct_arrays_in_csv_are_those_of_json(tmp_path: Path) -> None:

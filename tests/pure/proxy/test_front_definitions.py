@@ -88,6 +88,12 @@ def test_a_loaded_partition_is_not_dropped() -> None:
 
 def test_altering_a_database_names_what_to_alter() -> None:
     refused(lambda b: b.front.alter_database("default", {}, ()), InvalidParameter, "empty properties")
+    for name in ("database.replica.number", "database.max.collections"):
+        for value in ("x", "-1", "1.5", ""):
+            given = {name: value}
+            message = f"{name} is '{value}': give a whole number"
+            refused(lambda b, g=given: b.front.alter_database("default", g, ()), InvalidParameter, message)
+            refused(lambda b, g=given: b.front.create_database("shop", g), InvalidParameter, message)
 
 
 def test_a_partition_count_needs_a_partition_key() -> None:

@@ -18,7 +18,7 @@ from elanus.core.errors import (
     NotSupported,
     PartitionNotFound,
 )
-from elanus.core.imports import Duplicates, WriteMode
+from elanus.core.imports import CsvFormat, Duplicates, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID
 
@@ -39,14 +39,14 @@ def in_a_thread(
 def test_names_become_ids() -> None:
     def work(bench: Bench) -> None:
         task = bench.front.start_import("default", "c", "p1", ["deep/a.parquet"])
-        bench.front.start_import("default", "c", "", ["b.parquet"])
+        bench.front.start_import("default", "c", "", ["b.csv"], csv=CsvFormat(";"))
         assert bench.data.calls.of("start_import") == [
             ImportRequest(CID, "c", OTHER, "p1", ("deep/a.parquet",)),
-            ImportRequest(CID, "c", DEFAULT, "_default", ("b.parquet",)),
+            ImportRequest(CID, "c", DEFAULT, "_default", ("b.csv",), csv=CsvFormat(";")),
         ]
         assert bench.front.import_task(task.task_id) == task
         assert len(bench.front.import_tasks("default", "c", 0)) == 2
-        assert [t.files for t in bench.front.import_tasks("default", "", 1)] == [("b.parquet",)]
+        assert [t.files for t in bench.front.import_tasks("default", "", 1)] == [("b.csv",)]
         bench.front.cancel_import(task.task_id)
         assert bench.data.calls.of("cancel_import") == [task.task_id]
 

@@ -35,7 +35,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import Duplicates, ImportTask, WriteMode
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
@@ -420,6 +420,7 @@ class FakeFront(
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
         duplicates: Duplicates = Duplicates.KEEP,
+        csv: CsvFormat = COMMAS,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
@@ -435,6 +436,7 @@ class FakeFront(
             batch=batch,
             mode=mode,
             duplicates=duplicates,
+            csv=csv,
         )
         self.imports[task_id] = task
         return task

@@ -264,6 +264,8 @@ def test_reads_have_the_references_defaults(client: RestClient, front: FakeFront
     client.data("entities/query", {"request-timeout": "5"}, collectionName="c", filter="id > 0")
     query = front.queries[-1]
     assert (query.limit, query.output_fields, query.timeout_s) == (100, ("*",), 5.0)
+    client.data("entities/query", collectionName="c", filter="id > 0", limit=0)
+    assert front.queries[-1].limit is None
     client.data("entities/search", collectionName="c", data=[[0, 0]])
     assert front.searches[-1].limit == 100
     client.data("entities/get", collectionName="c", id=["1", 2])

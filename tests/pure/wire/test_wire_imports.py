@@ -9,7 +9,7 @@ from fake_front import FakeFront
 from wire_messages import Call, key_message, pairs, schema_bytes, vector_message
 
 from elanus.core.ids import SegmentID
-from elanus.core.imports import Duplicates, ImportState, WriteMode
+from elanus.core.imports import CsvFormat, Duplicates, ImportState, WriteMode
 from elanus.proxy.wire.stubs import common_pb2
 
 
@@ -84,6 +84,17 @@ def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
     assert front.imports[task_id].rejects_max == 1000
 
 
+def test_the_format_of_csv_files(call: Call, front: FakeFront) -> None:
+    formats = [
+        ({}, CsvFormat(",", "")),
+        ({"sep": ";"}, CsvFormat(";", "")),
+        ({"nullkey": "NULL", "on_error": "reject"}, CsvFormat(",", "NULL")),
+    ]
+    for options, csv in formats:
+        (task_id,) = call("Import", collection_name="books", files=["a.csv"], options=pairs(options)).tasks
+        assert front.imports[task_id].csv == csv
+
+
 @pytest.mark.parametrize(
     ("options", "mode", "rule"),
     [
@@ -116,7 +127,12 @@ def test_what_becomes_of_rows_with_one_key(
         ({"on_error": "skip"}, "on_error is 'skip': give fail or reject"),
         ({"max_rejects": "5"}, "max_rejects needs on_error=reject"),
         ({"on_error": "reject", "max_rejects": "0"}, "max_rejects is '0': give a number from 1 to 1000000"),
-        ({"sep": ";"}, "the option sep of Import"),
+        ({"separator": ";"}, "the option separator of Import"),
+        ({"sep": ""}, "unsupported csv separator: sep is '': give one ASCII character"),
+        ({"sep": ";;"}, "unsupported csv separator: sep is ';;'"),
+        ({"sep": "\n"}, "unsupported csv separator"),
+        ({"sep": '"'}, "unsupported csv separator"),
+        ({"sep": "§"}, "unsupported csv separator"),
     ],
 )
 def test_options_that_are_none(call: Call, options: dict[str, str], message: str) -> None:

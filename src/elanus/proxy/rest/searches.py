@@ -39,8 +39,10 @@ _RENAMED = {
 
 
 def query_request(body: bodies.Query) -> Any:
-    """Return a ``QueryRequest``. A count has no limit. Raises `InvalidParameter`."""
+    """Return a ``QueryRequest``. A count has no limit; a limit of 0 is none. Raises `InvalidParameter`."""
     params: dict[str, object] = {"limit": body.limit, "offset": body.offset}
+    if not body.limit:
+        del params["limit"]
     if COUNT in [name.strip().lower() for name in body.output_fields]:
         params = {}
     if body.order_by_fields:

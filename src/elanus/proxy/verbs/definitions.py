@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.api.rootcoord import NewCollection, RootCoordApi
-from elanus.core.catalog import Collection, Database, Partition, collections_max
+from elanus.core.catalog import Collection, Database, Partition, check_database_numbers
 from elanus.core.errors import (
     AliasNotFound,
     CollectionNotFound,
@@ -52,7 +52,7 @@ class Definitions(Verbs):
         check_database_name(name)
         check_timezone(properties)
         check_properties(properties)
-        collections_max(properties)
+        check_database_numbers(properties)
         self._proxy.define("create database", lambda: self._root.create_database(name, properties))
 
     def drop_database(self, name: str) -> None:
@@ -85,7 +85,7 @@ class Definitions(Verbs):
             )
         check_timezone(set_properties)
         check_properties(set_properties)
-        collections_max(set_properties)
+        check_database_numbers(set_properties)
         self._proxy.define(
             "alter database", lambda: self._root.alter_database(name, set_properties, tuple(delete_keys))
         )

@@ -8,7 +8,7 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import SUFFIXES, is_pattern
-from elanus.core.imports import Duplicates, ImportTask, WriteMode
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
@@ -29,6 +29,7 @@ class BulkImports(Verbs):
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
         duplicates: Duplicates = Duplicates.KEEP,
+        csv: CsvFormat = COMMAS,
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
@@ -54,6 +55,7 @@ class BulkImports(Verbs):
             mode,
             duplicates,
             cached.keeps_sent_keys,
+            csv,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))

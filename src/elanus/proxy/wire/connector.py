@@ -113,6 +113,7 @@ class Connector:
             wanted.rejects_max,
             wanted.mode,
             duplicates=wanted.duplicates,
+            csv=wanted.csv,
         )
 
     @requires("PrivilegeImport", on="collection")

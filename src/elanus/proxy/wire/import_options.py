@@ -6,32 +6,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.imports import Duplicates, WriteMode
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, WriteMode
 from elanus.core.limits import IMPORT_REJECTS_MAX, WRITE_ID_LENGTH_MAX
 from elanus.proxy.wire.unsupported import unsupported
 
 KEY, ON_ERROR, REJECTS = "idempotency_key", "on_error", "max_rejects"
 MODE, DUPLICATES = "mode", "duplicates"
 FAIL, REJECT = "fail", "reject"
+SEPARATOR, NULL = "sep", "nullkey"
 INSERT, UPSERT = "insert", "upsert"
 REJECTS_DEFAULT = 1000
+_NO_SEPARATORS = '\0\r\n"'
 
 
 @dataclass(frozen=True, slots=True)
 class ImportOptions:
     """``idempotency_key``: one import is made for it, however often it is asked for. ``rejects_max``: how
-    many rows are left out before the import fails. ``duplicates``: which rows of a key are added."""
+    many rows are left out before the import fails. ``duplicates``: which rows of a key are added.
+    ``csv``: the format of CSV files."""
 
     idempotency_key: str = ""
     rejects_max: int = 0
     mode: WriteMode = WriteMode.APPEND
     duplicates: Duplicates = Duplicates.KEEP
+    csv: CsvFormat = COMMAS
 
 
 def import_options(given: Mapping[str, str]) -> ImportOptions:
     """Raises `InvalidParameter`, and `NotSupported` for an option that is not known."""
     for name in given:
-        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES):
+        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL):
             raise unsupported(f"the option {name} of Import", "leave it out")
     key = given.get(KEY, "")
     if KEY in given:
@@ -42,8 +46,9 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
     if on_error == FAIL:
         if REJECTS in given:
             raise InvalidParameter(f"{REJECTS} needs {ON_ERROR}={REJECT}: else the first row fails all")
-        return ImportOptions(key, 0, *_mode(given))
-    return ImportOptions(key, _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT))), *_mode(given))
+        return ImportOptions(key, 0, *_mode(given), _csv(given))
+    rejects_max = _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT)))
+    return ImportOptions(key, rejects_max, *_mode(given), _csv(given))
 
 
 def _mode(given: Mapping[str, str]) -> tuple[WriteMode, Duplicates]:
@@ -62,6 +67,16 @@ def _mode(given: Mapping[str, str]) -> tuple[WriteMode, Duplicates]:
     # The last row of a key stays: a row that the collection has goes, as in an upsert.
     is_upsert = name == UPSERT or duplicates is Duplicates.LAST
     return WriteMode.UPSERT if is_upsert else WriteMode.APPEND, duplicates
+
+
+def _csv(given: Mapping[str, str]) -> CsvFormat:
+    separator, null = given.get(SEPARATOR, COMMAS.separator), given.get(NULL, COMMAS.null)
+    if len(separator) != 1 or not separator.isascii() or separator in _NO_SEPARATORS:
+        raise InvalidParameter(
+            f"unsupported csv separator: {SEPARATOR} is {separator!r}: give one ASCII character that is no "
+            'quote ("), end of a line, or NUL'
+        )
+    return CsvFormat(separator, null)
 
 
 def check_key(name: str, key: str) -> None:

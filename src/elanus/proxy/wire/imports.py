@@ -57,6 +57,7 @@ class BulkImports:
             options.rejects_max,
             options.mode,
             duplicates=options.duplicates,
+            csv=options.csv,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
