@@ -30,7 +30,7 @@ class FlatRows(Rows, kw_only=True):
     Larger integers are left to the parser of all other bodies, which reads them as floats.
     """
 
-    data: list[dict[str, _Flat]]  # type: ignore[assignment]
+    data: list[dict[str, _Flat]]
 
 
 class Delete(OfCollection, kw_only=True):

@@ -4,8 +4,9 @@ The body is parsed by orjson, and converted by `msgspec`, which knows the types.
 programs without 64-bit integers send it. A null is as if the field were left out: many clients send all of
 their fields.
 
-Rows of plain values and vectors, the bulk of what is sent, are read by `msgspec` alone (`entity_bodies.FlatRows`), in
-three quarters of the time. A body that is not of that form is read as any other, so both ways give one answer.
+Rows of plain values and vectors, the bulk of what is sent, are read by `msgspec` alone
+(`entity_bodies.FlatRows`), in three quarters of the time. A body that is not of that form is read as any
+other, so both ways give one answer.
 """
 
 from __future__ import annotations
