@@ -201,7 +201,7 @@ class Metrics:
     """The metrics of one process, and the registry that ``/metrics`` prints."""
 
     def __init__(self) -> None:
-        registry = self.registry = CollectorRegistry()
+        registry = self.registry = CollectorRegistry(auto_describe=True)  # the names of the process, too
         ProcessCollector(namespace="elanus", registry=registry)
         self.requests = REQUESTS.create(registry)
         self.request_seconds = REQUEST_SECONDS.create(registry)

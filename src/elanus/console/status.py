@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+
+import orjson
 
 from elanus.core.errors import ElanusError
 from elanus.core.privileges import ANY
 from elanus.proxy.calls import Caller, ObjectType, Operation, Permission
 from elanus.proxy.rest.errors import RestError, reported
+from elanus.proxy.rest.values import encoded
 
 STATUS, DOCTOR, AUDIT = "Console.Status", "Console.Doctor", "Console.Audit"
 KEPT_S = 2.0
@@ -45,6 +48,13 @@ class Source(Protocol):
         ...
 
 
+class Snapshot(NamedTuple):
+    """``text``: the JSON of the answer, which is written once for all pages."""
+
+    status: object
+    text: orjson.Fragment
+
+
 class StatusOperation:
     """Implements `elanus.proxy.calls.Operation`. ``now_s``: a monotonic clock.
 
@@ -59,7 +69,7 @@ class StatusOperation:
         self._source = source
         self._now_s = now_s
         self._lock = threading.Lock()
-        self._kept: Mapping[str, object] | None = None
+        self._kept: Snapshot | None = None
         self._until_s = 0.0
 
     def read(self, sent: None) -> None:
@@ -68,12 +78,17 @@ class StatusOperation:
     def objects(self, request: None, caller: Caller) -> tuple[str, tuple[str, ...]]:
         return ANY, ()
 
-    def run(self, request: None, caller: Caller) -> Mapping[str, object]:
+    def run(self, request: None, caller: Caller) -> orjson.Fragment:
+        return self.snapshot().text
+
+    def snapshot(self) -> Snapshot:
+        """Return the status that is kept, or ask for one. Raises `ElanusError`."""
         with self._lock:  # those who come meanwhile wait for this answer
             if self._kept is None or self._now_s() >= self._until_s:
-                source = self._source
-                found = {"status": source.status(), "slow": source.slow(), "figures": source.figures()}
-                self._kept = {**found, "atMs": self._now_s() * 1000}
+                source, status = self._source, self._source.status()
+                found = {"status": status, "slow": source.slow(), "figures": source.figures()}
+                text = orjson.Fragment(encoded({**found, "atMs": self._now_s() * 1000}))
+                self._kept = Snapshot(status, text)
                 self._until_s = self._now_s() + KEPT_S
             return self._kept
 
@@ -95,7 +110,7 @@ class DoctorOperation:
         self.failed = status.failed
 
     def run(self, request: None, caller: Caller) -> Mapping[str, object]:
-        return {"findings": self._source.findings(self._status.run(request, caller)["status"])}
+        return {"findings": self._source.findings(self._status.snapshot().status)}
 
 
 class AuditOperation:
@@ -132,9 +147,8 @@ def console_operations(source: Source, now_s: Callable[[], float]) -> tuple[Oper
     return status, DoctorOperation(source, status), AuditOperation(source)
 
 
-def data_of(answer: Any) -> Mapping[str, object]:
+def data_of(answer: object) -> object:
     """Return an operation's answer. Raises `RestError`."""
     if isinstance(answer, RestError):
         raise answer
-    shown: Mapping[str, object] = answer
-    return shown
+    return answer

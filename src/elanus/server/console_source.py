@@ -12,13 +12,13 @@ from elanus.proxy.audit import AuditLog
 from elanus.server.status import Status
 
 _FIGURES = {
-    "rowsInserted": "elanus_rows_inserted_total",
-    "rowsDeleted": "elanus_rows_deleted_total",
-    "searchVectors": "elanus_search_vectors_total",
-    "growingBytes": "elanus_growing_bytes",
-    "logBytes": "elanus_log_bytes",
-    "memoryBytes": "elanus_process_resident_memory_bytes",
-    "cpuSeconds": "elanus_process_cpu_seconds_total",
+    "elanus_rows_inserted_total": "rowsInserted",
+    "elanus_rows_deleted_total": "rowsDeleted",
+    "elanus_search_vectors_total": "searchVectors",
+    "elanus_growing_bytes": "growingBytes",
+    "elanus_log_bytes": "logBytes",
+    "elanus_process_resident_memory_bytes": "memoryBytes",
+    "elanus_process_cpu_seconds_total": "cpuSeconds",
 }
 
 
@@ -58,6 +58,6 @@ class ConsoleSource:
 
     def figures(self) -> Mapping[str, float]:
         """Return the figures that this system measures; the size of a process's memory is Linux's."""
-        found = {name: self._registry.get_sample_value(metric) for name, metric in _FIGURES.items()}
-        known = {name: value for name, value in found.items() if value is not None}
+        families = self._registry.restricted_registry(_FIGURES).collect()  # one look, at these metrics only
+        known = {_FIGURES[one.name]: one.value for family in families for one in family.samples}
         return {**known, "machineMemoryBytes": float(psutil.virtual_memory().total)}

@@ -189,3 +189,20 @@ def test_the_figures_of_the_console_are_metrics_that_there_are() -> None:
     assert figures["rowsInserted"] == 7
     assert {"rowsDeleted", "searchVectors", "growingBytes", "logBytes"} <= figures.keys()
     assert 0 < figures["memoryBytes"] < figures["machineMemoryBytes"]
+
+
+def test_the_figures_of_the_console_ask_only_for_their_metrics() -> None:
+    class Other:
+        asked = 0
+
+        def collect(self) -> list[Any]:
+            self.asked += 1
+            return []
+
+        def describe(self) -> list[Any]:
+            return []
+
+    metrics, other = Metrics(), Other()
+    metrics.registry.register(other)
+    ConsoleSource(empty_status, list, metrics.registry).figures()
+    assert other.asked == 0

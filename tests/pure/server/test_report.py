@@ -126,3 +126,18 @@ def test_a_coordinator_that_is_nowhere_is_named_too() -> None:
     assert shown.garbage.state == "unknown"
     assert [(c.pchannel, c.vchannels) for c in shown.channels] == [("dml_0", 0)]
     assert len(shown.collections) == 1
+
+
+def test_a_pipeline_that_is_not_enabled_is_not_asked() -> None:
+    asked: list[object] = []
+
+    async def ping() -> None:
+        asked.append(None)
+
+    pipeline: Any = SimpleNamespace(ping=ping)
+
+    async def ask() -> Status:
+        return await asyncio.to_thread(Report(subject(), None, pipeline).status)
+
+    assert asyncio.run(ask()).pipeline.state == "Disabled"
+    assert not asked

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from console_client import BODY_MAX_BYTES, Browser, World, books, served
+from console_client import BODY_MAX_BYTES, Browser, Clock, FakeSource, World, books, served
 from fake_front import FakeFront
 
 from elanus.console.app import HEADERS, REQUEST_HEADER
 from elanus.console.sessions import SESSION_S
-from elanus.console.status import KEPT_S, STATUS
+from elanus.console.status import KEPT_S, STATUS, StatusOperation
 from elanus.core.errors import PermissionDenied
 from elanus.core.privileges import ANY, Grant, object_type_of
+from elanus.proxy.calls import Caller
 from elanus.server import status as server_status
 
 STATUS_PATH = "/ui/api/status"
@@ -191,6 +192,15 @@ def test_many_pages_ask_for_the_status_once(open_world: World) -> None:
     open_world.clock.now_s += KEPT_S
     assert open_world.browser.ask("GET", STATUS_PATH)[1]["data"]["atMs"] == taken[0] + KEPT_S * 1000
     assert open_world.source.asked == 2
+
+
+def test_the_status_of_all_pages_is_written_once() -> None:
+    clock = Clock()
+    operation = StatusOperation(FakeSource(), clock)
+    first, second = (operation.run(None, Caller()) for _ in range(2))
+    assert first is second
+    clock.now_s += KEPT_S
+    assert operation.run(None, Caller()) is not first
 
 
 def test_segments_are_shown_with_their_places(open_world: World) -> None:

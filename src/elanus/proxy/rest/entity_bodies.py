@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import field
+from msgspec import Meta, field
 
 from elanus.proxy.rest.bodies import Body, FunctionBody, OfCollection
 
@@ -18,6 +18,19 @@ class Rows(OfCollection, kw_only=True):
     data: list[dict[str, Any]] | dict[str, Any]
     partition_name: str = ""
     partial_update: bool = False
+
+
+_Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_Flat = None | bool | _Int64 | float | str | list[_Int64 | float]
+
+
+class FlatRows(Rows, kw_only=True):
+    """Rows without objects, and without lists of anything but numbers.
+
+    Larger integers are left to the parser of all other bodies, which reads them as floats.
+    """
+
+    data: list[dict[str, _Flat]]
 
 
 class Delete(OfCollection, kw_only=True):
