@@ -68,6 +68,7 @@ def test_files_may_bring_keys_where_the_collection_keeps_sent_ones() -> None:
         ([], InvalidParameter),
         (["/etc/passwd.parquet"], InvalidParameter),
         (["../a.parquet"], InvalidParameter),
+        (["a\0.parquet"], InvalidParameter),
         (["a/../../b.parquet"], InvalidParameter),
         (["a//b.parquet"], InvalidParameter),
         ([".hidden.parquet"], InvalidParameter),

@@ -22,6 +22,7 @@ from starlette.routing import Route
 
 from elanus.core.errors import Unavailable
 from elanus.proxy.rest import entrance
+from elanus.proxy.rest import server as rest_server
 from elanus.proxy.rest.server import RestServer
 
 BODY_MAX_BYTES = 100_000
@@ -197,6 +198,54 @@ def test_slow_bodies_take_no_thread_and_are_given_up(port: int, monkeypatch: pyt
     for client in slow:
         assert b" 408 " in client.recv(200)
         client.close()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        pytest.param(b"GET /" + b"a" * 500_000, id="path"),
+        pytest.param(b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 100_000, id="many headers"),
+        pytest.param(b"GET / HTTP/1.1\r\nx: " + b"y" * 500_000, id="long header"),
+        pytest.param(
+            f"POST {LIST} HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n0\r\n".encode()
+            + b"x: y\r\n" * 100_000,
+            id="trailers",
+        ),
+    ],
+)
+def test_a_head_that_does_not_end_is_given_up(port: int, piece: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        try:
+            client.sendall(piece)
+            assert b" 400 " in client.recv(200)
+        except ConnectionError:  # closed while it is sent
+            pass
+    assert ask(port, LIST)[0] == 200
+
+
+def test_a_body_may_be_larger_than_a_head(port: int) -> None:
+    body = b" " * (BODY_MAX_BYTES - 2) + b"{}"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    for _ in range(4):  # on one connection, so the sizes of its messages would add up
+        connection.request("POST", LIST, body, {"content-type": "application/json"})
+        assert json.loads(connection.getresponse().read())["code"] == 0
+    connection.close()
+
+
+def test_the_head_of_a_later_request_is_given_up_too(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nx: " + b"y" * 10 + b"\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 200"
+        monkeypatch.setattr(rest_server, "HEAD_WAIT_S", 0.2)
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: loc")
+        while client.recv(1 << 16):
+            pass  # the rest of the first answer, then the end of the connection
+
+
+def test_a_request_names_one_host(port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\nhost: example.org\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.1 400"
 
 
 def bulk_writer() -> Any:

@@ -28,6 +28,14 @@ BRAIN = base64.b64encode(np.array([0x3F80, 0xC000], "<u2").tobytes()).decode()
 EXACT = 2**53 - 1
 
 
+def nested(levels: int) -> Any:
+    """Lists in lists."""
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
 def schema_of(data_type: DataType, **more: Any) -> CollectionSchema:
     return CollectionSchema("c", (KEY, FieldSchema(101, "f", data_type, **more)))
 
@@ -112,6 +120,7 @@ def test_there_is_a_case_for_each_type() -> None:
         (DataType.FLOAT, {}, 1e300, "FLOAT"),
         (DataType.VARCHAR, {"max_length": 3}, "four", "exceeds max length"),
         (DataType.VARCHAR, {"max_length": 3}, 4, "send a text"),
+        (DataType.JSON, {}, nested(300), "too deeply"),
         (DataType.ARRAY, {"element_type": DataType.INT8, "max_capacity": 1}, [1, 2], "max capacity"),
         (DataType.ARRAY, {"element_type": DataType.INT8, "max_capacity": 4}, [1, None], "without nulls"),
         (DataType.ARRAY, {"element_type": DataType.INT8, "max_capacity": 4}, 5, "send a list"),
@@ -285,6 +294,10 @@ def test_reads_have_the_references_defaults(client: RestClient, front: FakeFront
         ("entities/search", {"data": [[1, 0]], "limit": -1}, 1100),
         ("entities/search", {"data": [[1, 0]], "consistencyLevel": "Weak"}, 1100),
         ("entities/search", {"data": [[1, 0]], "exprParams": {"a": {}}}, 1100),
+        ("entities/search", {"data": [[1, 0]], "exprParams": {"a": nested(33)}}, 1100),
+        ("entities/search", {"data": [[1, 0]], "exprParams": {"a": nested(900)}}, 1100),
+        ("entities/delete", {"filter": "id in {a}", "exprParams": {"a": nested(900)}}, 1100),
+        ("entities/insert", {"data": [{"id": 1, "vector": [1, 0], "other": nested(900)}]}, 1804),
         ("entities/search", {"data": [[1, 0]], "searchParams": {"params": 5}}, 1100),
         ("entities/search", {"data": [[1, 0]], "ids": [1]}, 1100),
         ("entities/query", {"limit": -1}, 1100),

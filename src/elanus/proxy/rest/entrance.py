@@ -49,8 +49,11 @@ class Entrance:
         self._is_local = is_local
 
     def check_origin(self, request: Request) -> None:
-        """Raises `Refused` for a page of another origin, or a name that is not this machine's."""
-        host = request.headers.get("host", "")
+        """Raises `Refused` for a page of another origin, or a name that is not this machine's, or several."""
+        hosts = request.headers.getlist("host")
+        if len(hosts) > 1:
+            raise Refused(HTTPStatus.BAD_REQUEST, "the request has several headers Host: send one")
+        host = "".join(hosts)
         if self._is_local and not is_local_name(_host_of(f"//{host}")):
             raise Refused(
                 HTTPStatus.FORBIDDEN,

@@ -84,7 +84,7 @@ def _dynamic(rows: Rows, strangers: set[str], *, is_whole: bool) -> Given | None
         )
     if not strangers:
         return None
-    return Given([orjson.dumps({name: row[name] for name in row if name in strangers}) for row in rows])
+    return Given([_written({name: row[name] for name in row if name in strangers}) for row in rows])
 
 
 def _column(field: FieldSchema, rows: Rows) -> Given:
@@ -172,7 +172,14 @@ def _document(value: object) -> bytes:
             pass  # a text that only begins like an object
         else:
             return value.encode()
-    return orjson.dumps(value)
+    return _written(value)
+
+
+def _written(value: object) -> bytes:
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        raise InvalidParameter("a value is nested too deeply: send documents of at most 250 levels") from None
 
 
 def _arrays(field: FieldSchema, values: list[Any]) -> pa.Array:

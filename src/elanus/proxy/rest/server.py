@@ -22,8 +22,10 @@ from elanus.proxy.rest.app import application
 from elanus.proxy.rest.entrance import is_local_name
 from elanus.proxy.rest.front import RestFront
 
-FIRST_REQUEST_WAIT_S = 60.0
-"""How long a new connection may stay without a request."""
+HEAD_WAIT_S = 60.0
+"""How long a new connection may stay without a request, and how long the head of any request may take."""
+HEAD_MAX_BYTES = 128 * 1024
+"""The most bytes of a request's line and headers, and of its trailers; what is read at once may exceed it."""
 _KEEP_ALIVE_S = 75
 _START_WAIT_S = 30.0
 _BACKLOG = 1024
@@ -50,19 +52,44 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes connections on which no request has arrived for a while."""
+    """Closes connections on which the head of a request is too slow or too large.
+
+    Heads are kept in memory before anybody has signed in, so they need limits as bodies do.
+    """
+
+    _head_bytes = 0
+    """Those that arrived since the message began, or since the last piece of its body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._first_request = self.loop.call_later(FIRST_REQUEST_WAIT_S, self._give_up)
+        self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._first_request.cancel()
+        self._head_due.cancel()
         super().connection_lost(exc)
 
+    def data_received(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        super().data_received(data)
+        if self._head_bytes > HEAD_MAX_BYTES and not self.transport.is_closing():
+            self.send_400_response(f"The head of the request is larger than {HEAD_MAX_BYTES // 1024} kB.")
+
+    def on_message_begin(self) -> None:
+        self._head_bytes = 0
+        if self._head_due.cancelled():  # not the first request of the connection
+            self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head_due.cancel()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head_bytes = 0
+        super().on_body(body)
+
     def _give_up(self) -> None:
-        if getattr(self, "cycle", None) is None and not self.transport.is_closing():
-            self.transport.close()
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):

@@ -116,7 +116,7 @@ def check_files(files: Sequence[str]) -> None:
         raise InvalidParameter("a file is named twice in one import")
     for file in files:
         parts = file.removesuffix("/").split("/")
-        if not all(parts) or any(part.startswith(".") for part in parts):
+        if not all(parts) or "\0" in file or any(part.startswith(".") for part in parts):
             raise InvalidParameter(
                 f"file {file!r}: give a path relative to the import directory (setting imports.root), "
                 "whose parts do not begin with a dot"
