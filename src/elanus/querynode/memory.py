@@ -60,7 +60,7 @@ class MemoryReturn:
         self._sleeping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._loaded_bytes = 0
-        """Of the segments loaded since the last return."""
+        """The size of the segments that were loaded since the last return."""
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()

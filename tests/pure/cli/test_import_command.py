@@ -22,7 +22,7 @@ from elanus.cli.app import app
 from elanus.cli.import_command import ImportFailed, Server, Wanted, found_files, import_files, staged
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import Duplicates, ImportState, ImportTask, WriteMode
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportState, ImportTask, WriteMode
 from elanus.proxy.calls import AllowAll, Calls
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
@@ -57,8 +57,9 @@ class FakeConnector:
         rejects_max: int,
         mode: WriteMode,
         duplicates: Duplicates,
+        csv: CsvFormat,
     ) -> ImportTask:
-        self.options = (write_id, rejects_max, mode, duplicates)
+        self.options = (write_id, rejects_max, mode, duplicates, csv)
         if collection == "nothing":
             raise CollectionNotFound("collection not found[collection=nothing]")
         self.asked.append((database, collection, partition, files))
@@ -273,4 +274,4 @@ def test_a_directory_stands_for_its_files_and_options_reach_the_server(
     )
     import_files(Server(address), wanted, QUIET)
     assert connector.linked == [b"a.jsonl", b"b.parquet"]
-    assert connector.options == ("nightly 7", 5, WriteMode.UPSERT, Duplicates.LAST)
+    assert connector.options == ("nightly 7", 5, WriteMode.UPSERT, Duplicates.LAST, COMMAS)
