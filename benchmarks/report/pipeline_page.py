@@ -230,7 +230,7 @@ def _joins(found: Joins | None) -> Iterator[str]:
     lines = (
         (f"kNN join, recall {found.recall:.3f}", found.queries, found.join_s),
         ("faiss alone, the same graphs", found.queries, found.faiss_s),
-        ("kNN join, exact", found.queries, found.exact_s),
+        ("kNN join, exact", found.exact, found.exact_s),
         ("kNN join, few queries", found.few, found.few_join_s),
         ("Spark's `nearestByJoin`, exact", found.few, found.spark_s),
     )

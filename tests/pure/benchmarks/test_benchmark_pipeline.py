@@ -118,6 +118,7 @@ def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
         join_s=[1.0, 2.0, 4.0],
         faiss_s=[1.0, 1.5, 1.5],
         recall=0.99,
+        exact=10,
         exact_s=[3.0],
         few=10,
         few_join_s=[0.5],
