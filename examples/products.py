@@ -88,8 +88,8 @@ def main(uri: str) -> None:
 
     output = ["name", "price", "tags"]
     chosen = "price < 12 and array_contains(tags, 'thin')"
-    by_picture = AnnSearchRequest([wanted["picture"]], "picture", {"metric_type": "COSINE"}, 20, expr=chosen)
-    by_words = AnnSearchRequest([wanted["words"]], "words", {"metric_type": "IP"}, 20, expr=chosen)
+    by_picture = AnnSearchRequest([wanted["picture"]], "picture", {"metric_type": "COSINE"}, 100, expr=chosen)
+    by_words = AnnSearchRequest([wanted["words"]], "words", {"metric_type": "IP"}, 100, expr=chosen)
     (hits,) = client.hybrid_search(
         NAME, [by_picture, by_words], WeightedRanker(0.7, 0.3), limit=5, output_fields=output
     )

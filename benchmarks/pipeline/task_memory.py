@@ -12,13 +12,14 @@ _SAMPLE_S = 0.1
 
 
 class TaskMemory:
-    """The most resident memory that any one Python worker below this process was seen to have.
+    """The most resident memory that any one Python worker below a process was seen to have.
 
-    ``most_mb``: in units of 10⁶ bytes. The libraries that workers share are counted in each.
+    ``most_mb``: in units of 10⁶ bytes. The libraries that workers share are counted in each. ``above``: the
+    process, by default this one.
     """
 
-    def __init__(self) -> None:
-        self._here = psutil.Process()
+    def __init__(self, above: psutil.Process | None = None) -> None:
+        self._here = above or psutil.Process()
         self.most_mb = 0.0
 
     async def watch(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import msgspec
+import psutil
 import pytest
 
 from benchmarks.pipeline import compacting, figures, flushing, importing
@@ -150,15 +151,20 @@ def test_every_task_of_an_import_on_a_cluster_has_rows_of_its_own(tmp_path: Path
     assert [sum(part.rows for part in some) for some in parts] == [250] * 4
 
 
-def test_memory_is_that_of_spark_workers_below_this_process() -> None:
-    memory = TaskMemory()
-    memory.look()
-    assert memory.most_mb == 0
-    command = [sys.executable, "-c", "input()", "elanus.pipeline.daemon"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
+_PARENT = "import subprocess, sys; subprocess.run([sys.executable, '-c', *sys.argv[1:]])"
+_CHILD = "print(flush=True); input()"
+
+
+@pytest.mark.parametrize(("name", "counts"), [("elanus.pipeline.daemon", True), ("another", False)])
+def test_memory_is_that_of_spark_workers_below_a_process(name: str, counts: bool) -> None:
+    command = [sys.executable, "-c", _PARENT, _CHILD, name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        parent.stdout.readline()  # the child runs
+        memory = TaskMemory(psutil.Process(parent.pid))
         memory.look()
-        worker.communicate(b"\n")
-    assert memory.most_mb > 0
+        parent.communicate(b"\n")
+    assert (memory.most_mb > 0) is counts
 
 
 def test_a_relay_carries_all_bytes_both_ways() -> None:
