@@ -11,7 +11,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family, type_name
 from elanus.expr import geometry, syntax
 from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
-from elanus.expr.comparisons import bind_comparison, bind_membership, holds
+from elanus.expr.comparisons import bind_comparison, bind_membership, check_chain_bound, holds
 from elanus.expr.elements import ELEMENT_FUNCTIONS, ElementBinder, bind_element_match
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
@@ -179,6 +179,7 @@ class _Binder:
             if not isinstance(bound, Value):
                 what = f"{side}bound cannot be a non-const expression: {self._source.of(node)}"
                 raise self._source.error(what, node.start, "join comparisons of two fields with 'and'")
+            check_chain_bound(self._source, node, middle, bound)
         both = (
             bind_comparison(self._source, node, one, first, middle),
             bind_comparison(self._source, node, two, middle, last),
