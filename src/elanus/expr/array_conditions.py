@@ -74,7 +74,7 @@ def bind_array_contains(
 
 
 def _fits_element(column: Column, literal: Any) -> bool:
-    """Whether a single literal may be sought: unlike in a list, a whole number has no fraction, not even .0."""
+    """Whether a single literal may be sought: an integer is never written as 1.0, except in a list."""
     is_whole = family_of(column.field.element_type) is Family.INTEGER
     return _fits(column, literal) and not (is_whole and isinstance(literal, float))
 
