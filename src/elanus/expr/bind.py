@@ -16,6 +16,7 @@ from elanus.expr.elements import ELEMENT_FUNCTIONS, ElementBinder, bind_element_
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
 from elanus.expr.logic import all_of, any_of, has_element_filter, has_sample, negation
+from elanus.expr.membership import MEMBERSHIP, bind_membership_match
 from elanus.expr.operands import FUNCTIONS, SAMPLE, BoundOperand, OperandBinder, Value
 from elanus.expr.regex import regex_pattern
 from elanus.expr.sampling import new_seed
@@ -103,6 +104,8 @@ class _Binder:
                 return self._sample(node)
             case syntax.Call() if node.function.lower() in TEXT_FUNCTIONS:
                 return bind_text_condition(self._source, node, self._operands)
+            case syntax.Call() if node.function.lower() == MEMBERSHIP:
+                return bind_membership_match(self._source, node, self._operands, self._values)
             case _:
                 return self._operands.bind(node)
 

@@ -83,7 +83,7 @@ def bind_comparison(
 
 
 def check_chain_bound(source: Source, node: syntax.Node, column: BoundOperand, bound: Value) -> None:
-    """Check the type of a literal bound in ``1 < a <= 5``. Raises `InvalidFilter` with the reference's text."""
+    """Check the type of a literal bound in ``1 < a <= 5``. Raises `InvalidFilter`, as the reference does."""
     family = family_of(column.data_type)
     if family is Family.BOOL:
         what = "invalid range operations on boolean expr"
