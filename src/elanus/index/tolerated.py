@@ -71,7 +71,8 @@ TOLERANCES = (
     Tolerance(
         "`add_file_resource`; `stop_words_file`, `synonyms_file`, `word_list_file`, `extra_dict_file`",
         "client, analyzers",
-        "refused: files may change under the rows that were analyzed with them; put the words into `analyzer_params`",
+        "refused: files may change under the rows that were analyzed with them; put the words into "
+        "`analyzer_params`",
     ),
     Tolerance("`hints`: `iterative_filter`, `disable`", "search", "accepted: they change speed only"),
     Tolerance("`page_retain_order`", "search", "accepted: pages of a range search always keep their order"),

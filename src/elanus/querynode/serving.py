@@ -317,7 +317,7 @@ class ChannelServing:
     async def _read_of(self, request: DqRequest) -> Read:
         if request.read:
             return self._decoded(request.read)
-        # A read that does not fit into a request has long lists or sets in its filter: these take long to read.
+        # A read that does not fit into a request has long lists or sets in its filter, or many vectors.
         fetched = await self._proxies(request.proxy).fetch_read(request.request_id)
         return await self._offload(self._decoded, fetched)
 
