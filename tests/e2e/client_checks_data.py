@@ -436,6 +436,25 @@ def _() -> None:
             assert found == expected, f"{text}: {found} instead of {expected}"
 
 
+@check("Filters", "sets in bytes: `membership_match`", needs=hasattr(pymilvus, "build_roaring_bitmap"))
+def _() -> None:
+    with collection(
+        FieldSchema("n", DataType.INT32), FieldSchema("s", DataType.VARCHAR, max_length=20)
+    ) as made:
+        filled(made, list(range(20)), [f"s{row}" for row in range(20)], rows=20)
+        exact = pymilvus.build_roaring_bitmap([3, 5, 99])
+        words = pymilvus.build_bloom_filter(["s4", "s6"])
+        for text, blob, expected in (
+            ("membership_match(n, {set}, type=roaring)", exact, [3, 5]),
+            ("n < 6 and not membership_match(n, {set})", exact, [0, 1, 2, 4]),
+            ("membership_match(s, {set}, type=bloom)", words, [4, 6]),
+        ):
+            found = keys(made.query(text, expr_params={"set": blob}))
+            assert found == expected, f"{text}: {found} instead of {expected}"
+        made.delete("membership_match(n, {set})", expr_params={"set": exact})
+        assert keys(made.query("n < 6", consistency_level="Strong")) == [0, 1, 2, 4]
+
+
 ARRAY_FILTERS: Sequence[tuple[str, Callable[[int], bool]]] = (
     ("array_contains(n, 7)", lambda row: row in (6, 7)),
     ('array_contains_all(s, ["a", "s3"])', lambda row: row == 3),

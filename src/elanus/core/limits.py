@@ -48,6 +48,8 @@ IMPORT_REJECTS_MAX = 1_000_000
 FILTER_LENGTH_MAX_CHARS = 64_000_000
 FILTER_UNLISTED_MAX_CHARS = 500_000
 """The part of a filter outside of lists of plain literals: it is parsed token by token."""
+MEMBERSHIP_FILTER_MAX_BYTES = 64 << 20
+"""A set that a client built for ``membership_match``, without its head."""
 FILTER_DEPTH_MAX = 200
 FILTER_BRACKETS_MAX = 5000
 """Brackets that may be open at a time, those that only group included."""

@@ -65,6 +65,13 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class HoldsSuch:
+    """Rows whose array has an element that matches ``lookup``."""
+
+    lookup: Between | StartsWith
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Near:
     """Rows whose geometry may touch a box: those whose bounds do, and geometries that are empty.
 
@@ -84,7 +91,7 @@ class Inside:
     lookup: OneOf | Holds
 
 
-Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds | Near | Inside
+Lookup: TypeAlias = OneOf | Between | StartsWith | Matching | Holds | HoldsSuch | Near | Inside
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -59,7 +59,7 @@ def bind_array_contains(
     """
     items = [sought.value] if verb == "contains" else sought.value
     for item in items:
-        if not _fits(column, item):
+        if not (_fits_element if verb == "contains" else _fits)(column, item):
             element, given = type_name(column.field.element_type), type_name(type_of_value(item))
             what = f"{verb} operation can't compare between array element type: {element} and {given}"
             if verb == "contains":
@@ -71,6 +71,12 @@ def bind_array_contains(
     held = [value for item in items if (value := _stored(column, item)) is not None]
     values = lookup_set(pa.array(held, column.field.element.arrow_type))
     return ArrayContains(column, items, values, len(held) < len(items), need_all, negated=False)
+
+
+def _fits_element(column: Column, literal: Any) -> bool:
+    """Whether a single literal may be sought: an integer is never written as 1.0, except in a list."""
+    is_whole = family_of(column.field.element_type) is Family.INTEGER
+    return _fits(column, literal) and not (is_whole and isinstance(literal, float))
 
 
 def _fits(column: Column, literal: Any) -> bool:

@@ -11,11 +11,12 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family, type_name
 from elanus.expr import geometry, syntax
 from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
-from elanus.expr.comparisons import bind_comparison, bind_membership, holds
+from elanus.expr.comparisons import bind_comparison, bind_membership, check_chain_bound, holds
 from elanus.expr.elements import ELEMENT_FUNCTIONS, ElementBinder, bind_element_match
 from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.like import like_pattern
 from elanus.expr.logic import all_of, any_of, has_element_filter, has_sample, negation
+from elanus.expr.membership import MEMBERSHIP, bind_membership_match
 from elanus.expr.operands import FUNCTIONS, SAMPLE, BoundOperand, OperandBinder, Value
 from elanus.expr.regex import regex_pattern
 from elanus.expr.sampling import new_seed
@@ -103,6 +104,8 @@ class _Binder:
                 return self._sample(node)
             case syntax.Call() if node.function.lower() in TEXT_FUNCTIONS:
                 return bind_text_condition(self._source, node, self._operands)
+            case syntax.Call() if node.function.lower() == MEMBERSHIP:
+                return bind_membership_match(self._source, node, self._operands, self._values)
             case _:
                 return self._operands.bind(node)
 
@@ -179,6 +182,7 @@ class _Binder:
             if not isinstance(bound, Value):
                 what = f"{side}bound cannot be a non-const expression: {self._source.of(node)}"
                 raise self._source.error(what, node.start, "join comparisons of two fields with 'and'")
+            check_chain_bound(self._source, node, middle, bound)
         both = (
             bind_comparison(self._source, node, one, first, middle),
             bind_comparison(self._source, node, two, middle, last),

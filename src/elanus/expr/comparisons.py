@@ -66,7 +66,7 @@ def bind_comparison(
     assert not isinstance(left, Value)
     if isinstance(right, Value):
         if (
-            _is_fraction(right.value)
+            isinstance(right.value, float)
             and family_of(left.data_type) is Family.INTEGER
             and not _reads_json(left)
         ):
@@ -80,6 +80,17 @@ def bind_comparison(
         what = f"only comparison between two fields is supported: {source.of(node)}"
         raise source.error(what, node.start, "compare one field with another, without arithmetic")
     return Compare(comparator, left, right)
+
+
+def check_chain_bound(source: Source, node: syntax.Node, column: BoundOperand, bound: Value) -> None:
+    """Check the type of a literal bound in ``1 < a <= 5``. Raises `InvalidFilter`, as the reference does."""
+    family = family_of(column.data_type)
+    if family is Family.BOOL:
+        what = "invalid range operations on boolean expr"
+        raise source.error(what, node.start, _type_remedy(column))
+    is_typed = family.is_number or family is Family.TEXT
+    if is_typed and not bound.template and type(bound.value) not in _element_types(column.data_type):
+        raise source.error("invalid range operations", node.start, _type_remedy(column))
 
 
 def _constants(
@@ -137,11 +148,6 @@ def _family(operand: BoundOperand) -> Family | None:
 
 def _reads_json(operand: BoundOperand) -> bool:
     return any(column.is_json for column in columns_of(as_operand(operand)))
-
-
-def _is_fraction(value: object) -> bool:
-    """Whether a literal is a number that no integer is equal to."""
-    return isinstance(value, float) and not value.is_integer()
 
 
 def _incomparable(source: Source, node: syntax.Node, left: BoundOperand, right: BoundOperand) -> Exception:

@@ -94,7 +94,7 @@ class _Cost(Visitor[int]):
         return self._operand(node.column) if node.column.path else _NUMBER
 
     def column_test(self, node: ColumnTest) -> int:
-        return node.test.cost
+        return node.test.cost + (self._reading(node.column, _JSON) if node.column.is_json else 0)
 
     def element_match(self, node: ElementMatch) -> int:
         return _ARRAY + _ELEMENTS_TYPICAL * self.visit(node.condition)

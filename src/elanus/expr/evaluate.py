@@ -23,6 +23,7 @@ from elanus.expr.cost import cost_of
 from elanus.expr.elements import rows_that_match
 from elanus.expr.indexed import indexed_leaf, indexed_rows
 from elanus.expr.jsonvalues import UNKNOWN
+from elanus.expr.membership import in_documents
 from elanus.expr.sampling import sampled
 from elanus.expr.tree import (
     Always,
@@ -239,8 +240,11 @@ class Evaluator(Visitor[pa.Array]):
 
     def column_test(self, node: ColumnTest) -> pa.Array:
         name = node.column.field.name
-        column = kernels.one_array(kernels.decoded(self._batch.column(name)))
-        found = node.test.matches(column, self._batch.boxes(name))
+        if node.column.is_json:
+            found = in_documents(node.test, self._batch.json(name, node.column.path))
+        else:
+            column = kernels.one_array(kernels.decoded(self._batch.column(name)))
+            found = node.test.matches(column, self._batch.boxes(name))
         return pc.invert(found) if node.negated else found
 
     def element_match(self, node: ElementMatch) -> pa.Array:

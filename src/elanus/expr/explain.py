@@ -2,7 +2,7 @@
 
 A sample comes last, as the language has it.
 
-The text parses to the same tree again, unless it contains a list too long to show.
+The text parses to the same tree again, unless it contains a list too long to show, or a set in bytes.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from elanus.expr.explain import Explainer
 from elanus.expr.indexed import explain_indexed, indexed_rows, indexed_rows_max
 from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.logic import has_sample
+from elanus.expr.membership import has_bloom_filter
 from elanus.expr.parse import parse
 from elanus.expr.partition_key import equal_value, values_of
 from elanus.expr.prune import Pruner, pruned_by
@@ -44,8 +45,9 @@ def compile_filter(
 ) -> BoundFilter:
     """Parse a filter and bind it to a collection.
 
-    ``values`` replace the ``{name}`` templates in the text: bools, ints, floats, strings and lists of these.
-    A blank text matches every row. Raises `InvalidFilter`, with the position of the error.
+    ``values`` replace the ``{name}`` templates in the text: bools, ints, floats, strings and lists of these,
+    and bytes for ``membership_match``. A blank text matches every row. Raises `InvalidFilter`, with the
+    position of the error.
     """
     if not text.strip():
         return BoundFilter(text, Always(True))
@@ -72,6 +74,11 @@ class BoundFilter:
     def is_random(self) -> bool:
         """Whether the filter takes a sample, so that the same text compiled again matches other rows."""
         return has_sample(self.predicate)
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether the filter asks a Bloom filter, so that it may match rows too many."""
+        return has_bloom_filter(self.predicate)
 
     @property
     def field_names(self) -> frozenset[str]:

@@ -3,7 +3,8 @@
 An index that finds few rows saves reading the column; one that finds many is slower than a scan, because the
 rows are scattered. So an index is asked for an estimate first, and is used up to its share of the rows
 (`RowIndex.rows_share_max`; 5 % for sorted values, any share for bitmaps). In a conjunction the most selective
-index is used first, and the other conditions are evaluated on its rows only. A disjunction uses indexes if
+index is used first, and the other conditions are evaluated on its rows only. Conditions that bound one value,
+as ``a > 1 and a < 5`` do, are one lookup. A disjunction uses indexes if
 each of its conditions has one, and all of them together find few rows. A condition that none of this helps is
 scanned.
 
@@ -21,16 +22,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Found, PackedRows, RowNumbers
+from elanus.core.lookup import Found, HoldsSuch, PackedRows, RowNumbers
 from elanus.expr import kernels
 from elanus.expr.batch import Batch, RowIndex
 from elanus.expr.cost import cost_of
 from elanus.expr.explain import Explainer
-from elanus.expr.lookups import LeafLookup, inside_of, lookup_of
+from elanus.expr.lookups import LeafLookup, inside_of, lookup_of, windows
 from elanus.expr.tree import And, Or, Predicate
 
 SPARSE_SHARE_MAX = 0.05
 """Up to this share of the rows, the other conditions are evaluated on the rows found."""
+ELEMENTS_FACTOR = 0.6
+"""By which that share is lower for ranges of elements: rows are found that the condition is evaluated on."""
 SCAN_COST_MIN = 600_000
 """A scan that costs less (`elanus.expr.cost`, for all rows) is not worth asking an index: about 200 µs."""
 
@@ -160,14 +163,28 @@ def _access(node: Predicate, batch: Batch) -> _Access | None:
 
 
 def _conjunction(node: And, batch: Batch) -> _Access | None:
-    found = [(access, child) for child in node.children if (access := _access(child, batch)) is not None]
+    found: list[tuple[tuple[Predicate, ...], _Access]] = [
+        ((child,), access) for child in node.children if (access := _access(child, batch)) is not None
+    ]
+    for conditions, asked in windows(node.children):
+        access = _window(conditions, asked, batch)
+        if access is not None:
+            found.append((conditions, access))
     if not found:
         return None
-    best, chosen = min(found, key=lambda one: one[0].rows_max)
-    rest = [child for child in node.children if child is not chosen]
+    chosen, best = min(found, key=lambda one: one[1].rows_max)
+    rest = [child for child in node.children if child not in chosen]
     if best.rest is not None:
         rest.insert(0, best.rest)
+    if not rest:
+        return best
     return _Access(best.rows_max, best.fetch, rest[0] if len(rest) == 1 else And(tuple(rest)), best.titles)
+
+
+def _window(conditions: tuple[Predicate, ...], asked: LeafLookup, batch: Batch) -> _Access | None:
+    """The way to the rows of several conditions that bound one value."""
+    leaf = _indexed(asked, _scan_cost(And(conditions), asked, batch), batch)
+    return None if leaf is None else _few(leaf, And(conditions), batch)
 
 
 def _disjunction(node: Or, batch: Batch) -> _Access | None:
@@ -192,9 +209,17 @@ def _disjunction(node: Or, batch: Batch) -> _Access | None:
 
 def _leaf(node: Predicate, batch: Batch) -> _Access | None:
     leaf = _known(node, batch)
-    if leaf is None or leaf.asked.negated or leaf.estimate is None:
+    if leaf is None or leaf.asked.negated:
         return None
-    if leaf.estimate > SPARSE_SHARE_MAX * batch.rows:
+    return _few(leaf, node, batch)
+
+
+def _few(leaf: _Leaf, node: Predicate, batch: Batch) -> _Access | None:
+    """The way to the rows of a condition, if its index finds few."""
+    share_max = SPARSE_SHARE_MAX
+    if isinstance(leaf.asked.lookup, HoldsSuch):
+        share_max *= ELEMENTS_FACTOR
+    if leaf.estimate is None or leaf.estimate > share_max * batch.rows:
         return None
     return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf.title,))
 
@@ -210,7 +235,11 @@ def _known(node: Predicate, batch: Batch) -> _Leaf | None:
 
 def _examined(node: Predicate, batch: Batch) -> _Leaf | None:
     asked = lookup_of(node) if batch.has_indexes else None
-    if asked is None or _scan_cost(node, asked, batch) < SCAN_COST_MIN:
+    return None if asked is None else _indexed(asked, _scan_cost(node, asked, batch), batch)
+
+
+def _indexed(asked: LeafLookup, scan_cost: int, batch: Batch) -> _Leaf | None:
+    if scan_cost < SCAN_COST_MIN:
         return None
     index = batch.index(asked.name, asked.path)
     leaf = None if index is None else _Leaf(asked, index, index.estimate(asked.lookup))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, OneOf, StartsWith
+from elanus.core.lookup import Between, Holds, HoldsSuch, Inside, Lookup, Matching, OneOf, StartsWith
 from elanus.core.types import DataType, Family
 from elanus.expr.jsonvalues import Path
 from elanus.expr.like import LikePattern
@@ -61,7 +61,7 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
         case Compare(left=Column() as column, right=Constant(value=value)):
             return _compared(column, leaf.comparator, value)
         case Member(negated=False) if leaf.column.is_element:
-            return _with_element(leaf.column, leaf.values)
+            return _with_element(leaf.column, _any_of(leaf.values))
         case Member() if not leaf.column.path and not _has_special(leaf.values):
             return LeafLookup(leaf.column.field.name, (), OneOf(leaf.values), negated=leaf.negated)
         case JsonMember() if not leaf.negated:
@@ -83,6 +83,31 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
             lookup = leaf.test.lookup(negated=leaf.negated)
             return None if lookup is None else LeafLookup(leaf.column.field.name, (), lookup, is_exact=False)
     return None
+
+
+def windows(conditions: Sequence[Predicate]) -> Iterator[tuple[tuple[Predicate, ...], LeafLookup]]:
+    """Yield conditions that together bound one value, as ``a > 1 and a < 5`` do, and one lookup for them."""
+    bounding: dict[tuple[object, ...], list[tuple[Predicate, LeafLookup, Between]]] = {}
+    for condition in conditions:
+        match condition:
+            case Compare(left=Column() as column, right=Constant(value=value)) if value == value:  # no NaN
+                asked = lookup_of(condition)
+                bounds = None if asked is None or asked.negated else _bounds_of(asked.lookup)
+                if asked is not None and bounds is not None:
+                    key = (asked.name, column.path, isinstance(value, str))
+                    bounding.setdefault(key, []).append((condition, asked, bounds))
+    for found in bounding.values():
+        if len(found) > 1:
+            (_, asked, both), *others = found
+            for _, _, bounds in others:
+                both = _both(both, bounds)
+            lookup = HoldsSuch(both) if isinstance(asked.lookup, HoldsSuch) else both
+            yield tuple(condition for condition, _, _ in found), replace(asked, lookup=lookup)
+
+
+def _bounds_of(lookup: Lookup) -> Between | None:
+    inner = lookup.lookup if isinstance(lookup, HoldsSuch) else lookup
+    return inner if isinstance(inner, Between) else None
 
 
 def inside_of(asked: LeafLookup, rest: Path) -> Inside | None:
@@ -107,10 +132,8 @@ def _compared(column: Column, comparator: Comparator, value: Any) -> LeafLookup 
             return None  # it is unknown for rows of another type, which the index does not distinguish
         lookup = _compared_in_json(comparator, value)
         return None if lookup is None else _in_json(column, lookup)
-    if column.is_element and comparator is Comparator.EQ and _is_stored_as(column, value):
-        return _with_element(column, pa.array([value], column.arrow_type))
-    if column.path:
-        return None
+    if column.is_element:
+        return _with_element(column, _element_compared(column, comparator, value))
     one = _equal(column, value) if comparator in (Comparator.EQ, Comparator.NE) else _range(comparator, value)
     return None if one is None else LeafLookup(column.field.name, (), one, negated=negated)
 
@@ -178,24 +201,67 @@ def _having_element(leaf: ElementMatch) -> LeafLookup | None:
     """Rows with an element that one of the conditions asks for: the leaf decides about those found."""
     condition = leaf.condition
     arrays = {element_name(column.field): column for column in leaf.columns}
+    ranges: dict[str, Between] = {}
     for part in condition.children if isinstance(condition, And) else (condition,):
-        match part:
-            case Member(negated=False) as asked:
-                name, values = asked.column.field.name, asked.values
-            case Compare(Comparator.EQ, Column() as column, Constant(value)) if _is_stored_as(column, value):
-                name, values = column.field.name, pa.array([value], column.arrow_type)
-            case _:
-                continue
-        found = _holding(arrays[name], values, False, False)
-        if found is not None:
-            return LeafLookup(found.name, (), found.lookup, is_exact=False)
+        name, lookup = _of_element(part)
+        match lookup:
+            case Holds():
+                return _with_element(arrays[name], lookup)
+            case HoldsSuch(Between() as bounds):
+                ranges[name] = _both(ranges[name], bounds) if name in ranges else bounds
+            case HoldsSuch():
+                return _with_element(arrays[name], lookup)
+    return next((_with_element(arrays[name], HoldsSuch(bounds)) for name, bounds in ranges.items()), None)
+
+
+def _of_element(part: Predicate) -> tuple[str, Holds | HoldsSuch | None]:
+    """The field of a condition on one element, and a lookup of the arrays with such an element."""
+    match part:
+        case Member(negated=False):
+            return part.column.field.name, _any_of(part.values)
+        case Compare(left=Column() as column, right=Constant(value=value)):
+            return column.field.name, _element_compared(column, part.comparator, value)
+        case Like(negated=False):
+            return part.column.field.name, _element_like(part.pattern)
+    return "", None
+
+
+def _both(one: Between, other: Between) -> Between:
+    """The bounds of two conditions on the same element."""
+    lows = [(b.low, not b.low_included) for b in (one, other) if b.low is not None]
+    highs = [(b.high, b.high_included) for b in (one, other) if b.high is not None]
+    low, is_open = max(lows) if lows else (None, False)
+    high, is_closed = min(highs) if highs else (None, True)
+    return Between(low, high, low_included=not is_open, high_included=is_closed)
+
+
+def _with_element(column: Column, lookup: Holds | HoldsSuch | None) -> LeafLookup | None:
+    """Rows whose array has such an element at any place: the leaf decides about those found."""
+    return None if lookup is None else LeafLookup(column.field.name, (), lookup, is_exact=False)
+
+
+def _any_of(values: pa.Array) -> Holds | None:
+    return None if not len(values) or _has_special(values) else Holds(values, False)
+
+
+def _element_compared(column: Column, comparator: Comparator, value: Any) -> Holds | HoldsSuch | None:
+    """A lookup of the arrays that have an element of which a comparison is true."""
+    if comparator is Comparator.NE:
+        return None
+    if comparator is not Comparator.EQ:
+        return HoldsSuch(_range(comparator, value))
+    if column.kind.family is Family.FLOATING:
+        return HoldsSuch(Between(value, value))
+    return Holds(pa.array([value], column.arrow_type), False) if _is_stored_as(column, value) else None
+
+
+def _element_like(pattern: LikePattern) -> Holds | HoldsSuch | None:
+    match _matching(pattern):
+        case OneOf(values):
+            return Holds(values, False)
+        case StartsWith() as prefix:
+            return HoldsSuch(prefix)
     return None
-
-
-def _with_element(column: Column, values: pa.Array) -> LeafLookup | None:
-    """Rows whose array has one of the values at any place: the leaf decides about those found."""
-    found = _holding(column, values, False, False)
-    return None if found is None else LeafLookup(found.name, (), found.lookup, is_exact=False)
 
 
 def _is_stored_as(column: Column, value: bool | int | float | str) -> bool:
@@ -214,7 +280,9 @@ def _holding(column: Column, values: pa.Array, need_all: bool, negated: bool) ->
 
 def _like(leaf: Like) -> LeafLookup | None:
     column, pattern = leaf.column, leaf.pattern
-    if (column.is_json and leaf.negated) or (column.path and not column.is_json):
+    if column.is_element:
+        return None if leaf.negated else _with_element(column, _element_like(pattern))
+    if column.is_json and leaf.negated:
         return None
     lookup = _matching(pattern)
     if lookup is None:

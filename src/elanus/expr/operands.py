@@ -340,7 +340,7 @@ def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     what = f"function {node.function} is not supported in this release"
     remedy = (
         "functions are array_length, random_sample, text_match, text_match_fuzzy, phrase_match, "
-        "element_filter, match_any, match_all, match_least, match_most, match_exact, "
+        "membership_match, element_filter, match_any, match_all, match_least, match_most, match_exact, "
         "and array_ and json_contains, _contains_all and _contains_any"
     )
     return source.error(what, node.start, remedy)

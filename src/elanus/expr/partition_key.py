@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidFilter
 from elanus.core.schema import FieldSchema
-from elanus.expr.jsonvalues import JsonSet
 from elanus.expr.tree import (
     Always,
     And,
@@ -30,10 +29,8 @@ _NAMES = {
 }
 
 
-def equal_value(value: bool | int | float | str, field: FieldSchema) -> pa.Array:
-    """Return the values of a key field that equal a literal: one, or none. 7.0 is the key 7; 7.5 is none."""
-    if isinstance(value, float):
-        return JsonSet.of([value]).integers
+def equal_value(value: bool | float | str, field: FieldSchema) -> pa.Array:
+    """Return the one value of a key field that equals a literal of its type."""
     return pa.array([value], field.arrow_type)
 
 

@@ -296,7 +296,7 @@ class Test(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnTest:
-    """A test of a field's values, defined in `elanus.expr.moments` or `elanus.expr.geometry`."""
+    """A test of a field's values, defined in `elanus.expr.moments`, `.geometry` or `.membership`."""
 
     column: Column
     test: Test

@@ -63,6 +63,17 @@ TOLERANCES = (
     Tolerance("any other name", "index of a named type, such as `nlist` for FLAT", _LOGGED),
     Tolerance("any other name", "AUTOINDEX", "refused, as by the reference"),
     Tolerance(", ".join(f"`{name}`" for name in sorted(FOREIGN_SEARCH_PARAMS)), "search", _IGNORED),
+    Tolerance(
+        "`json_cast_function`: `STRING_TO_DOUBLE`",
+        "index of a JSON path",
+        "accepted, no effect: no index changes an answer, so a text is not found as a number; store numbers",
+    ),
+    Tolerance(
+        "`add_file_resource`; `stop_words_file`, `synonyms_file`, `word_list_file`, `extra_dict_file`",
+        "client, analyzers",
+        "refused: files may change under the rows that were analyzed with them; put the words into "
+        "`analyzer_params`",
+    ),
     Tolerance("`hints`: `iterative_filter`, `disable`", "search", "accepted: they change speed only"),
     Tolerance("`page_retain_order`", "search", "accepted: pages of a range search always keep their order"),
     Tolerance("`group_size`, `strict_group_size` without a field to group by", "search", _IGNORED),

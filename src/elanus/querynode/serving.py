@@ -315,9 +315,11 @@ class ChannelServing:
             _log.warning("answer not delivered", error=f"{type(error).__name__}: {error}")
 
     async def _read_of(self, request: DqRequest) -> Read:
-        return self._decoded(
-            request.read or await self._proxies(request.proxy).fetch_read(request.request_id)
-        )
+        if request.read:
+            return self._decoded(request.read)
+        # A read that does not fit into a request has long lists or sets in its filter, or many vectors.
+        fetched = await self._proxies(request.proxy).fetch_read(request.request_id)
+        return await self._offload(self._decoded, fetched)
 
     def _decoded(self, data: bytes) -> Read:
         return decode_read(data, self._compiled)

@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.bloom import BloomFilter, hash_keys
 from elanus.core.spheres import Spheres
-from elanus.storage.bloom import BloomFilter, hash_keys
 from elanus.storage.documents import FIRST_VERSION, Data, decode_document, encode_document, version_of
 from elanus.storage.port import CorruptObject, ObjectStore
 

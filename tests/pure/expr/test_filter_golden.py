@@ -153,8 +153,8 @@ FOUND = [
     ("not (10 / tiny == 10)", [1, 3, 5]),  # a zero divisor, like a null, is unknown either way
     ("tiny > 1000", []),
     ("not (tiny > 1000)", [0, 1, 3, 4, 5]),
-    ("tiny < 2.0", [0, 1, 4]),
-    ("tiny == 1000 or tiny != 2.0", [0, 1, 3, 4]),
+    ("tiny < 2", [0, 1, 4]),
+    ("tiny == 1000 or tiny != 2", [0, 1, 3, 4]),
     ("score == 0.1", [0, 5]),
     ("score in [0.1, 1]", [0, 3, 5]),
     ("tiny & 3 == 3", [3]),
@@ -239,7 +239,6 @@ def test_a_filter_names_the_columns_it_reads(text: str, names: set[str]) -> None
     [
         ("id == 7", [7]),
         ("7 == id", [7]),
-        ("id == 7.0", [7]),
         ("id in [3, 1, 3]", [3, 1]),
         ("id in []", []),
         ("(id in [3])", [3]),

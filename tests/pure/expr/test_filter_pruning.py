@@ -25,7 +25,6 @@ RULED_OUT = [
     "id == 9",
     "id == 15 and id == 21",
     "20 < id",
-    "id > 20.0",
     "tiny != 5",
     "not (tiny == 5)",
     "tiny not in [4, 5]",

@@ -23,6 +23,8 @@ COLUMNS: Mapping[str, pa.Array] = {
     "color": pa.array([f"c{n % 3}" if n % 7 else None for n in range(ROWS)]),
     "name": pa.array([f"user {n:05d}" for n in range(ROWS)]),
     "labels": pa.array([[f"l{n % 50}", "all"] for n in range(ROWS)]),
+    "longs": pa.array([[n] for n in range(ROWS)]),
+    "doubles": pa.array([[n / 10 + 0.5, float("nan")] for n in range(ROWS)]),
     "meta": pa.array([json.dumps({"a": n % 1000 if n % 2 else str(n), "t": [n % 400]}) for n in range(ROWS)]),
 }
 
@@ -146,6 +148,45 @@ def test_elements_of_arrays() -> None:
     assert explained('labels[1] in ["l7", "l9"]', over).startswith("index labels")
     for text in ('labels[0] != "l7"', 'labels[0] not in ["l7"]', 'labels[0] > "l48"', 'labels[1] == "all"'):
         assert explained(text, over).startswith("scan"), text
+
+
+def test_ranges_and_prefixes_of_elements() -> None:
+    over = indexes(labels="INVERTED", longs="INVERTED")
+    for text, most in (("longs[0] >= 9990", 10), ("longs[0] < 5", 5), ("9000 < longs[0] < 9003", 2)):
+        condition = compile_filter(text, DYNAMIC).explain()
+        found = f"index longs (INVERTED): at most {most} of 10,000 rows, then {condition} on these"
+        assert explained(text, over) == found
+    assert used(over) == {"longs"}
+    assert explained("longs[0] > 9000 and longs[1] < 9000", over).startswith("scan longs[0] > 9000")
+    assert explained("longs[0] != 3", over).startswith("scan")
+    assert explained('labels[0] like "l7%"', over).startswith("index labels (INVERTED): at most 200 of")
+    assert explained('labels[0] like "l7"', over).startswith("index labels (INVERTED): at most 200 of")
+    assert explained('not (labels[0] like "l7%")', over).startswith("scan")
+    floats = indexes(doubles="INVERTED")
+    assert explained("doubles[0] == 0.5", floats).startswith("index doubles (INVERTED): at most 1 of")
+    assert explained("doubles[0] > 999.8", floats).startswith("index doubles (INVERTED): at most 6 of")
+
+
+def test_bounds_of_one_value_are_one_lookup() -> None:
+    over = indexes(price="STL_SORT", name="Trie", tiny="BITMAP")
+    window = "index price (STL_SORT): at most 9 of 10,000 rows"
+    assert explained("500 < price < 501", over) == window
+    assert explained("price < 501 and price > 500 and price <= 700", over) == window
+    assert explained('price > 500 and color == "c1" and price < 501', over) == (
+        f'{window}, then color == "c1" on these'
+    )
+    assert explained("(price > 500 and price < 501) or name == 'user 00001'", over).startswith("index price")
+    text = 'name >= "user 05000" and name < "user 05003"'
+    assert explained(text, over) == "index name (Trie): at most 3 of 10,000 rows"
+    assert explained("price > 700 and price < 300", over).startswith("index price (STL_SORT): at most 0 of")
+    assert explained("price > 500 and price < 600", over).startswith("scan price > 500")
+    paths = path('meta["a"]', "DOUBLE")
+    text = 'meta["a"] > 500 and meta["a"] < 503'
+    assert explained(text, paths).endswith(f"at most 20 of 10,000 rows, then ({text}) on these")
+    assert explained('meta["a"] > 500 and meta["a"] < "503"', paths).startswith("scan")
+    for values in ({"x": float("nan"), "y": 3.0}, {"x": 3.0, "y": float("nan")}):
+        chosen = compile_filter("price > {x} and price > {y}", DYNAMIC, values)
+        assert not chosen.evaluate(COLUMNS, ROWS, over).any()
 
 
 def test_paths_of_json_documents() -> None:

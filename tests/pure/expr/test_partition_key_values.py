@@ -37,10 +37,6 @@ def test_the_values_that_rows_can_have(text: str, values: list[str] | None) -> N
     assert (found if found is None else sorted(found.to_pylist())) == values
 
 
-def test_a_whole_number_written_as_a_fraction_is_a_key() -> None:
-    assert compile_filter("id == 7.0", PLAIN).values_of("id").to_pylist() == [7]  # type: ignore[union-attr]
-
-
 @pytest.mark.parametrize(
     "text",
     [

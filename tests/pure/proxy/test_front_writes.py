@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from fakes import CID, DEFAULT, OTHER, collection, schema
 from proxy_bench import Bench, resolved
+from pymilvus import build_bloom_filter
 
 from elanus.core.catalog import Collection
 from elanus.core.errors import (
@@ -245,6 +246,17 @@ def test_a_delete_of_everything_is_refused(text: str) -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="delete plan can't be empty or always true"):
             bench.front.delete(delete(text))
+
+    assert in_a_thread(PLAIN, work).messages() == []
+
+
+def test_a_bloom_filter_does_not_choose_what_to_delete() -> None:
+    def work(bench: Bench) -> None:
+        chosen = replace(
+            delete("membership_match(pk, {set})"), filter_values={"set": build_bloom_filter([1, 2])}
+        )
+        with pytest.raises(InvalidParameter, match="a Bloom filter also finds rows that are not in its set"):
+            bench.front.delete(chosen)
 
     assert in_a_thread(PLAIN, work).messages() == []
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from elanus.core.lookup import Found, Holds, Lookup, PackedRows
+from elanus.core.lookup import Found, Holds, HoldsSuch, Lookup, PackedRows
 from elanus.index.base import ScalarIndex
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.scalar.keys import Keys, Spans, keys_of_file
@@ -108,7 +108,7 @@ class Bitmap(ScalarIndex):
 
     def _numbers(self, lookup: Lookup) -> npt.NDArray[np.int64] | None:
         """The numbers of the matching keys; None if there are too many to unite."""
-        if isinstance(lookup, Holds) is not self._of_elements:
+        if isinstance(lookup, Holds | HoldsSuch) is not self._of_elements:
             return None
         spans = self._keys.spans(lookup)
         if spans is None or _width(spans) > UNITED_MAX:

@@ -18,7 +18,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Between, Holds, Inside, Lookup, Matching, Near, OneOf, StartsWith, Value
+from elanus.core.lookup import (
+    Between,
+    Holds,
+    HoldsSuch,
+    Inside,
+    Lookup,
+    Matching,
+    Near,
+    OneOf,
+    StartsWith,
+    Value,
+)
 
 Spans = npt.NDArray[np.int64]
 """Shape (m, 2): half-open ranges of key numbers, none empty, none overlapping."""
@@ -52,6 +63,8 @@ class Keys(ABC):
                 return self._between(lookup)
             case StartsWith():
                 return self._prefixed(lookup.prefix)
+            case HoldsSuch():
+                return self.spans(lookup.lookup)
             case Matching() | Near() | Inside():
                 return None
 

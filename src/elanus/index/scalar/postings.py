@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Found, Holds, Lookup, OneOf, RowNumbers
+from elanus.core.lookup import Found, Holds, HoldsSuch, Lookup, OneOf, RowNumbers
 from elanus.index.base import ScalarIndex
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.scalar.keys import Keys, NumberKeys, Spans, TextKeys, keys_of_file
@@ -181,7 +181,7 @@ class Postings(ScalarIndex):
         return max(_TRIED_ALWAYS, self.rows_share_max * total)
 
     def _spans(self, lookup: Lookup) -> Spans | None:
-        if isinstance(lookup, Holds) is not self._groups.of_elements:
+        if isinstance(lookup, Holds | HoldsSuch) is not self._groups.of_elements:
             return None
         if isinstance(lookup, OneOf | Holds) and len(lookup.values) > self._worth_trying(self.rows):
             return None  # looking up so many values costs more than a scan

@@ -11,8 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+from msgspec import structs
 
+from elanus.core.aggregation import field_of_column
 from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.moments import TimeFormat
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.reduce import primary_keys
 from elanus.proxy.api import Insert, MutationResult, QueryResult, SearchResult
@@ -35,6 +39,7 @@ from elanus.proxy.rest.searches import (
 from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query
 from elanus.proxy.wire.reads import Reads
+from elanus.proxy.wire.results import in_words
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
 from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
 from elanus.proxy.wire.writes import Writes
@@ -109,7 +114,7 @@ class _RowOperations:
         try:
             key = collection.view.schema.primary_field.name
             with_key = replaces or (collection.keeps_sent_keys and any(key in row for row in sent))
-            rows = batch_of(collection.view.schema, sent, with_auto_key=with_key)
+            rows = batch_of(collection.view.schema, sent, with_auto_key=with_key, zone=collection.timezone)
         except InvalidParameter as error:
             raise BadRows(f"fail to deal the insert data, error: {error.message}") from error
         partition = body.partition_name and check_partition_name(body.partition_name)
@@ -117,9 +122,9 @@ class _RowOperations:
 
     def query(self, body: bodies.Query, caller: Caller) -> QueryResult:
         collection = self._collection(body, caller)
-        return self._front.query(
-            decode_query(query_request(body), collection, caller.time_left_s, caller.client)
-        )
+        query = decode_query(query_request(body), collection, caller.time_left_s, caller.client)
+        found = self._front.query(query)
+        return replace(found, fields=_shown(found, query.times))
 
     def get(self, body: bodies.Get, caller: Caller) -> QueryResult:
         collection = self._collection(body, caller)
@@ -131,19 +136,31 @@ class _RowOperations:
                 "please check the primary key and its' type can only in [int, string], "
                 f"error: {error.message}"
             ) from error
-        return self._front.query(replace(query, ids=ids))
+        found = self._front.query(replace(query, ids=ids))
+        return replace(found, fields=_shown(found, query.times))
 
     def search(self, body: bodies.Search, caller: Caller) -> SearchResult:
         collection = self._collection(body, caller)
         request = search_request(body, collection.view.schema)
         search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        return self._front.search(search)
+        found = self._front.search(search)
+        return structs.replace(found, fields=_shown(found, search.times))
 
     def hybrid_search(self, body: bodies.HybridSearch, caller: Caller) -> SearchResult:
         collection = self._collection(body, caller)
         request = hybrid_request(body, collection.view.schema)
         search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        return self._front.hybrid_search(search)
+        found = self._front.hybrid_search(search)
+        return structs.replace(found, fields=_shown(found, search.searches[0].times))
+
+
+def _shown(result: QueryResult | SearchResult, times: TimeFormat) -> dict[str, pa.Array]:
+    """Return the columns of an answer with moments and geometries in words."""
+    fields = {name: field_of_column(name, result.schema) for name in result.fields}
+    return {
+        name: column if (field := fields[name]) is None else in_words(field, column, times)
+        for name, column in result.fields.items()
+    }
 
 
 def hits_per_query(result: SearchResult) -> list[int]:

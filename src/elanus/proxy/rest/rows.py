@@ -36,6 +36,7 @@ import orjson
 import pyarrow as pa
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
+from elanus.core.moments import DEFAULT_TIMEZONE
 from elanus.core.rows import Given, check_sent, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.sparse import NO_INDEX, paired
@@ -53,10 +54,13 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _BOOLS = {"true": True, "True": True, "false": False, "False": False}
 
 
-def batch_of(schema: CollectionSchema, rows: Rows, *, with_auto_key: bool) -> pa.RecordBatch:
+def batch_of(
+    schema: CollectionSchema, rows: Rows, *, with_auto_key: bool, zone: str = DEFAULT_TIMEZONE
+) -> pa.RecordBatch:
     """Return the rows as a batch, columns in the schema's order.
 
-    An auto-id primary key is left out of the batch, and must not be sent, unless ``with_auto_key``. Raises
+    An auto-id primary key is left out of the batch, and must not be sent, unless ``with_auto_key``. ``zone``:
+    the time zone of moments without an offset. Raises
     `InvalidParameter`, `InvalidDimension`.
     """
     if not rows:
@@ -72,7 +76,7 @@ def batch_of(schema: CollectionSchema, rows: Rows, *, with_auto_key: bool) -> pa
             return _dynamic(rows, strangers, is_whole=DYNAMIC_FIELD in names)
         return _column(field, rows) if field.name in names else None
 
-    batch = conform(schema, given, len(rows), with_auto_key=with_auto_key)
+    batch = conform(schema, given, len(rows), with_auto_key=with_auto_key, zone=zone)
     check_lengths(schema.structs, batch)
     return batch
 

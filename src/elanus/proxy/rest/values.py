@@ -215,6 +215,8 @@ _WRITERS: Mapping[DataType, Callable[[FieldSchema, pa.Array, Integers], Iterable
     DataType.VARCHAR: _plain,
     DataType.JSON: _plain,
     DataType.ARRAY: _arrays,
+    DataType.TIMESTAMPTZ: _plain,
+    DataType.GEOMETRY: _plain,
 }
 
 

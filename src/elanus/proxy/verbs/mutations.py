@@ -88,6 +88,11 @@ class Mutations(Verbs):
                 f"delete plan can't be empty or always true : {request.filter}: "
                 "name the rows, or drop the partition or collection"
             )
+        if chosen.is_approximate:
+            raise InvalidParameter(
+                "failed to create delete plan: a Bloom filter also finds rows that are not in its set, so it "
+                "cannot choose what to delete: use membership_match with type=roaring, or list the values"
+            )
         keys = chosen.primary_keys()
         if keys is not None:
             return self._delete_keys(request, partition_id, keys)

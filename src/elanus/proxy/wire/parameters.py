@@ -89,9 +89,11 @@ def _template_value(name: str, value: schema_pb2.TemplateValue) -> object:
     member = value.WhichOneof("val")
     if member == "array_val":
         return _template_array(name, value.array_val)
-    if member in ("bool_val", "int64_val", "float_val", "string_val"):
+    if member in ("bool_val", "int64_val", "float_val", "string_val", "bytes_val"):
         return getattr(value, member)
-    raise unsupported(f"the filter value {name} of kind {member}", "use a bool, number, string or list")
+    raise unsupported(
+        f"the filter value {name} of kind {member}", "use a bool, number, string, bytes or list"
+    )
 
 
 def _template_array(name: str, array: schema_pb2.TemplateArrayValue) -> list[object]:

@@ -91,6 +91,13 @@ def encode_query(result: QueryResult, collection: str, times: TimeFormat = IN_UT
     return response
 
 
+def in_words(field: FieldSchema, column: pa.Array, times: TimeFormat) -> pa.Array:
+    """Return moments as texts or lists of their parts, geometries as texts, and any other column as it is."""
+    if field.data_type is DataType.TIMESTAMPTZ:
+        return times.lists(column) if times.parts else times.texts(column)
+    return texts_of(column) if field.data_type is DataType.GEOMETRY else column
+
+
 def encode_column(
     message: schema_pb2.FieldData,
     name: str,
@@ -99,14 +106,10 @@ def encode_column(
     times: TimeFormat = IN_UTC,
 ) -> None:
     """Fill a ``FieldData`` message. ``field`` is ``None`` for a computed column, such as an aggregate."""
-    if field is not None and field.data_type is DataType.TIMESTAMPTZ:
-        if times.parts:
-            column = times.lists(column)
+    if field is not None:
+        column = in_words(field, column, times)
+        if field.data_type is DataType.TIMESTAMPTZ and times.parts:
             field = replace(field, data_type=DataType.ARRAY, element_type=DataType.INT64)
-        else:
-            column = times.texts(column)
-    if field is not None and field.data_type is DataType.GEOMETRY:
-        column = texts_of(column)
     data_type = _COMPUTED[column.type] if field is None else field.data_type
     message.type = schema_pb2.DataType.ValueType(data_type)
     message.field_name = name

@@ -21,6 +21,8 @@ import xxhash
 BITS_PER_KEY = 12
 """About one false "perhaps" in 200."""
 _WORDS = 8
+_PROBED_TOGETHER = 1 << 16
+"""Keys whose masks, 64 bytes each, are in memory at the same time."""
 _SALT = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31],
     dtype=np.uint32,
@@ -49,7 +51,7 @@ class BloomFilter:
         return cls(words)
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> BloomFilter:
+    def from_bytes(cls, data: bytes | memoryview) -> BloomFilter:
         return cls(np.frombuffer(data, dtype="<u4").reshape(-1, _WORDS))
 
     def to_bytes(self) -> bytes:
@@ -58,8 +60,13 @@ class BloomFilter:
 
     def may_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
         """For each key whether it may be in the filter; false is certain. shape (n,)."""
-        block, masks = _probes(hash_keys(keys), len(self.words))
-        return np.asarray(((self.words[block] & masks) == masks).all(axis=1))
+        hashes = hash_keys(keys)
+        found = np.empty(len(hashes), np.bool_)
+        for start in range(0, len(hashes), _PROBED_TOGETHER):
+            together = slice(start, start + _PROBED_TOGETHER)
+            block, masks = _probes(hashes[together], len(self.words))
+            found[together] = ((self.words[block] & masks) == masks).all(axis=1)
+        return found
 
 
 def hash_keys(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint64]:

@@ -9,7 +9,7 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elanus.storage.bloom import BloomFilter, hash_keys
+from elanus.core.bloom import BloomFilter, hash_keys
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
