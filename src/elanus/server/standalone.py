@@ -38,7 +38,7 @@ from elanus.server.logs import configure_logging
 from elanus.server.memory import fix_allocator
 from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
-from elanus.server.open_files import raise_open_files_limit
+from elanus.server.open_files import check_room_for_spark, raise_open_files_limit
 from elanus.server.report import Report
 from elanus.server.serving.pool import ServingPool
 from elanus.server.settings import Settings
@@ -53,7 +53,7 @@ def serve(settings: Settings) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     shorten_collector_pauses()
     configure_logging(settings.logging, "online")
-    raise_open_files_limit()
+    check_room_for_spark(raise_open_files_limit())
     return asyncio.run(_serve(settings))
 
 
