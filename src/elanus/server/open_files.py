@@ -6,7 +6,11 @@ import resource
 
 import structlog
 
+from elanus.server.startup import CannotStart
+
 _ENOUGH = 4096
+_SPARK_LEAST = 512
+"""Spark's Java process has 333 files open at rest; under a limit of 320 it does not start."""
 _log = structlog.get_logger("server")
 
 
@@ -44,3 +48,12 @@ def raise_open_files_limit() -> int:
             recommended=_ENOUGH,
         )
     return soft
+
+
+def check_room_for_spark(limit: int) -> None:
+    """Raise `CannotStart` if Spark cannot work with that many open files: rows would never be flushed."""
+    if limit != resource.RLIM_INFINITY and limit < _SPARK_LEAST:
+        raise CannotStart(
+            f"a process may have {limit} files open, and Spark needs at least {_SPARK_LEAST}: raise "
+            f"LimitNOFILE of the systemd unit, or the hard limit of ulimit -n; {_ENOUGH} are recommended"
+        )

@@ -11,13 +11,13 @@ from pathlib import Path
 import structlog
 
 from elanus.server.free_disk import FreeDisk, directories_of
+from elanus.server.memory_limit import memory_limit_bytes
 from elanus.server.open_files import open_files_limit
 from elanus.server.settings import Settings
 from elanus.server.settings_access import DEFAULT_ROOT_PASSWORD
 from elanus.server.status import CertificateStatus, Resources
 
 _MB = 1 << 20
-_CGROUP = Path("/sys/fs/cgroup/memory.max")
 _DAY = timedelta(days=1)
 _log = structlog.get_logger("server")
 
@@ -49,7 +49,7 @@ class OwnResources:
             growing_soft_bytes=pressure.growing_soft_mb * _MB,
             growing_hard_bytes=pressure.growing_hard_mb * _MB,
             memory_bytes=resident_bytes(),
-            memory_limit_bytes=_memory_limit_bytes(),
+            memory_limit_bytes=memory_limit_bytes(),
             disk_free_bytes=self._disk.free_bytes(),
             disk_reserve_bytes=pressure.disk_reserve_mb * _MB,
             open_files=_open_files(),
@@ -99,16 +99,6 @@ def resident_bytes() -> int:
     except OSError:  # not Linux
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-def _memory_limit_bytes() -> int:
-    """Return the limit of the container, or the memory of the machine."""
-    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        limit = _CGROUP.read_text().strip()
-    except OSError:  # not in a container, or an older kernel
-        return machine
-    return min(machine, int(limit)) if limit.isdecimal() else machine
 
 
 def _open_files() -> int:

@@ -29,6 +29,9 @@ from elanus.storage.without_pandas import keep_pandas_out
 
 _log = structlog.get_logger("pipeline")
 
+_OOM_SCORE = Path("/proc/self/oom_score_adj")
+_OOM_SCORE_MORE, _OOM_SCORE_MAX = 800, 1000
+
 
 @dataclass(frozen=True, slots=True)
 class PipelineOrder:
@@ -48,6 +51,7 @@ def run(number: str) -> NoReturn:
     order: PipelineOrder = connection.recv()
     configure_logging(order.logging, "pipeline")
     os.nice(order.nice)
+    end_first_without_memory()
     keep_pandas_out()
     from elanus.pipeline.session import PipelineSession  # loads Spark
 
@@ -62,6 +66,14 @@ def run(number: str) -> NoReturn:
     threading.Thread(target=_end_with_spark, args=(calls,), name="Spark watch", daemon=True).start()
     calls.serve()
     end_process(0)
+
+
+def end_first_without_memory(score: Path = _OOM_SCORE) -> None:
+    """Have the kernel end Spark, and not the server, when memory ends: a job is tried again. Linux only."""
+    try:
+        score.write_text(str(min(_OOM_SCORE_MAX, int(score.read_text()) + _OOM_SCORE_MORE)))
+    except OSError:  # not Linux, or not allowed
+        _log.debug("no preference for the end of memory")
 
 
 def _end_with_parent() -> None:

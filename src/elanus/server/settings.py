@@ -247,7 +247,8 @@ class BackpressureSettings(Section):
     growing_hard_mb: int = Field(default=2048, ge=1)
     """Growing data in the memory of a query node above which writes are refused with a memory error. The last
     eighth of the room above `growing_soft_mb` is for collections with no more than their equal part of
-    this."""
+    this. A standalone server lowers it to half of what `pipeline.driver_memory_mb` leaves of its memory
+    (of the machine, the container or the systemd unit) and the soft limit to half of that, and logs it."""
     delayed_writers_max: int = Field(default=0, ge=0, le=1024)
     """How many writes of a proxy may be slowed at a time: each holds one of `proxy.workers`. Further ones are
     turned away with a rate limit error, which Milvus clients answer by trying again later. 0 stands for a

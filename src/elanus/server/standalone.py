@@ -36,9 +36,10 @@ from elanus.server.fronts import start_front
 from elanus.server.http_front import http_front, url_of
 from elanus.server.logs import configure_logging
 from elanus.server.memory import fix_allocator
+from elanus.server.memory_limit import memory_limit_bytes, within_memory
 from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
-from elanus.server.open_files import raise_open_files_limit
+from elanus.server.open_files import check_room_for_spark, raise_open_files_limit
 from elanus.server.report import Report
 from elanus.server.serving.pool import ServingPool
 from elanus.server.settings import Settings
@@ -53,8 +54,8 @@ def serve(settings: Settings) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     shorten_collector_pauses()
     configure_logging(settings.logging, "online")
-    raise_open_files_limit()
-    return asyncio.run(_serve(settings))
+    check_room_for_spark(raise_open_files_limit())
+    return asyncio.run(_serve(within_memory(settings, memory_limit_bytes())))
 
 
 async def _serve(settings: Settings) -> int:

@@ -111,6 +111,7 @@ class Bench:
         self.queue = DqQueue(reads_max)
         self.measures = Waits()
         self.own_writes = OwnWrites(GRACEFUL_MS)
+        self.log_full = ""
         self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
         self.reads = ReadPath(
             self.nodes,
@@ -123,6 +124,7 @@ class Bench:
             retention_s=retention_s,
             timeout_s=7.0,
             now_s=time.monotonic,
+            log_full=lambda: self.log_full,
         )
         self.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, time.monotonic)
         proxy: Any = SimpleNamespace(

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from fakes import CID, collection, settle
 from proxy_bench import NODE, POLICY, Bench, inline
+from structlog.testing import capture_logs
 
-from elanus.core.errors import LeaseLost, NoSession, NotReady, Unavailable
+from elanus.core.errors import DiskFull, LeaseLost, NoSession, NotReady, Unavailable
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Proxy
@@ -65,6 +66,21 @@ async def test_it_reports_in_every_interval_and_goes_on_when_nobody_listens() ->
     reports = bench.root.calls.of("update_channel_time_tick")
     assert len(reports) in (15, 16)
     assert [r.default_ts for r in reports] == sorted(r.default_ts for r in reports)
+    await bench.proxy.stop()
+
+
+async def test_a_log_that_is_full_is_logged_once_and_known_until_a_tick_finds_room() -> None:
+    bench = await started()
+    bench.root.calls.failing["update_channel_time_tick"] = DiskFull("no room left for the log")
+    with capture_logs() as logged:
+        await asyncio.sleep(1.0)
+    assert [one["event"] for one in logged] == ["time tick not reported"]
+    bench.root.calls.failing.clear()
+    await asyncio.sleep(1.0)
+    assert bench.proxy._log_full == "no room left for the log", "a report may write no tick"
+    bench.proxy._ask_tick((PCHANNEL,), Timestamp(7))
+    await asyncio.sleep(0.1)
+    assert bench.proxy._log_full == ""
     await bench.proxy.stop()
 
 

@@ -18,6 +18,7 @@ from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import (
     CollectionNotLoaded,
     DeadlineExceeded,
+    DiskFull,
     FieldNotFound,
     IndexNotFound,
     InvalidFilter,
@@ -33,6 +34,7 @@ from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import IteratorPage, Query, Search
+from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.verbs.query import matching_keys
 
 TWO = np.zeros((2, 2), np.float32)
@@ -133,6 +135,30 @@ def test_a_read_that_waited_in_vain_frees_its_slot() -> None:
     for _ in range(2):
         with pytest.raises(DeadlineExceeded):
             bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
+
+
+def test_a_read_for_which_the_log_has_no_room_says_so_and_waits_a_second_at_most() -> None:
+    bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
+    bench.log_full = "no room left for the log"
+    with pytest.raises(DiskFull, match=r"time tick, which the log cannot take: no room left.*Eventually"):
+        bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
+    assert bench.nodes.waited == [(compose(300_000), 1.0)]
+    assert len(bench.measures.waits_s) == 1
+
+
+def test_a_read_waits_on_when_the_log_has_room_again() -> None:
+    bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
+    bench.log_full = "no room left for the log"
+    wait = bench.nodes.wait_service_time
+
+    def freed(collection_id: int, ts: Timestamp, patience: Patience) -> None:
+        bench.log_full = ""
+        wait(collection_id, ts, patience)
+
+    bench.nodes.wait_service_time = freed  # type: ignore[method-assign]
+    with pytest.raises(DeadlineExceeded):
+        bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
+    assert [waits_s for _, waits_s in bench.nodes.waited] == [1.0, 7.0]
 
 
 @pytest.mark.parametrize(("own_s", "waits_s"), [(None, 7.0), (1.5, 1.5), (3600.0, 7.0)])

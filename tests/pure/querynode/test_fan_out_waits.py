@@ -49,6 +49,7 @@ def reads_of(cluster: Cluster) -> ReadPath:
         retention_s=3600.0,
         timeout_s=5.0,
         now_s=time.monotonic,
+        log_full=str,
     )
 
 

@@ -189,6 +189,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     "memory-near-limit": (having(memory_bytes=15 * GB), "critical", "15,360 MB of 16,384 MB"),
     "disk-nearly-full": (having(disk_free_bytes=GB), "warning", "1,024 MB free"),
     "disk-nearly-full refused": (having(disk_free_bytes=GB // 4), "critical", "writes are refused"),
+    "disk-nearly-full without a reserve": (
+        having(disk_free_bytes=4096, disk_reserve_bytes=0),
+        "critical",
+        "writes are refused",
+    ),
     "open-files-near-limit": (having(open_files=3000), "warning", "3000 of 4096"),
     "certificate-expiring": (certificate(12.2), "warning", "expires in 12 days"),
     "certificate-expiring expired": (certificate(-1.0), "critical", "has expired"),
@@ -238,6 +243,15 @@ def test_a_server_that_has_just_started_may_still_be_loading() -> None:
         serving=[ServingStatus(2, None, 0)],
     )
     assert diagnose(starting) == []
+
+
+def test_ticks_that_a_full_disk_holds_back_are_no_fault_of_a_proxy() -> None:
+    late = replace(CHANNEL, lag_ms=9000.0, held_by=6)
+    full = replace(HEALTHY, channels=[late], **having(disk_free_bytes=0, disk_reserve_bytes=0))
+    found = {one.rule: one for one in diagnose(full)}
+    assert found.keys() == {"disk-nearly-full", "tick-held-back"}
+    assert "disk is full" in found["tick-held-back"].finding
+    assert "proxy" not in found["tick-held-back"].remedy
 
 
 def test_critical_findings_come_first() -> None:

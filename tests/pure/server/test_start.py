@@ -16,7 +16,7 @@ import pytest
 from elanus.cli.quick_imports import quick_imports
 from elanus.log.files import FileLog
 from elanus.server.data_dir import DataDir
-from elanus.server.open_files import connections_for
+from elanus.server.open_files import check_room_for_spark, connections_for
 from elanus.server.startup import CannotStart
 from elanus.storage.local import LocalStore
 from elanus.storage.port import StorageFailed
@@ -33,6 +33,35 @@ def test_the_limit_of_open_files_is_raised_as_far_as_it_may_be() -> None:
     done = subprocess.run([sys.executable, "-c", LIMIT], capture_output=True, text=True, check=True)
     assert done.stdout.split()[-2:] == ["256", "256"]
     assert "few open files allowed" in done.stdout + done.stderr
+
+
+SERVE = """
+import resource, sys
+from pathlib import Path
+from elanus.server.settings import Settings
+from elanus.server.standalone import serve
+from elanus.server.startup import CannotStart
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+try:
+    serve(Settings(data_dir=Path(sys.argv[1])))
+except CannotStart as error:
+    print(error)
+"""
+
+
+def test_a_server_whose_spark_could_not_start_is_refused_before_it_touches_anything(tmp_path: Path) -> None:
+    """Spark alone has more than 300 files open: such a server would take rows and never flush them."""
+    data_dir = tmp_path / "data"
+    command = [sys.executable, "-c", SERVE, str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "256 files open, and Spark needs at least 512" in done.stdout
+    assert "LimitNOFILE" in done.stdout
+    assert not data_dir.exists()
+
+
+@pytest.mark.parametrize("limit", [512, 1 << 20, resource.RLIM_INFINITY])
+def test_spark_has_room_under_these_limits(limit: int) -> None:
+    check_room_for_spark(limit)
 
 
 def test_connections_leave_a_quarter_of_the_open_files_for_everything_else() -> None:

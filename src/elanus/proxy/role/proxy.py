@@ -20,7 +20,7 @@ from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi, TickReport
-from elanus.core.errors import DeadlineExceeded, ElanusError, NoSession, NotReady
+from elanus.core.errors import DeadlineExceeded, DiskFull, ElanusError, NoSession, NotReady
 from elanus.core.ids import CollectionID
 from elanus.core.lease import Lease
 from elanus.core.offload import Offload
@@ -150,7 +150,9 @@ class Proxy:
             retention_s=policy.retention_s,
             timeout_s=policy.read_timeout_s,
             now_s=now_s,
+            log_full=lambda: self._log_full,
         )
+        self._log_full = ""
         self._ticker: asyncio.Task[None] | None = None
         self._asked: set[asyncio.Task[None]] = set()
 
@@ -263,14 +265,22 @@ class Proxy:
         self.admission.use_shares(await self.coordinators.root.update_channel_time_tick(report))
 
     async def _tick(self) -> None:
+        failing = ""
         while True:
             await asyncio.sleep(self._policy.tick_interval_ms / 1000)
             try:
                 await self._report()
+                failing = ""
             except NoSession as error:
                 self._lease.give_up(error.message)
             except Exception as error:  # noqa: BLE001 - without reports no tick is written and no read ends
-                _log.warning("time tick not reported", error=f"{type(error).__name__}: {error}")
+                self._note_full(error)
+                if failing != (failing := f"{type(error).__name__}: {error}"):
+                    _log.warning("time tick not reported", error=failing)
+
+    def _note_full(self, error: Exception) -> None:
+        if isinstance(error, DiskFull):
+            self._log_full = error.message
 
     def _ask_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         self._loop.call_soon_threadsafe(self._ask_tick_soon, pchannels, at_least)
@@ -285,8 +295,10 @@ class Proxy:
         try:
             async with asyncio.timeout(self._policy.read_timeout_s):
                 await self.coordinators.root.tick_now(pchannels, at_least)
+            self._log_full = ""
             self._ticked()
         except (ElanusError, TimeoutError) as error:
+            self._note_full(error)
             _log.info("early tick not requested", error=str(error))
 
 

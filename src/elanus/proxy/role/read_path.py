@@ -22,7 +22,13 @@ from elanus.core.consistency import (
     needs_fresh_timestamp,
     oldest_weak_moment,
 )
-from elanus.core.errors import InvalidFilter, InvalidParameter, PartitionNotFound
+from elanus.core.errors import (
+    DeadlineExceeded,
+    DiskFull,
+    InvalidFilter,
+    InvalidParameter,
+    PartitionNotFound,
+)
 from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.names import check_named_partition
 from elanus.core.partition_keys import partitions_of_values
@@ -37,6 +43,9 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.queues import DqQueue
 from elanus.proxy.role.stamps import Stamps
+
+_FULL_LOG_WAIT_S = 1.0
+"""How long a read waits while the log is known to be full: a tick may find room where rows do not."""
 
 
 class ReadNodes(Protocol):
@@ -73,6 +82,7 @@ class ReadPath:
     """The state that the reads of one proxy share, from any thread.
 
     ``ask_tick`` requests ticks without waiting. ``now_s``: the clock by which reads wait.
+    ``log_full``: why the log had no room for the last tick that was asked for; "" if it had, or is not known.
     """
 
     def __init__(
@@ -88,6 +98,7 @@ class ReadPath:
         retention_s: float,
         timeout_s: float,
         now_s: Callable[[], float],
+        log_full: Callable[[], str],
     ) -> None:
         self.nodes = nodes
         self.pages = Pages()
@@ -100,6 +111,7 @@ class ReadPath:
         self._retention_s = retention_s
         self._timeout_s = timeout_s
         self._now_s = now_s
+        self._log_full = log_full
 
     @contextlib.contextmanager
     def begin(self, timeout_s: float | None = None) -> Iterator[Patience]:
@@ -123,7 +135,8 @@ class ReadPath:
         """Return the one timestamp a read is answered at, once the read may be sent.
 
         A timestamp that a client sent may be ahead of now: the read waits until it is served. Raises
-        `CollectionNotLoaded`, `DeadlineExceeded`, what `check_moment` raises for a pinned read, and
+        `CollectionNotLoaded`, `DeadlineExceeded`, `DiskFull` if the log has no room for the tick, what
+        `check_moment` raises for a pinned read, and
         `InvalidParameter` for a timestamp so far ahead that the read cannot wait for it.
         """
         level = cached.view.consistency_level
@@ -147,11 +160,29 @@ class ReadPath:
             check_reachable(guarantee, now, patience.left_s())  # no tick can be asked for before its time
         else:
             self._ask_tick(cached.view.pchannels, guarantee)
-        self.nodes.wait_service_time(cached.collection_id, guarantee, patience)
+        self._wait(cached.collection_id, guarantee, patience)
         if is_fixed:
             return guarantee
         # The wait may have been for a load; a weak guarantee then gets what is served by now.
         return max(guarantee, min(self.nodes.service_time(cached.collection_id, patience), now))
+
+    def _wait(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
+        """Block until ``ts`` is served. A full log is the answer within a second, not when the time is up."""
+        part = patience.at_most(_FULL_LOG_WAIT_S) if self._log_full() else patience
+        try:
+            self.nodes.wait_service_time(collection_id, ts, part)
+        except DeadlineExceeded:
+            if why := self._log_full():
+                raise DiskFull(
+                    f"the read waits for a time tick, which the log cannot take: {why}. Reads of consistency "
+                    "level Eventually are answered meanwhile"
+                ) from None
+            if part is patience:
+                raise
+            self.nodes.wait_service_time(collection_id, ts, patience)
+        finally:
+            if part is not patience:
+                patience.waited_s += part.waited_s
 
 
 def check_same_collection(cached: CachedCollection, expected: CollectionID | None) -> None:

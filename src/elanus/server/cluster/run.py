@@ -33,7 +33,7 @@ from elanus.server.http_front import http_front, url_of
 from elanus.server.logs import configure_logging
 from elanus.server.memory import fix_allocator
 from elanus.server.monitoring import start_observing
-from elanus.server.open_files import raise_open_files_limit
+from elanus.server.open_files import check_room_for_spark, raise_open_files_limit
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
@@ -53,7 +53,9 @@ def run(settings: Settings, roles: tuple[str, ...]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     shorten_collector_pauses()
     configure_logging(settings.logging, "+".join(roles))
-    raise_open_files_limit()
+    limit = raise_open_files_limit()
+    if "datanode" in roles:
+        check_room_for_spark(limit)
     return asyncio.run(_run(settings, roles))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elanus.server.doctor.finding import Finding, critical, mb, some, warning
+from elanus.server.doctor.resources import DISK_FULL_BYTES
 from elanus.server.doctor.roles import SETTLED_S
 from elanus.server.status import Status
 
@@ -24,6 +25,14 @@ def tick_held_back(status: Status) -> Iterator[Finding]:
         return
     every = len(late) == len(status.channels)
     holders = {c.held_by for c in late}
+    resources = status.resources
+    if resources and resources.disk_free_bytes is not None and resources.disk_free_bytes < DISK_FULL_BYTES:
+        yield critical(
+            "no time tick can be written: the disk is full",
+            some([f"{c.pchannel} {c.lag_ms / 1000:.1f} s" for c in late]),
+            "free or add space: ticks and writes go on by themselves, and nothing needs a restart",
+        )
+        return
     proxy = f"proxy {holders.pop()}" if len(holders) == 1 and 0 not in holders else ""
     yield critical(
         "time ticks are held back"

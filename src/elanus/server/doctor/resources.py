@@ -12,6 +12,8 @@ FILES_SHARE = 0.7
 """Clients may take three quarters of the open files."""
 DISK_RESERVES = 4
 """Less free disk than this many reserves is a warning."""
+DISK_FULL_BYTES = 1 << 20
+"""With less than this nothing is written, however small the reserve."""
 EXPIRES_DAYS = 30.0
 
 
@@ -49,11 +51,12 @@ def memory_near_limit(status: Status) -> Iterator[Finding]:
 def disk_nearly_full(status: Status) -> Iterator[Finding]:
     """The disk's free space is near backpressure.disk_reserve_mb, below which writes are refused."""
     r = status.resources
-    if r is None or r.disk_free_bytes is None or not r.disk_reserve_bytes:
+    if r is None or r.disk_free_bytes is None:
         return
-    evidence = f"{mb(r.disk_free_bytes)} free, writes are refused below {mb(r.disk_reserve_bytes)}"
+    refused_bytes = max(r.disk_reserve_bytes, DISK_FULL_BYTES)
+    evidence = f"{mb(r.disk_free_bytes)} free, writes are refused below {mb(refused_bytes)}"
     remedy = "free or add space; `elanus gc --dry-run` shows what dropped data takes"
-    if r.disk_free_bytes < r.disk_reserve_bytes:
+    if r.disk_free_bytes < refused_bytes:
         yield critical("the disk is full: writes are refused", evidence, remedy)
     elif r.disk_free_bytes < DISK_RESERVES * r.disk_reserve_bytes:
         yield warning("the disk is nearly full", evidence, remedy)
