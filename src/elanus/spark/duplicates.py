@@ -24,6 +24,7 @@ from elanus.core.segments import SegmentManifest
 from elanus.index import resolve_search
 from elanus.spark.components import forest, pairs_schema, reduced_pairs
 from elanus.spark.knn import slots, threads
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import check_k
 from elanus.spark.searches import SearchJob, pinned_job
 from elanus.spark.segment import read_segment
@@ -101,7 +102,8 @@ def _find(job: SearchJob, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) 
     for batch in batches:
         for number in batch.column(0).to_pylist():
             segment, searched = divmod(number, len(job.sets))
-            yield pairs_of(job, held[segment], job.sets[searched], schema, threads())
+            with plain_errors():
+                yield pairs_of(job, held[segment], job.sets[searched], schema, threads())
 
 
 def pairs_of(

@@ -21,6 +21,7 @@ from pyspark.sql.types import StructField, StructType
 
 from elanus.core.errors import InvalidParameter
 from elanus.spark.hits import QUERY, hits_schema
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import VECTOR, check_k, check_query_type
 from elanus.spark.releases import arrow_schema, over_connect, require
 from elanus.spark.searches import SearchJob, best_hits, pinned_job, search_set
@@ -127,7 +128,8 @@ def _search(
         return
     number = first.column(2)[0].as_py()
     queries = (batch.select([0, 1]) for batch in _chain(first, batches))
-    yield from search_set(job.plan, job.sets[number], queries, schema, threads(), column)
+    with plain_errors():
+        yield from search_set(job.plan, job.sets[number], queries, schema, threads(), column)
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -28,6 +28,7 @@ from elanus.core.types import Matrix
 from elanus.index import resolve_search
 from elanus.spark.hits import QUERY, as_batch, hits_schema, reduced
 from elanus.spark.knn import slots, threads
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import check_k, query_matrix
 from elanus.spark.searches import SearchJob, pinned_job
 from elanus.spark.segment import read_segment
@@ -171,7 +172,8 @@ def _collected(spark: SparkSession, tasks: int, work: Any) -> list[Any]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                results = [pickle.dumps(result) for result in work(number)]
+                with plain_errors():
+                    results = [pickle.dumps(result) for result in work(number)]
                 yield pa.RecordBatch.from_arrays([pa.array(results, pa.binary())], names=["result"])
 
     if not tasks:

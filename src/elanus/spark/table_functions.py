@@ -40,6 +40,7 @@ from elanus.core.schema import FieldSchema
 from elanus.index import resolve_search
 from elanus.spark.native import stored_type
 from elanus.spark.opened import OpenCollection
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import VECTOR, check_query_type, query_matrix
 from elanus.spark.releases import arrow_schema
 from elanus.spark.searches import search_plan
@@ -82,7 +83,8 @@ def register_functions(spark: SparkSession, opened: Mapping[str, OpenCollection]
     def analyze(
         name: AnalyzeArgument, vector: AnalyzeArgument, k: AnalyzeArgument, **more: AnalyzeArgument
     ) -> AnalyzeResult:
-        return _search_columns(held, name, vector, k, more)
+        with plain_errors():
+            return _search_columns(held, name, vector, k, more)
 
     functions: dict[str, Any] = {
         "elanus_search": udtf(_bound(Search, opened=held, analyze=staticmethod(analyze))),
@@ -118,15 +120,16 @@ class Search:
         filter: str = "",  # noqa: A002
         params: str = "",
     ) -> Iterator[tuple[int, Any, float]]:
-        asked = name, k, field, filter, params
-        if asked not in self._sets:
-            plan = _plan(self.opened, *asked)
-            opened = attached(self.opened, name)
-            manifests = opened.snapshot.segments
-            self._sets[asked] = plan, SegmentSet(plan, manifests, open_store(opened.store_url))
-        plan, segments = self._sets[asked]
-        queries = query_matrix(_vector_column(vector), plan.schema.field(plan.field))
-        found = segments.nearest(queries, k, resolve_search(plan.spec, plan.params, k))
+        with plain_errors():
+            asked = name, k, field, filter, params
+            if asked not in self._sets:
+                plan = _plan(self.opened, *asked)
+                opened = attached(self.opened, name)
+                manifests = opened.snapshot.segments
+                self._sets[asked] = plan, SegmentSet(plan, manifests, open_store(opened.store_url))
+            plan, segments = self._sets[asked]
+            queries = query_matrix(_vector_column(vector), plan.schema.field(plan.field))
+            found = segments.nearest(queries, k, resolve_search(plan.spec, plan.params, k))
         keys = found.keys.tolist() if isinstance(found.keys, np.ndarray) else list(found.keys)
         for rank, (key, score) in enumerate(zip(keys, found.scores.tolist(), strict=True), 1):
             yield rank, key, score
