@@ -1,4 +1,4 @@
-"""What a search job is asked: query vectors and ``k``, checked before they reach an index.
+"""Checks of what a search job is asked, before it reaches an index: query vectors and ``k``.
 
 The driver refuses a wrong type, the task that has the row a wrong value. An error names the column, the row,
 the value and the remedy.

@@ -1,4 +1,4 @@
-"""What a Spark worker reports of an error, and what a write checks before its tasks run."""
+"""The text that a Spark worker reports of an error, and the check of a write before its tasks run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def reported(error: Exception) -> str:
-    """What a worker sends to the JVM of an error that the connector raises."""
+    """The text that a worker sends to the JVM of an error that the connector raises."""
     out = io.BytesIO()
     try:
         with plain_errors():
