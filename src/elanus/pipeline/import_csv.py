@@ -6,6 +6,7 @@ not be null, this text is a value. A struct array is a JSON list of objects, in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.imports import CsvFormat
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.types import Family
@@ -63,9 +65,16 @@ class CsvSource:
             yield from reader
 
     def _header(self) -> list[str]:
+        """Raises `InvalidParameter` for a name that is there twice: which one counts is not known."""
         first_rows = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
         with self._file.native() as file, pyarrow.csv.open_csv(file, first_rows, self._parsing) as reader:
-            return list(reader.schema.names)
+            names = list(reader.schema.names)
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        if twice:
+            raise InvalidParameter(
+                f"{self._name} has column {twice[0]} twice in its header: rename one, or leave it out"
+            )
+        return names
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}

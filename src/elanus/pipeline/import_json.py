@@ -9,6 +9,7 @@ list of objects, or a list for each field of the structs under its name, ``clips
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
@@ -73,7 +74,7 @@ class JsonSource:
 
     def _rows(self) -> list[Row]:
         """Raises `InvalidParameter` for a file that is no list of objects."""
-        content = self._file.content()
+        content = self._file.content().removeprefix(BOM_UTF8)
         try:
             if content.lstrip()[:1] == b"{":
                 return _wrapped.decode(content).rows
@@ -149,6 +150,8 @@ class JsonLinesSource:
                 return []
             hint = end - begin - 1  # a line is read as long as those before it have no more bytes
             lines = file.readlines(hint) if hint else [file.readline()]
+        if number == 0:
+            lines[0] = lines[0].removeprefix(BOM_UTF8)
         return [line for line in lines if not line.isspace() and line]
 
 

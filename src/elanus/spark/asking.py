@@ -10,7 +10,6 @@ from elanus.api.connector import ConnectorApi
 from elanus.rpc.carrier import RpcChannel
 from elanus.spark.options import ReadOptions, WriteOptions
 
-_CONNECT_S = 20.0
 _ANSWER_S = 120.0
 T = TypeVar("T")
 
@@ -23,7 +22,7 @@ def ask(options: ReadOptions | WriteOptions, call: Callable[[ConnectorApi], Awai
     async def asked() -> T:
         channel = RpcChannel(options.address, security=options.security, token=options.token)
         try:
-            await channel.ready(_CONNECT_S)
+            await channel.ready(options.connect_s)
             server: Any = channel.client(ConnectorApi, timeout_s=_ANSWER_S)
             return await call(server)
         finally:

@@ -23,6 +23,7 @@ from elanus.spark.change_rows import (
 )
 from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
 from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
@@ -64,14 +65,15 @@ class _Tasks:
         if read is None:
             return
         target = arrow_schema(self._schema)
-        try:
-            for batch in read_changes(read, open_store(read.store_url)):
-                yield as_spark(batch.select(target.names), read.schema, target)
-        except ObjectMissing as error:
-            raise InvalidParameter(
-                f"{error} is gone from {read.store_url}: the lease of the changes has ended; read them "
-                "again, with a larger lease_s"
-            ) from error
+        with plain_errors():
+            try:
+                for batch in read_changes(read, open_store(read.store_url)):
+                    yield as_spark(batch.select(target.names), read.schema, target)
+            except ObjectMissing as error:
+                raise InvalidParameter(
+                    f"{error} is gone from {read.store_url}: the lease of the changes has ended; read them "
+                    "again, with a larger lease_s"
+                ) from error
 
 
 class ElanusChangeReader(_Tasks, DataSourceReader):
@@ -81,6 +83,7 @@ class ElanusChangeReader(_Tasks, DataSourceReader):
         super().__init__(options, schema)
         self._lease = lease
 
+    @plain_errors()
     def partitions(self) -> Sequence[InputPartition]:
         snapshot = snapshot_of(self._options, self._lease)
         assert self._options.changes_from is not None, "changes are read from a timestamp on"
@@ -100,12 +103,14 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"ts": self._options.changes_from}
 
+    @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         since = Timestamp(start["ts"])
         lease = take_changes(self._options, since)
         snapshot = snapshot_of(self._options, lease)
         return {"ts": snapshot.read_ts} if self._partitions(lease, snapshot, since) else start
 
+    @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A later snapshot has the same changes up to ``end``: a batch can be repeated at any time."""
         since, until = Timestamp(start["ts"]), Timestamp(end["ts"])

@@ -19,10 +19,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.limits import TOP_K_MAX
 from elanus.core.segments import SegmentManifest
 from elanus.index import resolve_search
 from elanus.spark.components import forest, pairs_schema, reduced_pairs
 from elanus.spark.knn import slots, threads
+from elanus.spark.plain_errors import plain_errors
+from elanus.spark.query_vectors import check_k
 from elanus.spark.searches import SearchJob, pinned_job
 from elanus.spark.segment import read_segment
 from elanus.spark.segment_search import SegmentSet, vectors_of
@@ -56,8 +59,8 @@ def near_duplicates(
     `elanus.spark.knn.knn_join`. To delete the rows, write their keys with the format ``elanus`` and the
     option ``operation=delete``, or use `delete_filters`.
     """
-    params = dict(params or {})
-    if "radius" in params:
+    check_k(k, TOP_K_MAX - 1)
+    if "radius" in (params or {}):
         raise InvalidParameter("give the radius as radius, not within params")
     parallelism = slots(spark)
     job = pinned_job(
@@ -65,7 +68,7 @@ def near_duplicates(
         field=field,
         k=k + 1,  # each row finds itself
         filter=filter,
-        params=params | {"radius": radius},
+        params={**(params or {}), "radius": radius},
         as_of=as_of,
         exact=exact,
         parallelism=parallelism,
@@ -99,7 +102,8 @@ def _find(job: SearchJob, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) 
     for batch in batches:
         for number in batch.column(0).to_pylist():
             segment, searched = divmod(number, len(job.sets))
-            yield pairs_of(job, held[segment], job.sets[searched], schema, threads())
+            with plain_errors():
+                yield pairs_of(job, held[segment], job.sets[searched], schema, threads())
 
 
 def pairs_of(

@@ -21,10 +21,11 @@ from pyspark.sql.types import StructField, StructType
 
 from elanus.core.errors import InvalidParameter
 from elanus.spark.hits import QUERY, hits_schema
+from elanus.spark.plain_errors import plain_errors
+from elanus.spark.query_vectors import VECTOR, check_k, check_query_type
 from elanus.spark.releases import arrow_schema, over_connect, require
 from elanus.spark.searches import SearchJob, best_hits, pinned_job, search_set
 
-VECTOR = "vector"
 _SET, _BLOCK, _PLACE = "_set", "_block", "_place"
 _COUNTED = 1 << 14
 """Rows of the range whose partitions are counted: more cores than that are not used."""
@@ -62,6 +63,7 @@ def knn_join(
     end within ``lease_s``. Raises the server's errors, `FieldNotFound`, `InvalidParameter`, `NotSupported`
     for a field without dense vectors, and `TimestampTooOld`.
     """
+    check_k(k)
     for name in (query_id, vector):
         if name not in queries.columns:
             raise InvalidParameter(
@@ -80,12 +82,19 @@ def knn_join(
         options=options,
     )
     asked = queries.select(sf.col(query_id).alias(QUERY), sf.col(vector).alias(VECTOR))
-    return joined(spark, job, asked, parallelism)
+    return joined(spark, job, asked, parallelism, vector)
 
 
-def joined(spark: SparkSession, job: SearchJob, asked: DataFrame, parallelism: int) -> DataFrame:
-    """Return the hits of the queries ``asked``, of the columns query_id and vector."""
+def joined(
+    spark: SparkSession, job: SearchJob, asked: DataFrame, parallelism: int, column: str = VECTOR
+) -> DataFrame:
+    """Return the hits of the queries ``asked``, of the columns query_id and vector.
+
+    ``column``: what the user calls that of the vectors. Raises `InvalidParameter` for its type.
+    """
     require("4.1", "a search", hasattr(asked, "repartitionById"), "search from a newer one")
+    vector_type = arrow_schema(StructType([asked.schema[VECTOR]])).field(0).type
+    check_query_type(vector_type, job.plan.schema.field(job.plan.field), column)
     query_type = arrow_schema(StructType([asked.schema[QUERY]])).field(0).type
     schema = hits_schema(query_type, job.plan.schema.primary_field.arrow_type)
     result = StructType(
@@ -103,21 +112,24 @@ def joined(spark: SparkSession, job: SearchJob, asked: DataFrame, parallelism: i
     placed = asked.select("*", block.alias(_BLOCK)).select("*", numbers.alias(_SET))
     placed = placed.select("*", (sf.col(_SET) * blocks + sf.col(_BLOCK)).cast("int").alias(_PLACE))
     placed = placed.repartitionById(sets * blocks, _PLACE).select(QUERY, VECTOR, _SET)
-    hits = placed.mapInArrow(partial(_search, job, schema), result)
+    hits = placed.mapInArrow(partial(_search, job, schema, column), result)
     if sets == 1:
         return hits
     reduce = partial(best_hits, schema=schema, k=job.plan.k, bigger=job.bigger_is_better)
     return hits.repartition(QUERY).mapInArrow(reduce, result)
 
 
-def _search(job: SearchJob, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _search(
+    job: SearchJob, schema: pa.Schema, column: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """A task: all its queries are for one set."""
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return
     number = first.column(2)[0].as_py()
     queries = (batch.select([0, 1]) for batch in _chain(first, batches))
-    yield from search_set(job.plan, job.sets[number], queries, schema, threads())
+    with plain_errors():
+        yield from search_set(job.plan, job.sets[number], queries, schema, threads(), column)
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -17,7 +17,11 @@ from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
 PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
-_SERVER = frozenset({"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection"})
+DEFAULT_CONNECT_S = 5.0
+CONNECT_S_MAX = 600.0
+_SERVER = frozenset(
+    {"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection", "connect_s"}
+)
 _READ = _SERVER | {"partitions", "columns", "filter", "lease_s", "store", "changes_from", "keep_as", "as_of"}
 _WRITE = _SERVER | {
     "partition",
@@ -40,6 +44,7 @@ class ReadOptions:
     found from here, "" for where the server says. ``token``: ``user:password``, "" where nobody signs in.
     ``changes_from``: the timestamp to read changes from, None to read rows; ``keep_as``: the name under which
     these changes are kept, "" for none. ``as_of``: the moment to read as of, None: the present.
+    ``connect_s``: how long to wait for the server.
     """
 
     address: str
@@ -55,6 +60,7 @@ class ReadOptions:
     keep_as: str = ""
     as_of: Timestamp | None = None
     token: str = field(default="", repr=False)
+    connect_s: float = DEFAULT_CONNECT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class WriteOptions:
     import_directory: str
     operation: WriteMode = WriteMode.APPEND
     token: str = field(default="", repr=False)
+    connect_s: float = DEFAULT_CONNECT_S
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -94,6 +101,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         import_directory=options.get("import_directory", ""),
         operation=_operation(options.get("operation", "")),
         token=options.get("token", ""),
+        connect_s=_connect_s(options.get("connect_s", "")),
     )
 
 
@@ -134,6 +142,7 @@ def parse_options(given: Mapping[str, str]) -> ReadOptions:
         keep_as=options.get("keep_as", ""),
         as_of=_as_of(options.get("as_of", "")),
         token=options.get("token", ""),
+        connect_s=_connect_s(options.get("connect_s", "")),
     )
 
 
@@ -150,6 +159,14 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 0 < int(text) <= PORT_MAX:
         raise InvalidParameter(f"port is {text!r}: give a number from 1 to {PORT_MAX}")
     return int(text)
+
+
+def _connect_s(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        seconds = float(text or DEFAULT_CONNECT_S)
+        if 0.1 <= seconds <= CONNECT_S_MAX:
+            return seconds
+    raise InvalidParameter(f"connect_s is {text!r}: give a number of seconds, from 0.1 to {CONNECT_S_MAX:g}")
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -21,12 +21,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.limits import TOP_K_MAX
 from elanus.core.recall import recall_of, wilson
 from elanus.core.segments import SegmentManifest
 from elanus.core.types import Matrix
 from elanus.index import resolve_search
 from elanus.spark.hits import QUERY, as_batch, hits_schema, reduced
 from elanus.spark.knn import slots, threads
+from elanus.spark.plain_errors import plain_errors
+from elanus.spark.query_vectors import check_k, query_matrix
 from elanus.spark.searches import SearchJob, pinned_job
 from elanus.spark.segment import read_segment
 from elanus.spark.segment_search import SegmentSet, vectors_of
@@ -127,7 +130,11 @@ def recall_report(
     """
     if not settings:
         raise InvalidParameter("settings is empty: give the search parameters to compare")
-    depth = k + 1 if isinstance(queries, int) else k
+    itself = 1 if isinstance(queries, int) else 0  # a drawn row finds itself
+    check_k(k, TOP_K_MAX - itself)
+    if isinstance(queries, int) and queries < 1:
+        raise InvalidParameter(f"queries is {queries}: give vectors, or how many rows to draw, at least 1")
+    depth = k + itself
     parallelism = slots(spark)
     job = pinned_job(
         target,
@@ -151,7 +158,8 @@ def recall_report(
         own, vectors = [sample[n][0] for n in order], [sample[n][1] for n in order]
         asked: Matrix = np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
     else:
-        own, asked = None, np.ascontiguousarray(queries)
+        given = pa.array(np.asarray(queries).tolist())
+        own, asked = None, query_matrix(given, job.plan.schema.field(field), "queries")
     if not len(asked):
         raise InvalidParameter(f"collection {target} has no rows to draw queries from: give queries")
     answers = _collected(spark, len(job.sets), partial(_measured, job, tuple(settings), asked))
@@ -164,7 +172,8 @@ def _collected(spark: SparkSession, tasks: int, work: Any) -> list[Any]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                results = [pickle.dumps(result) for result in work(number)]
+                with plain_errors():
+                    results = [pickle.dumps(result) for result in work(number)]
                 yield pa.RecordBatch.from_arrays([pa.array(results, pa.binary())], names=["result"])
 
     if not tasks:

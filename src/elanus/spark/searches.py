@@ -19,8 +19,9 @@ from elanus.index import resolve_search
 from elanus.spark.asking import ask
 from elanus.spark.hits import as_batch, reduced
 from elanus.spark.options import parse_options
+from elanus.spark.query_vectors import VECTOR, check_k, query_matrix
 from elanus.spark.segment import may_match
-from elanus.spark.segment_search import SearchPlan, SegmentSet, query_matrix
+from elanus.spark.segment_search import SearchPlan, SegmentSet
 from elanus.spark.snapshot import shown_at, snapshot_of, store_url
 from elanus.storage.objects import open_store
 
@@ -84,6 +85,11 @@ def search_plan(
     Raises `FieldNotFound`, `InvalidParameter`, `InvalidTopK`, and `NotSupported` for a field of sparse
     vectors, of texts or of lists of vectors.
     """
+    check_k(k)
+    if not isinstance(params or {}, Mapping):
+        raise InvalidParameter(f"params is {params!r}: give a dict, such as {{'ef': 64}}")
+    if not isinstance(exact, bool):
+        raise InvalidParameter(f"exact is {exact!r}: give True or False")
     searched = snapshot.schema.field(field)
     form = searched.kind.vector
     if form is None or form.space is Space.SPARSE or searched.has_vector_lists:
@@ -144,11 +150,13 @@ def search_set(
     batches: Iterator[pa.RecordBatch],
     schema: pa.Schema,
     threads: int,
+    column: str = VECTOR,
 ) -> Iterator[pa.RecordBatch]:
     """Search a set for batches of two columns, the queries' ids and vectors: what a task does.
 
-    Yields hits in the ``schema`` of `elanus.spark.hits.hits_schema`. The segments are opened with the first
-    batch and kept: any number of queries may follow.
+    ``column``: what the user calls that of the vectors. Yields hits in the ``schema`` of
+    `elanus.spark.hits.hits_schema`. The segments are opened with the first batch and kept: any number of
+    queries may follow. Raises what `elanus.spark.query_vectors.query_matrix` does.
     """
     segments: SegmentSet | None = None
     field = plan.schema.field(plan.field)
@@ -158,7 +166,7 @@ def search_set(
             continue
         if segments is None:
             segments = SegmentSet(plan, manifests, open_store(plan.store_url))
-        queries = query_matrix(batch.column(1), field)
+        queries = query_matrix(batch.column(1), field, column, batch.column(0))
         found = segments.nearest(queries, plan.k, params, threads)
         yield as_batch(batch.column(0), found, schema)
 

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import structlog
 
-from elanus.core.errors import Internal, InvalidDimension, InvalidParameter
+from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.reduce import PrimaryKeys, comparable_keys, may_hide, merge, primary_keys, worst_winners
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -30,7 +30,6 @@ from elanus.core.sphere_pruning import SpherePruning
 from elanus.core.spheres import BOUNDED, Spheres
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
-from elanus.core.vectors import Space
 from elanus.index import (
     DamagedIndexFile,
     Hits,
@@ -292,38 +291,6 @@ def _joined(parts: Sequence[Neighbors]) -> Neighbors:
     all_keys = np.concatenate(keys) if isinstance(keys[0], np.ndarray) else pa.concat_arrays(keys)
     offsets = np.concatenate(([0], np.cumsum(counts)))
     return Neighbors(offsets, np.concatenate([p.scores for p in parts]), all_keys)
-
-
-def query_matrix(column: pa.Array, field: FieldSchema) -> Matrix:
-    """Return query vectors as the matrix that indexes take: lists of numbers, or the bytes of the vectors.
-
-    Raises `InvalidParameter` for a null, `InvalidDimension` for a vector of another length.
-    """
-    if column.null_count:
-        raise InvalidParameter(f"the vector of a query is null: leave such rows out ({field.name})")
-    form, width = field.vector, field.vector.width(field.dim)
-    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
-        data = b"".join(column.to_pylist())
-        _check_length(len(data), len(column) * form.row_bytes(field.dim), field)
-        return np.frombuffer(data, dtype=form.dtype).reshape(len(column), width)
-    if pa.types.is_fixed_size_list(column.type):
-        values, lengths_fit = column.flatten(), column.type.list_size == width
-    else:
-        values, lengths_fit = column.flatten(), bool((np.diff(column.offsets.to_numpy()) == width).all())
-    if not lengths_fit:
-        raise InvalidDimension(
-            f"a query vector has another number of values than field {field.name}, {width}"
-        )
-    dtype = np.uint8 if form.space is Space.BITS else np.float32
-    matrix: Matrix = values.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
-    return matrix.reshape(len(column), width)
-
-
-def _check_length(actual: int, expected: int, field: FieldSchema) -> None:
-    if actual != expected:
-        raise InvalidDimension(
-            f"the query vectors have {actual} bytes, those of field {field.name} have {expected}"
-        )
 
 
 def vectors_of(read: SegmentRead, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.Array, Matrix]]:

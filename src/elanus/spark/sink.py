@@ -24,6 +24,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import structlog
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
@@ -33,14 +34,16 @@ from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.spark.asking import ask
 from elanus.spark.options import WriteOptions
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
 from elanus.spark.tables import generated_columns
 from elanus.storage.objects import open_store
-from elanus.storage.port import ObjectStore
+from elanus.storage.port import ObjectStore, StorageFailed
 
 _LOOK_S = 0.25
 _STAGING = "spark-writes"
 _VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
+_log = structlog.get_logger("spark")
 
 T = TypeVar("T")
 
@@ -59,6 +62,7 @@ class Staging:
     def __init__(self, url: str) -> None:
         self._url = url
 
+    @plain_errors()
     def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
         """In a task: put the rows into a file of a new name. Nothing is left behind if it fails."""
         name, rows = f"{_STAGING}/{uuid.uuid4().hex}.parquet", 0
@@ -85,9 +89,21 @@ class Staging:
         return Staged(name, 0)
 
     def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        store = self._store()
         for name in _files(messages):
+            self._store().delete(name)
+
+    def check(self) -> None:
+        """Raise `InvalidParameter` where the directory cannot be written from here."""
+        name = f"{_STAGING}/{uuid.uuid4().hex}.check"
+        try:
+            store = self._store()
+            store.put(name, b"")
             store.delete(name)
+        except (StorageFailed, OSError, InvalidParameter) as error:
+            raise InvalidParameter(
+                f"the import directory {self._url} cannot be written from here: {error}; give the URL under "
+                "which driver and executors find it, .option('import_directory', ...)"
+            ) from error
 
     def _store(self) -> ObjectStore:
         return open_store(self._url)
@@ -101,7 +117,9 @@ class Sink:
         self.staging = Staging(
             options.import_directory or self._ask(lambda server: server.import_directory())
         )
+        self.staging.check()
 
+    @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
         """Return when the write is committed: reads find it, as a whole, as soon as it is loaded.
 
@@ -129,7 +147,11 @@ class Sink:
             raise InvalidParameter(f"nothing of write {write_id} is in {place.collection}: {task.reason}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        self.staging.remove(messages)
+        """Remove the files. Where that fails they stay, and a log line says so: the task's error counts."""
+        try:
+            self.staging.remove(messages)
+        except (StorageFailed, OSError) as error:
+            _log.warning("files of a failed write stay", files=len(_files(messages)), error=str(error))
 
     def _task(self, task: ImportTask) -> ImportTask:
         return self._ask(lambda server: server.import_task(task.task_id))

@@ -53,6 +53,7 @@ from elanus.spark.asking import ask
 from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader
 from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
+from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema, require, require_change_streams
 from elanus.spark.segment import SegmentRead, may_match, read_segment
 from elanus.spark.sink import ElanusWriter
@@ -125,6 +126,7 @@ class ElanusSource(DataSource):
     def name(cls) -> str:
         return "elanus"
 
+    @plain_errors()
     def schema(self) -> StructType:
         """Take the snapshot, and return its columns. Raises the server's errors."""
         given = self._given()
@@ -145,6 +147,7 @@ class ElanusSource(DataSource):
         nullable = [StructField(f.name, f.dataType, f.name != key.name) for f in fields]
         return StructType([*nullable, *OWN])
 
+    @plain_errors()
     def reader(self, schema: StructType) -> ElanusReader | ElanusChangeReader:
         kept = tables.table_options(schema)
         lease = getattr(self, "lease", None)
@@ -165,10 +168,12 @@ class ElanusSource(DataSource):
             return ElanusChangeReader(options, lease, schema)
         return ElanusReader(options, lease, schema)
 
+    @plain_errors()
     def streamReader(self, schema: StructType) -> ElanusStreamReader:  # noqa: N802
         require_change_streams()
         return ElanusStreamReader(parse_options(self._given()), schema)
 
+    @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
         kept = tables.table_options(schema)
         given = self._given() if kept is None else tables.for_writes(self._given(kept))
@@ -182,6 +187,7 @@ class ElanusSource(DataSource):
             )
         return ElanusWriter(replace(options, operation=WriteMode.OVERWRITE), schema)
 
+    @plain_errors()
     def streamWriter(self, schema: StructType, overwrite: bool) -> ElanusStreamWriter:  # noqa: N802
         if overwrite:
             raise NotSupported(
@@ -212,6 +218,7 @@ class ElanusReader(DataSourceReader):
         self._lease = lease
         self._schema = schema
 
+    @plain_errors()
     def partitions(self) -> list[InputPartition]:
         snapshot = snapshot_of(self._options, self._lease)
         chosen = compile_filter(self._options.filter, snapshot.schema)
@@ -238,14 +245,15 @@ class ElanusReader(DataSourceReader):
         if read is None:
             return
         target = arrow_schema(self._schema)
-        try:
-            for batch in read_segment(read, open_store(read.store_url)):
-                yield as_spark(batch, read.schema, target)
-        except ObjectMissing as error:
-            raise InvalidParameter(
-                f"{error} is gone from {read.store_url}: the snapshot's lease has ended; load the collection "
-                "again, with a larger lease_s"
-            ) from error
+        with plain_errors():
+            try:
+                for batch in read_segment(read, open_store(read.store_url)):
+                    yield as_spark(batch, read.schema, target)
+            except ObjectMissing as error:
+                raise InvalidParameter(
+                    f"{error} is gone from {read.store_url}: the snapshot's lease has ended; load the "
+                    "collection again, with a larger lease_s"
+                ) from error
 
 
 def spark_schema(collection: CollectionSchema, columns: tuple[str, ...] = ()) -> StructType:

@@ -36,11 +36,15 @@ from pyspark.sql.types import (
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.schema import FieldSchema
 from elanus.index import resolve_search
 from elanus.spark.native import stored_type
 from elanus.spark.opened import OpenCollection
+from elanus.spark.plain_errors import plain_errors
+from elanus.spark.query_vectors import VECTOR, check_query_type, query_matrix
+from elanus.spark.releases import arrow_schema
 from elanus.spark.searches import search_plan
-from elanus.spark.segment_search import SearchPlan, SegmentSet, query_matrix
+from elanus.spark.segment_search import SearchPlan, SegmentSet
 from elanus.storage.objects import open_store
 
 _SEGMENTS = StructType(
@@ -68,6 +72,8 @@ _JOBS: Mapping[str, tuple[DataType, Callable[[Any], Any]]] = {
     "error": (StringType(), str),
 }
 _ANSWER_S = 20.0
+_OPTIONS = ("field", "filter", "params")
+"""Arguments that a search takes by name, in the order of `_plan`."""
 
 
 def register_functions(spark: SparkSession, opened: Mapping[str, OpenCollection], status_url: str) -> None:
@@ -77,7 +83,8 @@ def register_functions(spark: SparkSession, opened: Mapping[str, OpenCollection]
     def analyze(
         name: AnalyzeArgument, vector: AnalyzeArgument, k: AnalyzeArgument, **more: AnalyzeArgument
     ) -> AnalyzeResult:
-        return _search_columns(held, name, more)
+        with plain_errors():
+            return _search_columns(held, name, vector, k, more)
 
     functions: dict[str, Any] = {
         "elanus_search": udtf(_bound(Search, opened=held, analyze=staticmethod(analyze))),
@@ -113,44 +120,86 @@ class Search:
         filter: str = "",  # noqa: A002
         params: str = "",
     ) -> Iterator[tuple[int, Any, float]]:
-        if vector is None:
-            return
-        asked = name, k, field, filter, params
-        if asked not in self._sets:
-            self._sets[asked] = self._open(*asked)
-        plan, segments = self._sets[asked]
-        column = pa.array([vector], None if isinstance(vector, bytes) else pa.list_(pa.float32()))
-        queries = query_matrix(column, plan.schema.field(plan.field))
-        found = segments.nearest(queries, k, resolve_search(plan.spec, plan.params, k))
+        with plain_errors():
+            asked = name, k, field, filter, params
+            if asked not in self._sets:
+                plan = _plan(self.opened, *asked)
+                opened = attached(self.opened, name)
+                manifests = opened.snapshot.segments
+                self._sets[asked] = plan, SegmentSet(plan, manifests, open_store(opened.store_url))
+            plan, segments = self._sets[asked]
+            queries = query_matrix(_vector_column(vector), plan.schema.field(plan.field))
+            found = segments.nearest(queries, k, resolve_search(plan.spec, plan.params, k))
         keys = found.keys.tolist() if isinstance(found.keys, np.ndarray) else list(found.keys)
         for rank, (key, score) in enumerate(zip(keys, found.scores.tolist(), strict=True), 1):
             yield rank, key, score
 
-    def _open(self, name: str, k: int, field: str, where: str, params: str) -> tuple[SearchPlan, SegmentSet]:
-        opened = attached(self.opened, name)
-        snapshot = opened.snapshot
-        plan = search_plan(
-            snapshot,
-            opened.store_url,
-            field=field or _only_vector(opened),
-            k=k,
-            filter=where,
-            params=msgspec.json.decode(params, type=dict[str, Any]) if params else {},
-        )
-        return plan, SegmentSet(plan, snapshot.segments, open_store(opened.store_url))
+
+def _plan(
+    opened: Mapping[str, OpenCollection], name: str, k: Any, field: Any, where: Any, params: Any
+) -> SearchPlan:
+    """Plan searches with these arguments, which come as SQL has them. Raises what `search_plan` does."""
+    for argument, text in (("field", field), ("filter", where), ("params", params)):
+        if not isinstance(text, str):
+            raise InvalidParameter(f"elanus_search: {argument} is {text!r}: give a text")
+    try:
+        given = msgspec.json.decode(params, type=dict[str, Any]) if params else {}
+    except msgspec.DecodeError as error:
+        raise InvalidParameter(
+            f"elanus_search: params is {params!r}: give a JSON object, such as '{{\"ef\": 64}}'"
+        ) from error
+    collection = attached(opened, name)
+    return search_plan(
+        collection.snapshot,
+        collection.store_url,
+        field=field or _only_vector(collection),
+        k=k,
+        filter=where,
+        params=given,
+    )
+
+
+def _vector_column(vector: Any) -> pa.Array:
+    """A column of one query vector: bytes, a list of numbers, or null."""
+    if vector is None:
+        return pa.nulls(1, pa.list_(pa.float32()))
+    return pa.array([bytes(vector) if isinstance(vector, bytearray) else vector])
 
 
 def _search_columns(
-    opened: Mapping[str, OpenCollection], name: AnalyzeArgument, more: Mapping[str, AnalyzeArgument]
+    opened: Mapping[str, OpenCollection],
+    name: AnalyzeArgument,
+    vector: AnalyzeArgument,
+    k: AnalyzeArgument,
+    more: Mapping[str, AnalyzeArgument],
 ) -> AnalyzeResult:
-    """The columns of a search: the key's type is that of the collection."""
+    """The columns of a search: the key's type is that of the collection.
+
+    Arguments that are constants are checked here, so that what is wrong with them fails before any task.
+    """
     if not name.isConstantExpression:
         raise InvalidParameter("elanus_search: the name of the collection has to be a constant")
-    if unknown := sorted(more.keys() - {"field", "filter", "params"}):
-        raise InvalidParameter(f"elanus_search: there is no argument {unknown[0]}")
-    key = stored_type(attached(opened, str(name.value)).schema.primary_field.arrow_type)
+    if unknown := sorted(more.keys() - set(_OPTIONS)):
+        raise InvalidParameter(
+            f"elanus_search: there is no argument {unknown[0]}: there are {', '.join(sorted(_OPTIONS))}"
+        )
+    collection = attached(opened, str(name.value))
+    if all(argument.isConstantExpression for argument in (k, *more.values())):
+        options = [more[option].value if option in more else "" for option in _OPTIONS]
+        plan = _plan(opened, str(name.value), k.value, *options)
+        _check_vector(vector, plan.schema.field(plan.field))
+    key = stored_type(collection.schema.primary_field.arrow_type)
     columns = {"rank": IntegerType(), "key": key, "score": FloatType()}
     return AnalyzeResult(StructType([StructField(n, kind) for n, kind in columns.items()]))
+
+
+def _check_vector(vector: AnalyzeArgument, field: FieldSchema) -> None:
+    """Raise what `query_matrix` raises for the argument, as far as it is known before the query runs."""
+    if vector.isConstantExpression:
+        query_matrix(_vector_column(vector.value), field)
+    else:
+        column = StructType([StructField(VECTOR, vector.dataType)])
+        check_query_type(arrow_schema(column).field(0).type, field)
 
 
 class Segments:

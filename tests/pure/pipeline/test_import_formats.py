@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -187,6 +188,17 @@ def test_json_gives_the_rows_that_parquet_gives(
     assert imported(tmp_path, [file], SCHEMA).equals(expected(tmp_path, SCHEMA))
 
 
+@pytest.mark.parametrize(
+    ("name", "encode"), [("a.json", as_json), ("a.json", as_list), ("a.jsonl", as_lines), ("a.csv", as_csv)]
+)
+def test_a_byte_order_mark_is_no_part_of_the_rows(
+    tmp_path: Path, name: str, encode: Callable[[Sequence[Row]], bytes]
+) -> None:
+    schema = CollectionSchema("docs", (*PLAIN, *NESTED))
+    file = put(tmp_path, name, codecs.BOM_UTF8 + encode(of(ROWS, schema)))
+    assert imported(tmp_path, [file], schema).equals(expected(tmp_path, schema))
+
+
 def test_csv_gives_the_rows_that_parquet_gives(tmp_path: Path) -> None:
     schema = CollectionSchema("docs", (*PLAIN, *NESTED))
     file = put(tmp_path, "a.csv", as_csv(of(ROWS, schema)))
@@ -304,6 +316,7 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     ),
     "a missing key": ("a.json", as_list([{"id": 1, "name": ""}]), r"has no column v"),
     "CSV of other width": ("a.csv", b"id,name,v\n1,a\n", r"a\.csv cannot be read as CSV"),
+    "CSV with a column twice": ("a.csv", b"id,name,v,name\n1,a,[1],b\n", r"a\.csv has column name twice"),
     "CSV of no number": ("a.csv", b'id,name,v\nx,a,"[1,2]"\n', r"row 0: field id .*x"),
     "CSV of no vector": ("a.csv", b"id,name,v\n1,a,1 2\n", r"row 0: field v"),
     "no Parquet": ("a.parquet", b"PAR1", r"a\.parquet cannot be read as Parquet"),

@@ -14,7 +14,6 @@ from snapshot_world import DIM, HITS, World, schema, vectors
 import elanus.spark.segment_search as module
 from elanus.core.errors import (
     FieldNotFound,
-    InvalidDimension,
     InvalidParameter,
     InvalidTopK,
     NotSupported,
@@ -24,7 +23,6 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.spark.hits import reduced
 from elanus.spark.searches import search_plan, segment_sets
-from elanus.spark.segment_search import query_matrix
 from elanus.spark.snapshot import shown_at
 
 
@@ -172,26 +170,6 @@ def test_sets_hold_each_segment_once_and_about_the_same_bytes(world: World) -> N
     sets = segment_sets(replace(world.snapshot, segments=tuple(large)), plan, 1)
     assert [len(some) for some in sets] == [1, 1, 1], "a task opens a gigabyte, not two"
     assert segment_sets(replace(world.snapshot, segments=()), plan, 4) == ()
-
-
-def test_query_vectors_come_as_lists_or_as_bytes(world: World) -> None:
-    field, bits = world.schema.field("v"), schema().field("bits")
-    rows = vectors(3)
-    lists = pa.array(rows.tolist(), pa.list_(pa.float64()))
-    for column in (
-        lists,
-        lists.slice(1),
-        pa.array([r.tobytes() for r in rows], pa.binary()),
-        field.vector.to_column(rows),
-    ):
-        assert np.array_equal(query_matrix(column, field), rows[-len(column) :])
-    packed = np.array([[1, 255], [7, 0]], dtype=np.uint8)
-    assert np.array_equal(query_matrix(pa.array([bytes(r) for r in packed]), bits), packed)
-    for wrong in (pa.array([[1.0] * 5]), pa.array([[1.0] * 3, [1.0] * 5]), pa.array([b"12"])):
-        with pytest.raises(InvalidDimension):
-            query_matrix(wrong, field)
-    with pytest.raises(InvalidParameter, match="null"):
-        query_matrix(pa.array([None, [1.0] * 4]), field)
 
 
 def test_the_reduce_keeps_the_best_of_each_query_and_key() -> None:
