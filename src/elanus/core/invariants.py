@@ -34,7 +34,7 @@ INVARIANTS: Mapping[str, str] = {
     "DUR1": "An acknowledged write is in the log, whole, and stays there until binlogs hold it.",
     "UPS1": "Of an upserted row the log has the delete of the old row and the new row, or neither.",
     "IMP1": "Reads find all rows of an import or none, and a task that has failed has none.",
-    "GC1": "No manifest in force names a missing object.",
+    "GC1": "No manifest, index build or pin in force names a missing object.",
     "GC2": "Files of what was dropped stay until its tolerance has passed.",
     "GC3": "When faults end, objects that nothing refers to go.",
     "LIVE1": "When faults end, loads, flushes and reads come to their end.",

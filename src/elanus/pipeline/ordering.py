@@ -100,6 +100,21 @@ def _vectors_at(form: VectorForm, vectors: Vectors, rows: Rows) -> pa.Array:
     return vector_column(form, vectors, rows)
 
 
+def written_by_key(
+    rows: pa.Table, store: ObjectStore, path: str, schema: CollectionSchema, key: SegmentKey, scratch: Path
+) -> BinlogFile:
+    """An insert log at ``path`` with these rows, which are one row group, sorted by primary key.
+
+    Raises `DiskFull`.
+    """
+    rows = rows.combine_chunks()
+    order = in_order(rows, schema.primary_field.name, np.arange(rows.num_rows))
+    with insert_log_writer(store, path, schema, key, scratch, by_time=False) as writer:
+        for batch in rows.take(pa.array(order)).to_batches():
+            writer.write(batch)
+        return writer.finish()
+
+
 def rewritten_by_key(
     unsorted: BinlogFile,
     store: ObjectStore,

@@ -2,8 +2,9 @@
 
 Each segment met gets one insert log and, when that is complete, its stats log; the vchannel gets one
 delta log if anything was deleted. Rows stream: of each open file one row group is in memory, and of each
-key eight bytes for its segment's Bloom filter. Where the keys did not come in order, the file is written once
-more, sorted by them (`elanus.pipeline.ordering`), one segment after the other.
+key eight bytes for its segment's Bloom filter. Where the keys did not come in order, the rows are sorted by
+them (`elanus.pipeline.ordering`): in memory if they are less than a row group, else by writing the file once
+more, one segment after the other.
 
 A range may touch as many segments as a collection has partitions. The first `OPEN_MAX` segments have open
 files; the rows of all others are collected in one file (`elanus.pipeline.spill`), and their insert logs are
@@ -30,7 +31,7 @@ from elanus.core.ids import ALL_PARTITIONS, SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.quarantine import Quarantined
 from elanus.core.schema import CollectionSchema
-from elanus.pipeline.ordering import rewritten_by_key
+from elanus.pipeline.ordering import rewritten_by_key, written_by_key
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.spill import Spill
 from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
@@ -182,11 +183,13 @@ class _SegmentFiles:
     def finish(self) -> SegmentOutput:
         key, place = self._key, self._place
         stats_path = stats_log_path(key.collection_id, key.partition_id, key.segment_id, place.name)
-        file = self._insert_log.close()
-        if file.is_sorted:
-            file = self._insert_log.finish()
+        log, target = self._insert_log, (place.store, self._path, place.schema, key, place.scratch)
+        if log.is_sorted:
+            file = log.finish()
+        elif (rows := log.held()) is not None:
+            file = written_by_key(rows, *target)
         else:
-            file = rewritten_by_key(file, place.store, self._path, place.schema, key, place.scratch)
+            file = rewritten_by_key(log.close(), *target)
         write_stats_log(place.store, stats_path, self._stats.finish())
         return SegmentOutput(key.segment_id, (file,), (stats_path,))
 

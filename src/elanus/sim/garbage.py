@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from elanus.api.backups import copied_files
 from elanus.api.connector import SNAPSHOTS
 from elanus.core.errors import ElanusError
 from elanus.core.gc import GcPolicy, expires_ms, keeps_files
@@ -17,11 +18,15 @@ from elanus.core.pins import Pin
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.state import Vchannel
+from elanus.indexcoord.state import Build
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore
 from elanus.storage.manifests import read_delta_list, read_manifest
 from elanus.storage.paths import parse
 from elanus.storage.snapshots import read_snapshot
+
+Owner = SegmentInfo | Vchannel | Build
+"""Whose record says which files exist: of rows, of deletes, and of an index."""
 
 
 class GarbageJudge:
@@ -41,7 +46,7 @@ class GarbageJudge:
         """Check an object that is about to be deleted. Raises `InvariantBroken`."""
         for user in self._in_force():
             if path in self._files_of(user):
-                raise InvariantBroken("GC1", f"{path} is deleted, {_manifest(user)} is in force")
+                raise InvariantBroken("GC1", f"{path} is deleted, {_name(user)} is in force")
         for pin in self._records.pins.values():
             if path in self._files_of_pin(pin):
                 raise InvariantBroken("GC1", f"{path} is deleted, and pin {pin.pin_id} is on it")
@@ -56,7 +61,7 @@ class GarbageJudge:
         if physical_ms(now) < expires_ms(owner.dropped, self._policy):
             raise InvariantBroken("GC2", f"{path} is deleted, its owner was dropped at {owner.dropped}")
 
-    def recorded(self, owner: SegmentInfo | Vchannel | None) -> None:
+    def recorded(self, owner: Owner | None) -> None:
         """Check that everything a newly written record refers to exists. Raises `InvariantBroken`.
 
         Once this has been checked, nothing it refers to can disappear unnoticed: `deleted` checks every
@@ -70,10 +75,10 @@ class GarbageJudge:
         for owner in self._in_force():
             self._check_present(owner)
 
-    def _check_present(self, owner: SegmentInfo | Vchannel) -> None:
+    def _check_present(self, owner: Owner) -> None:
         missing = [path for path in self._files_of(owner) if path not in self._store]
         if missing:
-            raise InvariantBroken("GC1", f"{_manifest(owner)} is in force, and names {sorted(missing)}")
+            raise InvariantBroken("GC1", f"{_name(owner)} is in force, and names {sorted(missing)}")
 
     def garbage(self, now_ms: float) -> list[str]:
         """The objects that nothing refers to any more, except those modified later than ``now_ms``."""
@@ -86,12 +91,10 @@ class GarbageJudge:
         wanted |= {path for borrower in ended for path in self._files_of(borrower)}
         left = []
         for info in self._store.list(""):
-            name = parse(info.path)
-            if name is not None and name.build_id:
-                continue  # indexcoord knows which index files are in use
             if info.path in wanted or info.modified.timestamp() * 1000 >= now_ms:
                 continue
-            if name is None or self._dropped(name.owner) is None:
+            name = parse(info.path)
+            if name is None or name.build_id or self._dropped(name.owner) is None:
                 left.append(info.path)
         return left
 
@@ -105,11 +108,14 @@ class GarbageJudge:
         info = self._records.segments.get(SegmentID(int(owner)))
         return info if info is not None and keeps_files(info) else None
 
-    def _in_force(self) -> Iterator[SegmentInfo | Vchannel]:
+    def _in_force(self) -> Iterator[Owner]:
         yield from filter(_is_in_force, self._records.segments.values())
         yield from filter(_is_in_force, self._records.vchannels.values())
+        yield from filter(_is_in_force, self._records.builds.values())
 
-    def _files_of(self, owner: SegmentInfo | Vchannel) -> frozenset[str]:
+    def _files_of(self, owner: Owner) -> frozenset[str]:
+        if isinstance(owner, Build):
+            return frozenset() if owner.file is None else frozenset({owner.file.path})
         manifest = _manifest(owner)
         if manifest not in self._named:
             read = self._of_deltas if isinstance(owner, Vchannel) else self._of_segment
@@ -122,7 +128,7 @@ class GarbageJudge:
             if pin.path not in self._store:
                 return frozenset()
             snapshot = read_snapshot(_Peeking(self._store), pin.path, SNAPSHOTS)  # type: ignore[arg-type]
-            self._named[pin.path] = snapshot.files
+            self._named[pin.path] = frozenset(path for path, _ in copied_files(snapshot))
         return self._named[pin.path] if pin.path in self._store else frozenset()
 
     def _of_segment(self, path: str) -> frozenset[str]:
@@ -138,8 +144,14 @@ def _manifest(owner: SegmentInfo | Vchannel) -> str:
     return owner.deltas if isinstance(owner, Vchannel) else owner.manifest
 
 
-def _is_in_force(owner: SegmentInfo | Vchannel) -> bool:
-    """Whether the owner's manifest currently says which files exist."""
+def _name(owner: Owner) -> str:
+    return f"index build {owner.build_id}" if isinstance(owner, Build) else _manifest(owner)
+
+
+def _is_in_force(owner: Owner) -> bool:
+    """Whether the owner's manifest, or a build's record, currently says which files exist."""
+    if isinstance(owner, Build):
+        return owner.file is not None
     if isinstance(owner, Vchannel):
         return bool(owner.deltas) and not owner.dropped
     return bool(owner.manifest) and owner.state is not SegmentState.DROPPED

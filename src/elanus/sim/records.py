@@ -9,7 +9,7 @@ import msgspec
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.ids import BuildID, CollectionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.invariants import InvariantBroken
 from elanus.core.pins import Pin
@@ -52,16 +52,19 @@ class Records:
         self.vchannels: dict[str, Vchannel] = {}
         self.plans: dict[int, CompactionPlan] = {}
         self.pins: dict[int, Pin] = {}
+        self.builds: dict[BuildID, Build] = {}
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
         self._made_into: dict[SegmentID, set[SegmentID]] = {}
 
-    def owner(self, key: str) -> SegmentInfo | Vchannel | None:
-        """The segment or vchannel that the record describes, in its current state."""
+    def owner(self, key: str) -> SegmentInfo | Vchannel | Build | None:
+        """The segment, vchannel or build that the record describes, in its current state."""
         if key.startswith(_SEGMENTS):
             return self.segments.get(SegmentID(int(key.removeprefix(_SEGMENTS))))
+        if key.startswith(_BUILDS):
+            return self.builds.get(BuildID(int(key.removeprefix(_BUILDS))))
         return self.vchannels.get(key.removeprefix(_VCHANNELS))
 
     def observe(self, operation: Put | Delete) -> None:
@@ -72,6 +75,8 @@ class Records:
                 self.pins.pop(int(operation.key.removeprefix(_PINS)), None)
             if operation.key.startswith(_SEGMENTS):
                 del self.segments[SegmentID(int(operation.key.removeprefix(_SEGMENTS)))]
+            if operation.key.startswith(_BUILDS):
+                del self.builds[BuildID(int(operation.key.removeprefix(_BUILDS)))]
         elif operation.key.startswith(_SEGMENTS):
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
         elif operation.key.startswith(_COLLECTIONS):
@@ -90,6 +95,7 @@ class Records:
             self._vchannel(msgspec.json.decode(operation.value, type=Vchannel))
         elif operation.key.startswith(_BUILDS):
             build = msgspec.json.decode(operation.value, type=Build)
+            self.builds[build.build_id] = build
             if build.file is not None:
                 self._trace.count("indexes built")
 

@@ -148,9 +148,10 @@ def read_columns(
     tables = []
     for file in _files(source):
         with _open_insert_log(store, file) as parquet:
-            absent = absent_fields(parquet.schema_arrow, names, added)
+            stored = parquet.schema_arrow
+            absent = absent_fields(stored, names, added)
             there = [name for name in names if name not in absent]
-            _check_columns(parquet, file, there)
+            _check_columns(stored, file, there)
             table = parquet.read(columns=there, use_threads=worth_threads(parquet))
             for field in absent.values():
                 table = table.append_column(field_of(field), absent_column(field, file.rows))
@@ -221,10 +222,10 @@ def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | N
     valid: list[Valid] = []
     for file in files:
         with _open_insert_log(store, file) as parquet:
-            _check_columns(parquet, file, [name])
+            stored = parquet.schema_arrow
+            _check_columns(stored, file, [name])
             if filling is None:
-                field = parquet.schema_arrow.field(name)
-                filling = _filling(field, sum(f.rows for f in files), scratch)
+                filling = _filling(stored.field(name), sum(f.rows for f in files), scratch)
             for group in range(parquet.num_row_groups):
                 for chunk in _column_of_group(parquet, group, name).chunks:
                     valid.append(chunk.is_valid().to_numpy(zero_copy_only=False))
@@ -269,6 +270,6 @@ def _open_insert_log(store: ObjectStore, file: BinlogFile) -> Iterator[pq.Parque
         yield parquet
 
 
-def _check_columns(parquet: pq.ParquetFile, file: BinlogFile, names: Sequence[str]) -> None:
-    if missing := set(names) - set(parquet.schema_arrow.names):
+def _check_columns(stored: pa.Schema, file: BinlogFile, names: Sequence[str]) -> None:
+    if missing := set(names) - set(stored.names):
         raise FieldNotFound(f"{file.path} has no column {', '.join(sorted(missing))}")

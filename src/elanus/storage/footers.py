@@ -7,6 +7,7 @@ in their place. Any Parquet reader ignores it.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +23,10 @@ _END_BYTES = 8
 """After the footer: its length in 4 bytes, little-endian, and the magic."""
 _TAIL_BYTES = 64 * 1024
 """Fetched at once from the end of a file: as much as pyarrow fetches, and enough for nearly every footer."""
+_REMEMBERED_BYTES_MAX = 8 * 1024
+_REMEMBERED_MAX = 256
+"""A file is opened several times in a row, for its columns one after the other. Parsing a short footer takes
+longer than the rest of opening it."""
 
 
 def seal(file: Path) -> None:
@@ -51,8 +56,11 @@ def read_footer(path: str, data: pa.NativeFile) -> pq.FileMetaData:
         raise CorruptObject(f"{path} has {size_bytes} bytes, and its footer would have {footer_bytes}")
     if footer_bytes + _END_BYTES > len(tail):
         tail = _from_end(data, size_bytes, footer_bytes + _END_BYTES)
-    _check(path, tail[-_END_BYTES - footer_bytes : -_END_BYTES])
-    return pq.read_metadata(pa.BufferReader(tail))
+    footer = tail[-_END_BYTES - footer_bytes :]
+    metadata = _parsed(footer) if footer_bytes > _REMEMBERED_BYTES_MAX else _remembered(footer)
+    if metadata is None:
+        raise CorruptObject(f"{path} is damaged: its footer does not match its checksum")
+    return metadata
 
 
 def _from_end(data: pa.NativeFile, size_bytes: int, length: int) -> bytes:
@@ -60,14 +68,21 @@ def _from_end(data: pa.NativeFile, size_bytes: int, length: int) -> bytes:
     return bytes(data.read_at(length, size_bytes - length))
 
 
-def _check(path: str, footer: bytes) -> None:
+def _parsed(end: bytes) -> pq.FileMetaData | None:
+    """Parse the footer in the ``end`` of a file. None: it does not match its checksum."""
+    return pq.read_metadata(pa.BufferReader(end)) if _is_whole(end[:-_END_BYTES]) else None
+
+
+_remembered = lru_cache(_REMEMBERED_MAX)(_parsed)
+
+
+def _is_whole(footer: bytes) -> bool:
     if KEY.encode() not in footer:
-        return
+        return True
     at = _value_at(footer)
     value, zeros = footer[at : at + len(UNSEALED)], UNSEALED.encode()
     whole = footer[:at] + zeros + footer[at + len(zeros) :]
-    if xxhash.xxh64_hexdigest(whole).encode() != value:
-        raise CorruptObject(f"{path} is damaged: its footer does not match its checksum")
+    return xxhash.xxh64_hexdigest(whole).encode() == value
 
 
 def _value_at(footer: bytes) -> int:

@@ -123,6 +123,17 @@ class BinlogWriter:
         if self._pending_bytes >= ROW_GROUP_BYTES_MAX:
             self._write_group()
 
+    @property
+    def is_sorted(self) -> bool:
+        """Whether all rows so far came in the order of their keys."""
+        return self._is_sorted
+
+    def held(self) -> pa.Table | None:
+        """All rows so far, if none of them is in the scratch file yet; otherwise None."""
+        if self._pending_rows < self._rows:
+            return None
+        return pa.Table.from_batches(self._pending, self._schema)
+
     def finish(self) -> BinlogFile:
         """Complete the file and put it into the store, durably. Nothing can be written after this."""
         file = self.close()

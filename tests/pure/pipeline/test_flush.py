@@ -188,7 +188,11 @@ def test_the_keys_that_an_upsert_replaces_are_in_the_delta_log_and_its_own_are_n
     }
 
 
-def test_rows_are_sorted_by_key_and_keep_their_times_and_ids(store: LocalStore, tmp_path: Path) -> None:
+@pytest.mark.parametrize("group_rows", [2, 100])  # a file written once more, rows held in memory
+def test_rows_are_sorted_by_key_and_keep_their_times_and_ids(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int
+) -> None:
+    monkeypatch.setattr("elanus.storage.binlog.rows_per_group", lambda row_bytes: group_rows)
     entries = stream(
         insert(4, 1, 30, 10, row_id=100),
         insert(5, 2, 7, 8, row_id=200),

@@ -19,6 +19,7 @@ import planted_deletes as deletes
 import planted_expiry as expiry
 import planted_garbage as garbage
 import planted_imports as imports
+import planted_indexes as indexes
 import planted_names as names
 import planted_ownership as ownership
 import planted_partitions as partitions
@@ -395,6 +396,7 @@ _PARTS = (
     slowness,
     clones,
     clusters,
+    indexes,
 )
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),

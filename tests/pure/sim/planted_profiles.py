@@ -53,6 +53,9 @@ PROFILES = {
     "references of clones ignored": _CLONING,
     "clone forgets the last deletes": _CLONING,
     "clone has later rows": _CLONING,
+    "restore forgets its index files": _CLONING,
+    "shared index files ignored": _CLONING,
+    "missing index files borrowed": _CLONING,
     "rows lost when a cluster is split": _CLUSTERING,
     "clusters served one by one": _CLUSTERING,
 }
