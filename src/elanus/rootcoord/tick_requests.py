@@ -27,7 +27,7 @@ class TickRequests:
     """The open requests. For the loop thread."""
 
     def __init__(self) -> None:
-        self._open: set[TickRequest] = set()
+        self._open: dict[TickRequest, None] = {}  # in the order they came: a failure wakes them in it
         self._waiting: dict[str, list[tuple[Timestamp, int, TickRequest]]] = {}
         self._numbers = count()
         self._latest = NO_TIMESTAMP
@@ -51,14 +51,14 @@ class TickRequests:
         names = set(pchannels)
         request = TickRequest(asyncio.get_running_loop().create_future(), len(names))
         self._latest = max(self._latest, at_least) if self._open else at_least
-        self._open.add(request)
+        self._open[request] = None
         for name in names:
             heapq.heappush(self._waiting.setdefault(name, []), (at_least, next(self._numbers), request))
         return request
 
     def remove(self, request: TickRequest) -> None:
         """Forget a request: it is fulfilled, or nobody waits for it any more."""
-        self._open.discard(request)
+        self._open.pop(request, None)
         if not self._open:
             self._waiting.clear()
 
