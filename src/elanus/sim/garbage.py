@@ -26,7 +26,7 @@ from elanus.storage.paths import parse
 from elanus.storage.snapshots import read_snapshot
 
 Owner = SegmentInfo | Vchannel | Build
-"""Whose record says which files exist: of rows, of deletes, and of an index."""
+"""A record that says which files exist: of rows, of deletes, or of an index."""
 
 
 class GarbageJudge:
