@@ -32,8 +32,10 @@ def node_environment(name: str, package: str) -> Path:
     directory = ENVIRONMENTS / name
     if not _is_made(directory, package):
         options = ("--no-audit", "--no-fund", "--no-save", "--ignore-scripts", "--omit=optional")
+        # a registry may be slow for a moment, and npm gives up after two further attempts by itself
+        patience = ("--loglevel=error", "--fetch-retries=6")
         directory.mkdir(parents=True)
-        subprocess.run(["npm", "install", "--silent", *options, package], check=True, cwd=directory)
+        subprocess.run(["npm", "install", *patience, *options, package], check=True, cwd=directory)
         _remember(directory, package)
     return directory
 
