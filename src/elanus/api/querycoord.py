@@ -77,6 +77,7 @@ class QueryCoordApi(Protocol):
     ) -> None:
         """Begin to load partitions (none named: the whole collection). Persisted before it returns.
 
+        ``replicas``: 0 for as many as the collection is loaded with, or one.
         ``groups``: resource groups, one for all replicas (none named: the default one) or one for each.
         Raises `NodesNotEnough` when one has fewer query nodes than replicas, `InsufficientMemory` when they
         have no room, `ResourceGroupNotFound`, `InvalidParameter` when the collection is loaded with a

@@ -16,6 +16,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 COLLECTIONS_MAX_PROPERTY = "database.max.collections"
 REPLICAS_PROPERTY = "database.replica.number"
+GROUPS_PROPERTY = "database.resource_groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,15 @@ def check_database_numbers(properties: Mapping[str, str]) -> None:
     """Check the properties of a database that are numbers. Raises `InvalidParameter`."""
     for name in (COLLECTIONS_MAX_PROPERTY, REPLICAS_PROPERTY):
         _whole_number(properties, name)
+
+
+def load_defaults(properties: Mapping[str, str]) -> tuple[int, tuple[str, ...]]:
+    """Return the number of replicas and the resource groups of loads in a database that name none.
+
+    1 and () if the database does not say. Raises `InvalidParameter` for a number that is none.
+    """
+    names = (name.strip() for name in properties.get(GROUPS_PROPERTY, "").split(","))
+    return _whole_number(properties, REPLICAS_PROPERTY) or 1, tuple(name for name in names if name)
 
 
 def _whole_number(properties: Mapping[str, str], name: str) -> int | None:

@@ -72,7 +72,7 @@ class NamedSnapshots:
         wanted = Pin(
             0, collection_id, "", request.expires_ms, name, request.description, read_ts=snapshot.read_ts
         )
-        return await self._snapshots.pin(snapshot, wanted)
+        return await self._snapshots.pin_with_indexes(snapshot, wanted)
 
     async def drop_snapshot(self, collection_id: CollectionID, name: str) -> None:
         for pin in self._state.pins():

@@ -124,7 +124,7 @@ class QueryCoord:
             if before is None and len(groups) <= 1:
                 # before anything is made for each replica: a client may ask for two billion
                 group = find(view, *groups or (DEFAULT_RESOURCE_GROUP,))
-                check_enough(len(group.nodes), replicas, group.name)
+                check_enough(len(group.nodes), replicas or 1, group.name)
             load = with_partitions(before, collection_id, partition_ids, replicas, fields=fields)
             placed = spread(view, groups, load.replicas)
             load = load if before else replace(load, groups=placed)

@@ -67,10 +67,12 @@ def with_partitions(
 ) -> Load:
     """Return the load that also serves ``added`` (none: everything). An existing load keeps its groups.
 
+    ``replicas``: 0 for as many as there are, or one.
+
     Raises `InvalidParameter` if the collection is loaded with a different number of replicas, or with other
     fields.
     """
-    if load is not None and load.replicas != replicas:
+    if load is not None and replicas not in (0, load.replicas):
         raise InvalidParameter(
             f"can't change the replica number for loaded collection: it is loaded with {load.replicas}, "
             f"requested {replicas}: release the collection and load it again"
@@ -80,7 +82,7 @@ def with_partitions(
             "can't change the load field list for loaded collection: release it and load it again: "
             f"invalid parameter[expected={_shown(load.fields)}][actual={_shown(fields)}]"
         )
-    kept = load or Load(collection_id, False, (), replicas, groups, fields)
+    kept = load or Load(collection_id, False, (), replicas or 1, groups, fields)
     if not added or kept.whole:
         return replace(kept, whole=True, partition_ids=())
     return replace(kept, partition_ids=tuple(dict.fromkeys((*kept.partition_ids, *added))))

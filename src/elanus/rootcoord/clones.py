@@ -13,7 +13,7 @@ from dataclasses import replace
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import HeldSource
 from elanus.core.catalog import Collection, Origin
-from elanus.core.errors import CollectionAlreadyExists
+from elanus.core.errors import CollectionAlreadyExists, ElanusError
 from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import NO_TIMESTAMP, physical_ms
@@ -26,8 +26,12 @@ class Clones(Lifecycle):
         self._check_free(request)
         held = await self._peers.data.hold_source(request.source)  # may wait for files: not under the lock
         async with self._ddl_lock:
-            self._check_free(request)
-            self._check_room(self._catalog.database(request.database))
+            try:
+                self._check_free(request)
+                self._check_room(self._catalog.database(request.database))
+            except ElanusError:
+                await self._peers.data.unpin_snapshot(held.pin.pin_id)  # else it ends with its lease
+                raise
             await self._invalidations.all_confirmed()  # another may just have left the name
             collection = await self._create_clone(request, held)
             with self._or_later():

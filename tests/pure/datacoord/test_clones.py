@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,14 +13,16 @@ from fakes import CID, DEFAULT, collection, settle
 from test_collecting import GC_SETTLE_S, Store
 
 from elanus.api.datacoord import RangeCommit
+from elanus.api.gc import IndexReferences
 from elanus.api.snapshots import CloneSource, DroppedCollection, HeldSource, NewSnapshot
-from elanus.core.catalog import Checkpoint, Collection, Origin
+from elanus.core.catalog import Checkpoint, Collection, Index, Origin
 from elanus.core.clustering import Cluster
 from elanus.core.errors import CollectionNotFound, InvalidParameter, SnapshotNotFound, TimestampTooOld
-from elanus.core.ids import CollectionID, FieldID, SegmentID
-from elanus.core.segments import SegmentState
+from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, SegmentID
+from elanus.core.segments import IndexFile, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before, compose, physical_ms
 from elanus.storage.manifests import read_delta_list, read_manifest
+from elanus.storage.paths import index_file_path
 
 CLONE = CollectionID(900)
 LATE = Timestamp(2**60)
@@ -322,6 +325,40 @@ async def test_a_snapshot_of_a_dropped_collection_is_restored(tmp_path: Path) ->
     info = await bench.segment(own)
     assert info.lender == segment
     assert {f.path for f in read_manifest(bench.store, info.manifest).insert_logs} <= bench.in_files()
+    await bench.coord.stop()
+
+
+async def test_a_snapshot_keeps_the_index_files_for_its_restores(tmp_path: Path) -> None:
+    bench = await begun(tmp_path)
+    segment = await bench.written()
+    await bench.far()
+    rows = (await bench.segment(segment)).rows
+    path = index_file_path(BuildID(5), 1, DEFAULT, segment, "a1-x")
+    bench.store.put(path, b"index")
+    built = IndexFile(BuildID(5), IndexID(1), FieldID(102), segment, "HNSW", "L2", {}, path, rows, 5, True)
+    bench.index.files = [built]
+    bench.index.defined = [Index(IndexID(1), CID, FieldID(102), "v", {"index_type": "HNSW"}, Timestamp(1))]
+    pin = await bench.coord.create_snapshot(NewSnapshot(CID, "daily"))
+    bench.index.files = []  # the collection builds it again, or is dropped
+
+    async def unused() -> IndexReferences:
+        return IndexReferences((), {}, 100)
+
+    bench.index.index_references = unused  # type: ignore[method-assign]
+    os.utime(bench.store.local_path(path, tmp_path), (0, 0))
+    await bench.collected()
+    await bench.collected()
+    assert path in bench.in_files()
+    held = await bench.coord.hold_source(CloneSource(CID, pin.pin_id))
+    clone = bench.defined(held)
+    await bench.coord.watch_channels(clone)
+    (borrowed,) = await bench.coord.borrowed_indexes(clone)
+    assert (borrowed.path, borrowed.segment_id) == (path, bench.segments()[0])
+    await bench.coord.unpin_snapshot(held.pin.pin_id)
+    await bench.coord.drop_snapshot(CID, "daily")
+    await bench.collected()
+    await bench.collected()
+    assert path not in bench.in_files(), "nothing names it any more"
     await bench.coord.stop()
 
 

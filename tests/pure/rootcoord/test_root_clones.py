@@ -128,6 +128,23 @@ async def test_a_source_that_is_lost_leaves_no_collection() -> None:
     await root.stop()
 
 
+async def test_a_clone_that_is_refused_releases_its_source() -> None:
+    """The name is taken while the source's rows are written to files."""
+    bench, root, source = await with_source()
+    hold = bench.data.hold_source
+
+    async def slow_hold(asked: CloneSource) -> HeldSource:
+        held = await hold(asked)
+        await root.create_collection(new("copy"))
+        return held
+
+    bench.data.hold_source = slow_hold  # type: ignore[method-assign]
+    with pytest.raises(CollectionAlreadyExists):
+        await root.clone_collection(request(source))
+    assert bench.data.calls.of("unpin_snapshot") == [77]
+    await root.stop()
+
+
 async def test_truncation_counts_if_it_was_before_the_moment() -> None:
     bench, root, source = await with_source()
     await root.truncate_collection(source.collection_id)

@@ -298,7 +298,7 @@ def test_partitions_are_created_shown_loaded_and_dropped(call: Call, front: Fake
     missing = call("ShowPartitions", collection_name="books", partition_names=["zz"]).status
     assert (missing.code, missing.reason) == (200, "partition not found[partition=zz]")
     assert call("LoadPartitions", collection_name="books", partition_names=["1p"]).code == 0
-    assert front.loads[-1] == (("1p",), 1, False, ())
+    assert front.loads[-1] == (("1p",), 0, False, ()), "the number of replicas is not given"
     stats = call("GetPartitionStatistics", collection_name="books", partition_name="_default").stats
     assert stats[0].value == "2"
     assert call("ReleasePartitions", collection_name="books", partition_names=["1p"]).code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elanus.api.querycoord import LoadStatus, QueryCoordApi
+from elanus.core.catalog import load_defaults
 from elanus.core.errors import (
     CollectionNotFound,
     CollectionNotLoaded,
@@ -39,7 +40,11 @@ class Loading(Verbs):
         skip_dynamic: bool = False,
     ) -> None:
         """``refresh`` asks a loaded collection for segments added since; those are served anyway, so nothing
-        changes. Raises `CollectionNotLoaded` when there is nothing to refresh."""
+        changes. Raises `CollectionNotLoaded` when there is nothing to refresh.
+
+        ``replicas``: 0 if the client names none. Then, as for groups, the properties of the database count; a
+        loaded collection stays as it is.
+        """
         cached = self._collection(database, collection)
         if partitions:
             refuse_partitions(cached, "load partitions")
@@ -59,9 +64,16 @@ class Loading(Verbs):
                     f"index not found[collection={collection}]"
                 )
         groups = tuple(resource_groups)
+        if self._status(cached.collection_id) is None and not (replicas and groups):
+            own_replicas, own_groups = load_defaults(self._database_properties(database))
+            replicas, groups = replicas or own_replicas, groups or own_groups
         self._proxy.define(
             "load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups, fields)
         )
+
+    def _database_properties(self, database: str) -> Mapping[str, str]:
+        found = self._proxy.define("list databases", self._proxy.coordinators.root.list_databases)
+        return next((known.properties for known in found if known.name == database), {})
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
         cached = self._collection(database, collection)

@@ -10,7 +10,6 @@ from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
-_DEFAULT_REPLICAS = 1
 _LOAD_FIELDS = ("load_fields", "skip_load_dynamic_field", "load_params")
 """Which fields to load, and how soon. A field that was left out can be read, but not searched."""
 
@@ -57,7 +56,7 @@ class Loading:
             database,
             name,
             partitions,
-            replicas=max(request.replica_number, 0) or _DEFAULT_REPLICAS,
+            replicas=max(request.replica_number, 0),
             refresh=request.refresh,
             resource_groups=tuple(request.resource_groups),
             load_fields=tuple(request.load_fields),
