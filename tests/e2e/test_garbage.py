@@ -66,6 +66,16 @@ def disk_bytes(directory: Path) -> int:
     return sum(file.stat().st_size for file in directory.rglob("*") if file.is_file())
 
 
+def disk_is_as_it_was(server: Server, files: Path, most_bytes: int) -> bool:
+    """After one more round. A round that left too much says who holds it."""
+    report = collect(server)
+    excess_bytes = disk_bytes(files) - most_bytes
+    if excess_bytes > 0:
+        sizes = {str(path.relative_to(files)): disk_bytes(path) for path in sorted(files.glob("*/*"))}
+        print(f"{excess_bytes} bytes too many: {report.pinned} {report.held} {report.error} {sizes}")
+    return report.error == "" and excess_bytes <= 0
+
+
 def is_let_go(report: GcReport) -> bool:
     return all(finding.verdict is not Verdict.PINNED for finding in report.findings)
 
@@ -106,8 +116,8 @@ def test_the_disk_shrinks_to_what_lives(new_server: Callable[..., Server]) -> No
     client.drop_collection("dropped")
     # the data node has to read the message first
     until(
-        lambda: collect(server).error == "" and disk_bytes(files) <= 1.02 * alone_bytes,
-        60,
+        lambda: disk_is_as_it_was(server, files, int(1.02 * alone_bytes)),
+        SPARK_DEADLINE_S,
         "the disk is as it was",
     )
     assert rows_in(client, "kept") == 2 * ROWS
