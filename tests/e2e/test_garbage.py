@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ from elanus.cli import remote
 from elanus.core.gc import Verdict
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
+
+log = logging.getLogger(__name__)
 
 DIM = 64
 ROWS = 4000
@@ -72,7 +75,7 @@ def disk_is_as_it_was(server: Server, files: Path, most_bytes: int) -> bool:
     excess_bytes = disk_bytes(files) - most_bytes
     if excess_bytes > 0:
         sizes = {str(path.relative_to(files)): disk_bytes(path) for path in sorted(files.glob("*/*"))}
-        print(f"{excess_bytes} bytes too many: {report.pinned} {report.held} {report.error} {sizes}")
+        log.warning("%d bytes too many: %s %s %s %s", excess_bytes, report.pinned, report.held, report.error, sizes)
     return report.error == "" and excess_bytes <= 0
 
 
