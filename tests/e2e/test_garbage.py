@@ -75,7 +75,8 @@ def disk_is_as_it_was(server: Server, files: Path, most_bytes: int) -> bool:
     excess_bytes = disk_bytes(files) - most_bytes
     if excess_bytes > 0:
         sizes = {str(path.relative_to(files)): disk_bytes(path) for path in sorted(files.glob("*/*"))}
-        log.warning("%d bytes too many: %s %s %s %s", excess_bytes, report.pinned, report.held, report.error, sizes)
+        held_by = report.pinned, report.held
+        log.warning("%d bytes too many: %s %s %s", excess_bytes, held_by, report.error, sizes)
     return report.error == "" and excess_bytes <= 0
 
 
