@@ -22,13 +22,13 @@ Target = Annotated[
 Lease = Annotated[
     float,
     typer.Option(
-        min=0.1, max=168, help="For how long the server keeps the files, should this command be killed."
+        min=0.1, max=168, help="How long the server keeps the pinned files if this command is killed."
     ),
 ]
 WithoutIndexes = Annotated[
     bool,
     typer.Option(
-        "--without-indexes", help="Leave out index files: a restored collection builds its indexes."
+        "--without-indexes", help="Leave out index files: restored collections build their indexes again."
     ),
 ]
 
@@ -44,14 +44,14 @@ def backup(
         bool, typer.Option("--verify", help="Read all files of a backup (--name; default: the latest).")
     ] = False,
     deleted: Annotated[
-        str, typer.Option("--delete", help="Delete this backup, and the files that no other one has.")
+        str, typer.Option("--delete", help="Delete this backup, and the files that no other backup uses.")
     ] = "",
     without_indexes: WithoutIndexes = False,
     lease_hours: Lease = 24,
     *,
     server: ServerOptions,
 ) -> None:
-    """Copy what a server holds at one moment to another place. Files that are there are not copied again."""
+    """Back up a server as of one moment. Files that an earlier backup copied are not copied again."""
     if listed + verified + bool(deleted) > 1:
         fail("--list, --verify and --delete: give one of them", EXIT_MISUSED)
     from rich.console import Console
@@ -98,14 +98,14 @@ def restore(
     collection: Annotated[str, typer.Option(help="One collection. Default: all of the backup.")] = "",
     database: Annotated[str, typer.Option(help="The collection's database in the backup.")] = "default",
     as_name: Annotated[str, typer.Option("--as", help="Another name for the collection.")] = "",
-    into: Annotated[str, typer.Option(help="Another database, which is created if need be.")] = "",
-    users: Annotated[bool, typer.Option("--users", help="Add users, roles and grants, too.")] = False,
+    into: Annotated[str, typer.Option(help="Another database; created if it does not exist.")] = "",
+    users: Annotated[bool, typer.Option("--users", help="Restore users, roles and grants as well.")] = False,
     without_indexes: WithoutIndexes = False,
     lease_hours: Lease = 24,
     *,
     server: ServerOptions,
 ) -> None:
-    """Make collections of a backup. The same command continues a restore that was interrupted."""
+    """Restore collections from a backup. Repeat the command to continue an interrupted restore."""
     from rich.console import Console
 
     from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
