@@ -40,7 +40,7 @@ Token = Annotated[
     str,
     typer.Option(
         envvar="ELANUS_TOKEN",
-        help="user:password or an API key, for a server with proxy.authorization_enabled. Other users of this "
+        help="user:password or an API key, for a server with proxy.authorization_enabled. Other users of the "
         "machine can see the option, but not the variable.",
     ),
 ]
