@@ -14,7 +14,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.gc import GcPolicy, expires_ms, keeps_files
 from elanus.core.ids import SegmentID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.pins import Pin
+from elanus.core.pins import Pin, expired
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.state import Vchannel
@@ -30,15 +30,22 @@ Owner = SegmentInfo | Vchannel | Build
 
 
 class GarbageJudge:
-    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none."""
+    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none. ``latest_ms``: the latest
+    time that datacoord's clock has shown. A lease that was over by it stays over when the clock steps back."""
 
     def __init__(
-        self, records: Records, store: MemoryStore, stamp: Callable[[], Timestamp], policy: GcPolicy
+        self,
+        records: Records,
+        store: MemoryStore,
+        stamp: Callable[[], Timestamp],
+        latest_ms: Callable[[], int],
+        policy: GcPolicy,
     ) -> None:
         self._policy = policy
         self._records = records
         self._store = store
         self._stamp = stamp
+        self._latest_ms = latest_ms
         self._named: dict[str, frozenset[str]] = {}
         """Per manifest, the files it names and the manifest itself. Manifests never change."""
 
@@ -47,8 +54,9 @@ class GarbageJudge:
         for user in self._in_force():
             if path in self._files_of(user):
                 raise InvariantBroken("GC1", f"{path} is deleted, {_name(user)} is in force")
+        over = set(expired(self._records.pins.values(), self._latest_ms()))
         for pin in self._records.pins.values():
-            if path in self._files_of_pin(pin):
+            if path in self._files_of_pin(pin) and (pin.clones or pin not in over):
                 raise InvariantBroken("GC1", f"{path} is deleted, and pin {pin.pin_id} is on it")
         name = parse(path)
         owner = None if name is None else self._dropped(name.owner)
