@@ -30,8 +30,11 @@ Owner = SegmentInfo | Vchannel | Build
 
 
 class GarbageJudge:
-    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none. ``latest_ms``: the latest
-    time that datacoord's clock has shown. A lease that was over by it stays over when the clock steps back."""
+    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none.
+
+    ``latest_ms``: the latest time that datacoord's clock has shown. A lease that has expired by then remains
+    expired when the clock steps back.
+    """
 
     def __init__(
         self,

@@ -30,8 +30,8 @@ def test_a_drop_that_was_cut_off_is_finished_before_the_collection_is_said_to_be
 
 
 def test_files_of_a_lease_that_a_step_of_the_clock_has_ended_may_go() -> None:
-    """The clock went a day ahead while a restore's lease of an hour kept files. Garbage collection took the files
-    before the lease's record was removed, which is right: an expired lease keeps nothing."""
+    """The clock went a day ahead while a restore's lease of an hour kept files. Garbage collection took the
+    files before the lease's record was removed, which is right: an expired lease keeps nothing."""
     scenario = Scenario(
         seed=100001,
         work_s=32.26122968810477,
