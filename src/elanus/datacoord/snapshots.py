@@ -336,9 +336,8 @@ class Snapshots:
             try:
                 live = self._live()
                 over = [pin for pin in self._state.pins() if pin.pin_id in self._over]
-                for pin in expired(live, self._clock.wall_ms()):  # held for clones
-                    if not await self._is_needed(pin):
-                        over.append(pin)
+                held_for_clones = expired(live, self._clock.wall_ms())
+                over += [pin for pin in held_for_clones if not await self._is_needed(pin)]
                 await self._end(over)
             except Exception as error:  # noqa: BLE001 - the next look may succeed; until then files stay
                 _log.info(
