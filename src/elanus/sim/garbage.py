@@ -32,8 +32,8 @@ Owner = SegmentInfo | Vchannel | Build
 class GarbageJudge:
     """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none.
 
-    ``latest_ms``: the latest time that datacoord's clock has shown. A lease that has expired by then remains
-    expired when the clock steps back.
+    ``latest_ms``: the latest time that the clock has shown by which pins expire. An expired pin keeps
+    nothing, even when the clock is set back later: its files may have been deleted.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class GarbageJudge:
         policy: GcPolicy,
     ) -> None:
         self._policy = policy
+        self._latest_ms = latest_ms
         self._records = records
         self._store = store
         self._stamp = stamp
-        self._latest_ms = latest_ms
         self._named: dict[str, frozenset[str]] = {}
         """Per manifest, the files it names and the manifest itself. Manifests never change."""
 
@@ -57,9 +57,8 @@ class GarbageJudge:
         for user in self._in_force():
             if path in self._files_of(user):
                 raise InvariantBroken("GC1", f"{path} is deleted, {_name(user)} is in force")
-        over = set(expired(self._records.pins.values(), self._latest_ms()))
-        for pin in self._records.pins.values():
-            if path in self._files_of_pin(pin) and (pin.clones or pin not in over):
+        for pin in self._live_pins():
+            if path in self._files_of_pin(pin):
                 raise InvariantBroken("GC1", f"{path} is deleted, and pin {pin.pin_id} is on it")
         name = parse(path)
         owner = None if name is None else self._dropped(name.owner)
@@ -132,6 +131,12 @@ class GarbageJudge:
             read = self._of_deltas if isinstance(owner, Vchannel) else self._of_segment
             self._named[manifest] = read(manifest) | {manifest}
         return self._named[manifest]
+
+    def _live_pins(self) -> list[Pin]:
+        """The pins that keep their files. One that is held for an unfinished clone does not expire."""
+        pins = self._records.pins.values()
+        over = {pin.pin_id for pin in expired(pins, self._latest_ms()) if not pin.clones}
+        return [pin for pin in pins if pin.pin_id not in over]
 
     def _files_of_pin(self, pin: Pin) -> frozenset[str]:
         """The files that a pin keeps; none once its release has begun, which deletes the snapshot first."""

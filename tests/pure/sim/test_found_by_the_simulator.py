@@ -29,9 +29,9 @@ def test_a_drop_that_was_cut_off_is_finished_before_the_collection_is_said_to_be
     assert run(scenario).broken == ""
 
 
-def test_files_of_a_lease_that_a_step_of_the_clock_has_ended_may_go() -> None:
-    """The clock went a day ahead while a restore's lease of an hour kept files. Garbage collection took the
-    files before the lease's record was removed, which is right: an expired lease keeps nothing."""
+def test_a_pin_that_expired_by_a_step_of_the_clock_keeps_nothing() -> None:
+    """The pin of a restore expired when the clock jumped by a day. A collection swept its files before its
+    record was removed, and the judge still took the pin for one in force."""
     scenario = Scenario(
         seed=100001,
         work_s=32.26122968810477,
@@ -41,7 +41,7 @@ def test_files_of_a_lease_that_a_step_of_the_clock_has_ended_may_go() -> None:
         ),
         faults=(
             Fault(28.341136668055235, FaultKind.STORE_SLOW, "", 1.363026),
-            Fault(32.26122968810477, FaultKind.STEP_CLOCK, "", 86400000),
+            Fault(32.26122968810477, FaultKind.STEP_CLOCK, "", 86_400_000),
         ),
         power_cut=False,
     )
