@@ -165,7 +165,7 @@ class Session:
     async def close(self) -> None:
         """End the session cleanly: others see it at once. Closing a lost session only stops its tasks.
 
-        If the store cannot be written, as on a full disk, the lease expires later and the process still stops.
+        If the store cannot be written, as on a full disk, the lease expires later, and the process stops.
         """
         if self._kept is not None:
             self._kept.cancel()
