@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -56,14 +58,12 @@ def backup(
         fail("--list, --verify and --delete: give one of them", EXIT_MISUSED)
     from rich.console import Console
 
-    from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
+    from elanus.cli.backup_files import BackupFiles, target_url
     from elanus.cli.backup_tables import show_backup, show_backups
     from elanus.cli.backups import Wanted, back_up, progress_bar
-    from elanus.core.errors import ElanusError
-    from elanus.core.faults import StorageFault
 
     console = Console()
-    try:
+    with _failures_shown("the next backup uses what was copied"):
         files = BackupFiles(target_url(target))
         if listed:
             show_backups(console, files.backups())
@@ -81,14 +81,6 @@ def backup(
             lease_ms = int(lease_hours * _HOUR_MS)
             wanted = Wanted(database, collection, name, lease_ms, not without_indexes)
             show_backup(console, back_up(server.find(), files, wanted, console))
-    except BackupFailed as error:
-        fail(str(error), EXIT_FAILED)
-    except ElanusError as error:
-        fail(error.message, EXIT_FAILED)
-    except StorageFault as error:
-        fail(str(error), EXIT_FAILED)
-    except KeyboardInterrupt:
-        fail("interrupted: a further backup uses what was copied", EXIT_FAILED)
 
 
 @on_server
@@ -108,25 +100,32 @@ def restore(
     """Restore collections from a backup. Repeat the command to continue an interrupted restore."""
     from rich.console import Console
 
-    from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
+    from elanus.cli.backup_files import BackupFiles, target_url
     from elanus.cli.restores import Restoring
     from elanus.cli.restores import restore as restore_backup
-    from elanus.core.errors import ElanusError
-    from elanus.core.faults import StorageFault
 
     found = server.find()
     lease_ms = int(lease_hours * _HOUR_MS)
     indexes = not without_indexes
     wanted = Restoring(name, database, collection, as_name, into, users, lease_ms, indexes)
-    try:
+    with _failures_shown("the same command continues"):
         files = BackupFiles(target_url(target))
         for line in restore_backup(found, files, wanted, Console()):
             typer.echo(line)
-    except BackupFailed as error:
+
+
+@contextmanager
+def _failures_shown(interrupted: str) -> Iterator[None]:
+    """End a command that fails with one line. ``interrupted``: what to do after Ctrl-C."""
+    from elanus.cli.backup_files import BackupFailed
+    from elanus.core.errors import ElanusError
+    from elanus.core.faults import StorageFault
+
+    try:
+        yield
+    except (BackupFailed, StorageFault) as error:
         fail(str(error), EXIT_FAILED)
     except ElanusError as error:
         fail(error.message, EXIT_FAILED)
-    except StorageFault as error:
-        fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
-        fail("interrupted: the same command continues", EXIT_FAILED)
+        fail(f"interrupted: {interrupted}", EXIT_FAILED)

@@ -9,7 +9,13 @@ from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
-from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
+from elanus.core.schema_rules import (
+    MAX_CAPACITY,
+    MAX_LENGTH,
+    declaration_of,
+    declared_field,
+    with_dynamic_field,
+)
 from elanus.core.structs import StructSchema
 from elanus.core.types import Family
 from elanus.core.warmup import FIELD_WARMUP, check_field_warmup
@@ -82,21 +88,8 @@ def _with_params(
     check_field_warmup(field.name, params)
     kept = {key: value for key, value in field.params.items() if key not in deleted}
     kept |= {key: value for key, value in params.items() if key in _KEPT}
-    own = {MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity, "dim": field.dim}
-    known = {key: str(value) for key, value in own.items() if value}
-    checked = declared_field(
-        Declaration(
-            field.name,
-            field.data_type,
-            field.description,
-            field.is_primary,
-            field.auto_id,
-            field.nullable,
-            known | {key: value for key, value in params.items() if key not in _KEPT},
-            field.element_type,
-        ),
-        collection,
-    )
+    changed = {key: value for key, value in params.items() if key not in _KEPT}
+    checked = declared_field(declaration_of(field, changed), collection)
     return replace(field, max_length=checked.max_length, max_capacity=checked.max_capacity, params=kept)
 
 
