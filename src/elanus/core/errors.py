@@ -41,6 +41,7 @@
     ├── CollectionNotLoaded           101   1
     │   └── CollectionNotFullyLoaded  103   1   it is being loaded: by a request, or after a restart
     ├── CollectionLoaded              104   1   a change that a loaded collection does not allow
+    ├── CollectionIllegalSchema       105   1   a property that does not fit the collection's fields
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
@@ -264,6 +265,10 @@ class CollectionNotLoaded(ElanusError):
 class CollectionNotFullyLoaded(CollectionNotLoaded):
     code = 103
     retriable = True
+
+
+class CollectionIllegalSchema(ElanusError):
+    code = 105
 
 
 class CollectionAlreadyExists(ElanusError):
