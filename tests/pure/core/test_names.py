@@ -41,7 +41,13 @@ def test_partitions_have_more_names(name: str) -> None:
 
 
 def test_an_index_may_have_no_name() -> None:
-    assert check_index_name("") == ""
+    assert [check_index_name(name) for name in ("", "  ")] == ["", ""]
+
+
+def test_an_index_may_have_the_name_of_a_field_of_structs() -> None:
+    assert check_index_name("clips[v]") == "clips[v]"
+    with pytest.raises(InvalidParameter, match="Index name can only contain numbers, letters, and"):
+        check_index_name("clips-v")
 
 
 @pytest.mark.parametrize(
