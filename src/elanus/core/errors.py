@@ -51,7 +51,7 @@
     ├── ResourceGroupAlreadyExists    301   1
     ├── ResourceGroupLimitReached     302   1
     ├── ResourceGroupIllegalConfig    303   1
-    ├── NodesNotEnough                302   1   fewer query nodes than a load needs
+    ├── NodesNotEnough                304   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
     ├── SegmentUnreadable             601   1   files of a segment are damaged or missing
     ├── IndexNotFound                 700  25
@@ -310,7 +310,7 @@ class ResourceGroupIllegalConfig(ElanusError):
 
 
 class NodesNotEnough(ElanusError):
-    code = 302
+    code = 304
 
 
 class SegmentNotFound(ElanusError):

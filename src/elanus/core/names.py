@@ -95,7 +95,7 @@ def check_field_name(name: str) -> str:
         problem = "The first character of a field name must be an underscore or letter."
     elif not _REST.match(name):
         problem = "Field name can only contain numbers, letters, and underscores."
-    elif name in _KEYWORDS:
+    elif name in _KEYWORDS or name.lower() == "null":
         problem = f"{name} is keyword in milvus."
     if problem:
         raise InvalidFieldName(f"Invalid field name: {name}. {problem}: field name invalid[field={name}]")

@@ -113,6 +113,12 @@ def test_a_bad_name_is_refused_in_the_references_words(
     assert refusal.value.code == 1100
 
 
+@pytest.mark.parametrize("name", ["null", "Null", "NULL", "like", "IN", "text_match"])
+def test_words_of_the_filter_language_name_no_field(name: str) -> None:
+    with pytest.raises(InvalidFieldName, match=rf"Invalid field name: {name}. {name} is keyword in milvus."):
+        check_field_name(name)
+
+
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
