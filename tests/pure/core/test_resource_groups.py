@@ -13,8 +13,8 @@ from elanus.core.errors import (
     ResourceGroupLimitReached,
     ResourceGroupNotFound,
 )
-from elanus.core.group_nodes import reconcile, settle
 from elanus.core.group_config import GroupConfig
+from elanus.core.group_nodes import reconcile, settle
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.limits import RESOURCE_GROUPS_MAX
 from elanus.core.resource_groups import (
