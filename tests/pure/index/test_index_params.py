@@ -89,7 +89,16 @@ def test_build_parameters(sent: dict[str, str], expected: dict[str, int]) -> Non
         ({"index_type": "FLAT", "metric_type": "l2"}, FLOAT, "does not support metric type: l2"),
         ({"index_type": "HNSW", "params": "{M: 3}"}, FLOAT, "'params' is not JSON"),
         ({"index_type": "HNSW", "params": "[1]"}, FLOAT, "should be a JSON object"),
-        ({"index_type": "HNSW", "mmap.enabled": "yes"}, FLOAT, "invalid boolean value, key: 'mmap.enabled'"),
+        (
+            {"index_type": "HNSW", "mmap.enabled": "yes"},
+            FLOAT,
+            "invalid mmap type params: invalid mmap.enabled value: yes, expected: true, false",
+        ),
+        (
+            {"index_type": "HNSW", "metric_type": "L3"},
+            DataType.INT8_VECTOR,
+            "int vector index does not support metric",
+        ),
     ],
 )
 def test_build_parameters_that_are_refused(sent: dict[str, str], data_type: DataType, text: str) -> None:
