@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elanus.cli.backup_commands import backup, restore
+from elanus.cli.backup_commands import backup, restore, verify
 from elanus.cli.diagnosis import doctor, estimate
 from elanus.cli.explanations import explain, slow
 from elanus.cli.job_commands import jobs_app
@@ -304,6 +304,7 @@ def gc(
 
 app.command(rich_help_panel=DATA)(backup)
 app.command(rich_help_panel=DATA)(restore)
+app.command(rich_help_panel=OPERATE)(verify)
 app.command(rich_help_panel=DATA)(clone)
 app.command(rich_help_panel=DATA)(undrop)
 

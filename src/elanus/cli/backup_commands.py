@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -18,6 +19,7 @@ from elanus.cli.options import (
 )
 
 _HOUR_MS = 3_600_000
+_NICE = 10
 Target = Annotated[
     str, typer.Argument(help="The directory of backups, or the URL of a bucket: s3://bucket/prefix.")
 ]
@@ -81,6 +83,38 @@ def backup(
             lease_ms = int(lease_hours * _HOUR_MS)
             wanted = Wanted(database, collection, name, lease_ms, not without_indexes)
             show_backup(console, back_up(server.find(), files, wanted, console))
+
+
+@on_server
+def verify(
+    collection: Annotated[str, typer.Option(help="One collection. Default: all.")] = "",
+    database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    lease_hours: Lease = 24,
+    *,
+    server: ServerOptions,
+) -> None:
+    """Read all files of a running server, compare them with their checksums, and name damaged ones.
+
+    Each collection is pinned while its files are read, by this process, at low priority. Rows that only the
+    log has are written to files first. The exit code is 3 if something is damaged.
+    """
+    from rich.console import Console
+
+    from elanus.cli.verifying import Damage
+    from elanus.cli.verifying import verify as verify_files
+
+    os.nice(_NICE)
+    damages: list[Damage] = []
+    with _failures_shown("the collections named above were read"):
+        found = server.find()
+        for one in verify_files(found, database, collection, int(lease_hours * _HOUR_MS), Console()):
+            damages += one.damages
+            state = f"{len(one.damages)} damaged" if one.damages else "whole"
+            typer.echo(f"{one.collection}: {one.files} files, {one.size_bytes / 2**20:,.1f} MB, {state}")
+    if damages:
+        fail(
+            "\n".join(f"{d.path or d.collection}: {d.said}. Remedy: {d.remedy}" for d in damages), EXIT_FOUND
+        )
 
 
 @on_server

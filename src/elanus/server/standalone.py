@@ -74,10 +74,9 @@ async def _serve(settings: Settings) -> int:
             await online.start()
         except MetaFault as error:
             raise CannotStart(str(error)) from error
-        pipeline_address = data_dir.socket("pipeline")
         online_address = await _open_coordinators(stack, settings, data_dir, online)
-        supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
-        pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
+        supervisor = await _start_pipeline(stack, settings, data_dir, online, metrics)
+        pipeline = online.pipeline.client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
@@ -165,7 +164,6 @@ async def _start_pipeline(
     settings: Settings,
     data_dir: DataDir,
     online: Online,
-    address: str,
     metrics: Metrics,
 ) -> PipelineSupervisor | None:
     """Start the data node, whose Spark is a process of its own."""
@@ -176,11 +174,11 @@ async def _start_pipeline(
         from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
 
         neighbours = Neighbours(online.log, online.root, online.data, online.ledger, online.index)
-        return StandalonePipeline(settings, data_dir.paths, neighbours, address)
+        return StandalonePipeline(settings, data_dir.paths, neighbours, online.pipeline)
 
     supervisor = PipelineSupervisor(
         LatePipeline(online.query.loads, make),
-        functools.partial(online.register_data_node, address),
+        online.register_data_node,
         settings.pipeline.restart_backoff_ms,
         settings.pipeline.restart_backoff_max_ms,
         metrics.pipeline_restarts.inc,
