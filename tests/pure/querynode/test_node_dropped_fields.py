@@ -93,7 +93,7 @@ class LaterFunction(TextWorld):
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-async def test_texts_of_before_are_found_by_a_function_that_is_added(flushed: bool, tmp_path: Path) -> None:
+async def test_older_texts_are_found_by_a_function_that_is_added(flushed: bool, tmp_path: Path) -> None:
     world = LaterFunction(tmp_path)
     await world.start()
     await world.insert([(1, 1), (2, 5), (3, 0)])
