@@ -98,7 +98,7 @@ Programs written for `/v1/vector/` work, too: `collections` and `collections/des
 
 ## Programs
 
-`/openapi.json` describes all endpoints for generators of clients. `pymilvus.bulk_writer.bulk_import`,
+`/openapi.json` describes all endpoints for generators of clients; a server with users asks for a token there too. `pymilvus.bulk_writer.bulk_import`,
 `get_import_progress` and `list_import_jobs` work with this port as `url`; the files are Parquet, below the
 server's directory for imports.
 """
