@@ -1,7 +1,7 @@
 """How many wrong passwords may be tried from one address: a token bucket for each.
 
-A guess costs its sender nothing and the server a hash, of which two are computed at a time. Without a limit, one
-address could try a hundred passwords a second, and keep everybody else's first sign-in waiting.
+A guess costs its sender nothing and the server a hash, of which two are computed at a time. Without a limit,
+one address could try a hundred passwords a second, and keep everybody else's first sign-in waiting.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ class SignIn:
 
     ``policy`` returns the current policy, None when authorization is off. ``initial_password``: root's until
     it is changed for the first time; "" lets root not sign in before. ``verify`` compares a password with a
-    stored hash. ``now_s``: seconds since 1970, by which API keys expire. ``tries_per_minute``: wrong passwords
-    from one address; further ones are refused unseen. 0 for no limit.
+    stored hash. ``now_s``: seconds since 1970, by which API keys expire. ``tries_per_minute``: wrong
+    passwords from one address; further ones are refused unseen. 0 for no limit.
     """
 
     def __init__(

@@ -27,9 +27,9 @@ class AccessSettings(Section):
     """The password of the user root until it is changed for the first time. If none is set, it is the
     reference's (`Milvus`) where `host` is loopback, and root cannot sign in elsewhere."""
     wrong_passwords_per_minute: int = Field(default=30, ge=0)
-    """How many wrong passwords may be tried from one address (of IPv6, one /64 network); further ones are
-    refused without a look until the minute has passed. Clients that have signed in before are not affected. Set 0,
-    for no limit, where all clients come by one address, as behind a proxy that does not keep theirs."""
+    """How many wrong passwords may be tried from one address (of IPv6, one /64 network). Further ones are
+    refused without a look until the minute has passed; clients that have signed in before are not affected.
+    Set 0, for no limit, where all clients come by one address, as through a proxy that hides theirs."""
     tls_cert: str = ""
     """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
     must connect with TLS; they need none of their own (docs/production.md)."""

@@ -33,6 +33,11 @@ _ANSWER: dict[str, Any] = {
             "items": {"type": "integer"},
             "description": "Searches: how many of the hits each query has.",
         },
+        "aggTopks": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "Search aggregations: how many buckets each query has.",
+        },
     },
 }
 
