@@ -127,6 +127,21 @@ def front(
 
 
 @app.command()
+def budget(
+    data: Annotated[Path, typer.Option(help="vectors: .npz with train and test, or .parquet")] = DEFAULT_DATA,
+    drawn: Annotated[str, typer.Option(help="draw vectors instead: ROWSxDIM, such as 60000x192")] = "",
+    rounds: Annotated[int, typer.Option(help="plain and explained searches in turns", min=1)] = 9,
+    calls: Annotated[int, typer.Option(help="searches per round", min=100)] = 1000,
+) -> None:
+    """Say where the processor time of a small search goes: by thread and by step."""
+    from benchmarks.budget import QUERIES, measure
+
+    vectors = dataset.drawn(*_size(drawn), QUERIES) if drawn else dataset.load(data, None, QUERIES)
+    for line in measure(vectors, rounds, calls, typer.echo).lines():
+        typer.echo(line)
+
+
+@app.command()
 def serving(
     rounds: Annotated[int, typer.Option(help="of both processes, one after the other", min=1)] = 9,
     calls: Annotated[int, typer.Option(help="per round and process", min=100)] = 4000,
