@@ -312,6 +312,17 @@ def ingest(
 
 
 @app.command()
+def acknowledgement(
+    rounds: Annotated[int, typer.Option(help="of both servers, one after the other", min=1)] = 9,
+    calls: Annotated[int, typer.Option(help="rows per round and server", min=1)] = 300,
+) -> None:
+    """Measure the acknowledgement of one inserted row, and the disk's share of it."""
+    from benchmarks import acknowledgement as measured
+
+    typer.echo(measured.summary(measured.measure(rounds, calls, typer.echo)))
+
+
+@app.command()
 def heartbeat() -> None:
     """Measure how late the event loop of a server is under large inserts, deletes, loads and searches."""
     from benchmarks import heartbeat as measured
