@@ -323,6 +323,23 @@ def acknowledgement(
 
 
 @app.command()
+def sizes(
+    out: Annotated[Path, typer.Option(help="page to write, with a picture next to it")] = Path(
+        ".bench/sizes.md"
+    ),
+    quickly: Annotated[bool, typer.Option("--quick", help="small sizes: a check, not to quote")] = False,
+) -> None:
+    """Measure what a search costs by rows, dimensions and segments, next to faiss."""
+    from benchmarks import sizes as measured
+
+    figures = measured.measure(measured.QUICK if quickly else measured.WHOLE, typer.echo)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    measured.draw(figures, out.with_suffix(".svg"))
+    out.write_text(f"{measured.page(figures)}\n![The same as curves]({out.with_suffix('.svg').name})\n")
+    typer.echo(f"wrote {out}")
+
+
+@app.command()
 def heartbeat() -> None:
     """Measure how late the event loop of a server is under large inserts, deletes, loads and searches."""
     from benchmarks import heartbeat as measured
