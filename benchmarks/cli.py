@@ -259,6 +259,9 @@ def surface(
     rounds: Annotated[int, typer.Option(help="of each kind of search", min=1)] = 7,
     out: Annotated[Path, typer.Option(help="results file to write")] = SHOWN_SURFACE,
     page: Annotated[Path, typer.Option(help="page to write")] = SHOWN_SURFACE_PAGE,
+    keep: Annotated[
+        Path | None, typer.Option(help="directory that keeps what is built, for further runs")
+    ] = None,
 ) -> None:
     """Measure full-text and hybrid search, narrow vectors, and the index on disk: an hour and more."""
     from benchmarks.surface.measure import PARTS, measure
@@ -269,7 +272,7 @@ def surface(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        measure(names, share, rounds, out, page, typer.echo)
+        measure(names, share, rounds, out, page, keep, typer.echo)
     except KeyboardInterrupt:
         typer.echo(f"interrupted; the server is stopped; {out} and {page} have what was measured", err=True)
         raise typer.Exit(130) from None

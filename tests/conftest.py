@@ -19,6 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+import never_skipped
 import side_by_side
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
@@ -35,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the traces of the golden scripts again"
     )
+    never_skipped.pytest_addoption(parser)
+
+
+pytest_runtest_makereport = never_skipped.pytest_runtest_makereport
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,11 @@ def about(rows: int) -> str:
     )
 
 
-def measure(rows: int, rounds: int, say: Callable[[str], None]) -> list[Line]:
+def measure(rows: int, rounds: int, home: Path | None, say: Callable[[str], None]) -> list[Line]:
     """One collection of each kind on one server; searches take turns."""
     data = drawn(rows, DIM, QUERIES)
     memory_mb, recalls, calls = {}, {}, []
-    with served() as server:
+    with served(home) as server:
         for kind, (data_type, _) in KINDS.items():
             of_kind = Dataset(kind, _as(kind, data.train), _as(kind, data.test), data.buckets)
             memory_mb[kind] = _load(server, of_kind, data_type, say)

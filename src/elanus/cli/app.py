@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elanus.cli.backup_commands import backup, restore
+from elanus.cli.backup_commands import backup, restore, verify
 from elanus.cli.diagnosis import doctor, estimate
 from elanus.cli.explanations import explain, slow
 from elanus.cli.job_commands import jobs_app
@@ -58,6 +58,7 @@ app.command()(clone)
 app.command()(undrop)
 app.command()(backup)
 app.command()(restore)
+app.command()(verify)
 app.add_typer(tls_app, name="tls", help="Certificates for development.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -16,6 +17,7 @@ from elanus.cli.options import (
 )
 
 _HOUR_MS = 3_600_000
+_NICE = 10
 Target = Annotated[
     str, typer.Argument(help="The directory of backups, or the URL of a bucket: s3://bucket/prefix.")
 ]
@@ -89,6 +91,46 @@ def backup(
         fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
         fail("interrupted: a further backup uses what was copied", EXIT_FAILED)
+
+
+@on_server
+def verify(
+    collection: Annotated[str, typer.Option(help="One collection. Default: all.")] = "",
+    database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    lease_hours: Lease = 24,
+    *,
+    server: ServerOptions,
+) -> None:
+    """Read all files of a running server and compare them with their checksums. Names damaged ones.
+
+    Each collection is pinned while its files are read, by this process, at low priority. Rows that only the
+    log has are written to files first. The exit code is 3 if something is damaged.
+    """
+    from rich.console import Console
+
+    from elanus.cli.backup_files import BackupFailed
+    from elanus.cli.verifying import Damage
+    from elanus.cli.verifying import verify as verify_files
+    from elanus.core.errors import ElanusError
+
+    os.nice(_NICE)
+    damages: list[Damage] = []
+    try:
+        found = server.find()
+        for one in verify_files(found, database, collection, int(lease_hours * _HOUR_MS), Console()):
+            damages += one.damages
+            state = f"{len(one.damages)} damaged" if one.damages else "whole"
+            typer.echo(f"{one.collection}: {one.files} files, {one.size_bytes / 2**20:,.1f} MB, {state}")
+    except BackupFailed as error:
+        fail(str(error), EXIT_FAILED)
+    except ElanusError as error:
+        fail(error.message, EXIT_FAILED)
+    except KeyboardInterrupt:
+        fail("interrupted: the collections named above were read", EXIT_FAILED)
+    if damages:
+        fail(
+            "\n".join(f"{d.path or d.collection}: {d.said}. Remedy: {d.remedy}" for d in damages), EXIT_FOUND
+        )
 
 
 @on_server

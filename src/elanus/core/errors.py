@@ -41,6 +41,7 @@
     ├── CollectionNotLoaded           101   1
     │   └── CollectionNotFullyLoaded  103   1   it is being loaded: by a request, or after a restart
     ├── CollectionLoaded              104   1   a change that a loaded collection does not allow
+    ├── CollectionIllegalSchema       105   1   a property that does not fit the collection's fields
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
@@ -50,7 +51,7 @@
     ├── ResourceGroupAlreadyExists    301   1
     ├── ResourceGroupLimitReached     302   1
     ├── ResourceGroupIllegalConfig    303   1
-    ├── NodesNotEnough                302   1   fewer query nodes than a load needs
+    ├── NodesNotEnough                304   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
     ├── SegmentUnreadable             601   1   files of a segment are damaged or missing
     ├── IndexNotFound                 700  25
@@ -266,6 +267,10 @@ class CollectionNotFullyLoaded(CollectionNotLoaded):
     retriable = True
 
 
+class CollectionIllegalSchema(ElanusError):
+    code = 105
+
+
 class CollectionAlreadyExists(ElanusError):
     code = 1100
 
@@ -305,7 +310,7 @@ class ResourceGroupIllegalConfig(ElanusError):
 
 
 class NodesNotEnough(ElanusError):
-    code = 302
+    code = 304
 
 
 class SegmentNotFound(ElanusError):

@@ -39,6 +39,9 @@ from elanus.core.warmup import check_field_warmup
 DIM = "dim"
 MAX_LENGTH = "max_length"
 MAX_CAPACITY = "max_capacity"
+NAMESPACE_FIELD = "$namespace_id"
+"""A field that the reference adds to collections of several namespaces."""
+_RESERVED = (*SYSTEM_FIELDS, DYNAMIC_FIELD, NAMESPACE_FIELD)
 _WITHOUT_DEFAULTS = frozenset({Family.JSON, Family.LIST, Family.VECTOR})
 
 
@@ -154,7 +157,12 @@ def check_takes_default(field: FieldSchema) -> None:
 def check_default(field: FieldSchema, value: Scalar) -> None:
     """Check that a default is in the field's range. Raises `InvalidParameter`."""
     if field.kind.family is Family.GEOMETRY:
-        parse_wkt(str(value))
+        try:
+            parse_wkt(str(value))
+        except InvalidParameter as error:
+            raise InvalidParameter(
+                f"invalid default value for geometry field: field {field.name}: {error.message}"
+            ) from None
         return
     if isinstance(value, str) and field.kind.has_max_length and len(value.encode()) > field.max_length:
         length = len(value.encode())
@@ -178,7 +186,8 @@ def _dim(given: str | None, field: str, form: VectorForm) -> int:
         return 0
     if given is None:
         raise InvalidDimension(
-            "dimension is not defined in field type params, check type param `dim` for vector field"
+            f"dimension is not defined in field type params of field {field}, check type param `dim` for "
+            "vector field"
         )
     dim = _integer(given)
     if dim is None or dim < DIMENSION_MIN:
@@ -192,7 +201,8 @@ def _dim(given: str | None, field: str, form: VectorForm) -> int:
         )
     if dim % form.dims_per_value:
         raise InvalidDimension(
-            f"invalid dimension: {dim} of field {field}. should be multiple of {form.dims_per_value}."
+            f"invalid dimension: {dim} of field {field}. {form.space.value} vector dimension should be "
+            f"multiple of {form.dims_per_value}. "
         )
     return dim
 
@@ -274,7 +284,7 @@ def check_declared_names(names: Sequence[str]) -> None:
     for name in names:
         if name in SYSTEM_FIELDS:
             raise InvalidParameter(
-                f"schema contains system field: {', '.join((*SYSTEM_FIELDS, DYNAMIC_FIELD))}: "
+                f"schema contains system field: {', '.join(_RESERVED)}: "
                 "invalid parameter[expected=schema don't contains system field][actual=contains]: "
                 f"rename field {name}"
             )

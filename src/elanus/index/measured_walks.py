@@ -58,17 +58,20 @@ class WalkMeasuring:
         truth = without(self._exact.search(queries, most, SearchParams(), threads=self._threads).rows, rows)
         found = np.zeros((len(rows), len(self.depths), len(self.efforts)))
         open_depths = list(range(len(self.depths)))
+        recalls = np.zeros((len(rows), len(self.depths)))
         with withheld(self._index.graph, rows):
             for number, effort in enumerate(self.efforts.tolist()):
                 for depths in self._walks(open_depths, effort):
+                    left = np.flatnonzero((recalls[:, depths] < 1).any(axis=1))  # others found everything
                     k = int(self.depths[depths[-1]])
-                    hits = self._walk(queries, rows, k, effort)
+                    hits = self._walk(queries[left], rows[left], k, effort)
                     for place in depths:
                         depth = self.depths[place]
-                        recalls = self._recalls(hits[:, :depth], truth[:, :depth])
-                        found[:, place, number:] = recalls[:, None]  # no larger effort is worse
-                        before = found[:, place, number - 1].mean() if number else 0.0
-                        if recalls.mean() >= ENOUGH or 0 < before > recalls.mean() - GAIN_MIN:
+                        before = recalls[:, place].mean()
+                        recalls[left, place] = self._recalls(hits[:, :depth], truth[left, :depth])
+                        found[:, place, number:] = recalls[:, place, None]  # no larger effort is worse
+                        reached = recalls[:, place].mean()
+                        if reached >= ENOUGH or 0 < before > reached - GAIN_MIN:
                             open_depths.remove(place)
         return found
 

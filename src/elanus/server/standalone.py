@@ -21,7 +21,7 @@ from elanus.api.pipeline import PipelineApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
-from elanus.core.faults import Fault
+from elanus.core.faults import Fault, MetaFault
 from elanus.metrics import Metrics
 from elanus.rpc.carrier import RpcServer
 from elanus.server.access import check_openness, open_audit
@@ -70,7 +70,10 @@ async def _serve(settings: Settings) -> int:
         metrics = Metrics()
         online = await _open(settings, data_dir, metrics)
         stack.push_async_callback(online.stop)
-        await online.start()
+        try:
+            await online.start()
+        except MetaFault as error:
+            raise CannotStart(str(error)) from error
         online_address = await _open_coordinators(stack, settings, data_dir, online)
         supervisor = await _start_pipeline(stack, settings, data_dir, online, metrics)
         pipeline = online.pipeline.client(PipelineApi, timeout_s=1.0)

@@ -328,6 +328,26 @@ async def test_a_snapshot_of_a_dropped_collection_is_restored(tmp_path: Path) ->
     await bench.coord.stop()
 
 
+async def test_an_expired_snapshot_is_no_source_even_when_the_clock_is_set_back(
+    tmp_path: Path,
+) -> None:
+    """Its files may have been deleted since, although its record is still there."""
+    bench = await begun(tmp_path)
+    await bench.written()
+    await bench.far()
+    expires_ms = int(bench.clock.wall_ms()) + 60_000
+    pin = await bench.coord.create_snapshot(NewSnapshot(CID, "short", expires_ms=expires_ms))
+    bench.clock.step_ms(60_000)
+    with pytest.raises(SnapshotNotFound, match="expired"):
+        await bench.coord.hold_source(CloneSource(CID, pin.pin_id))
+    bench.clock.step_ms(-60_000)
+    with pytest.raises(SnapshotNotFound, match="expired"):
+        await bench.coord.hold_source(CloneSource(CID, pin.pin_id))
+    await asyncio.sleep(11)
+    assert bench.coord.context.state.pins() == ()
+    await bench.coord.stop()
+
+
 async def test_a_snapshot_keeps_the_index_files_for_its_restores(tmp_path: Path) -> None:
     bench = await begun(tmp_path)
     segment = await bench.written()

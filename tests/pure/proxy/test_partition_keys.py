@@ -15,7 +15,7 @@ from proxy_bench import Bench, resolved
 from elanus.api.rootcoord import NewCollection
 from elanus.core.catalog import Collection, Partition
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
-from elanus.core.errors import InvalidFilter, InvalidParameter
+from elanus.core.errors import CollectionIllegalSchema, IndexConflict, InvalidFilter, InvalidParameter
 from elanus.core.ids import ALL_PARTITIONS, FieldID, PartitionID
 from elanus.core.messages import UpsertMessage
 from elanus.core.partition_keys import checked_partitions, isolates_keys, partition_names
@@ -216,7 +216,7 @@ def test_isolation_needs_a_partition_key_and_a_truth_value() -> None:
     isolated = {"partitionkey.isolation": "true"}
     assert isolates_keys(isolated, KEYED.schema)
     assert not isolates_keys({"partitionkey.isolation": "False"}, schema())
-    with pytest.raises(InvalidParameter, match="but no partition key field is set"):
+    with pytest.raises(CollectionIllegalSchema, match="but no partition key field is set"):
         isolates_keys(isolated, schema())
     with pytest.raises(InvalidParameter, match="is 'maybe': give true or false"):
         isolates_keys({"partitionkey.isolation": "maybe"}, KEYED.schema)
@@ -233,7 +233,7 @@ def test_isolation_is_not_changed_under_an_index() -> None:
 
         bench.root.alter_collection = alter  # type: ignore[attr-defined]
         bench.index.defined = [index(field_id=vector_field)]
-        with pytest.raises(InvalidParameter, match="can not alter partition key isolation mode"):
+        with pytest.raises(IndexConflict, match="can not alter partition key isolation mode"):
             bench.front.alter_collection("default", "c", {"partitionkey.isolation": "true"}, ())
         bench.front.alter_collection("default", "c", {"partitionkey.isolation": "false"}, ())
         assert len(changes) == 1
