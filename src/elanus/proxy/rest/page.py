@@ -61,7 +61,6 @@ API only:
 | 1806 | the keys do not fit the primary key |
 
 A search with several vectors answers with all hits in one list, as the reference does; `topks` says how many
-<<<<<<< HEAD
 of them each vector has. The key of a hit is `id`, whatever its field is called. `recalls` has the recall of
 each vector, if the search asks for it.
 
@@ -85,11 +84,6 @@ name of its field.
  "topHits": {"size": 3, "sort": [{"fieldName": "price", "direction": "desc"}]},
  "subAggregation": {"fields": ["year"], "size": 2}}
 ```
-=======
-of them each vector has. The key of a hit is `id`, whatever its field is called. A search with
-`searchAggregation` answers, for each vector, with `buckets`: `key`, `count`, `metrics`, `hits` and
-`subGroups`; `aggTopks` says how many.
->>>>>>> door
 
 Integers are exact in both directions. Answers quote integers beyond 2^53, which JavaScript and others would
 round. With `Accept-Type-Allow-Int64: true` they are always numbers, with `false` those of rows are always
