@@ -76,7 +76,7 @@ class Deletes:
     KEYS = 10_000
     """How many keys one call deletes, and how many rows there are."""
     CALLED_MAX = 10_000_000
-    """What is beyond is written while the server is stopped: it would take too long to send."""
+    """Rows beyond this number are written while the server is stopped: sending them would take too long."""
 
     def __init__(self, server: LimitServer, clock: Clock) -> None:
         self._server = server

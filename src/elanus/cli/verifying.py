@@ -50,7 +50,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What was read of a collection."""
+    """The files of a collection that were read."""
 
     collection: str
     files: int

@@ -10,7 +10,13 @@ from elanus.core.functions import ANALYZER_PARAMS, ENABLE_ANALYZER, enables_matc
 from elanus.core.ids import FieldID
 from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
-from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
+from elanus.core.schema_rules import (
+    MAX_CAPACITY,
+    MAX_LENGTH,
+    declaration_of,
+    declared_field,
+    with_dynamic_field,
+)
 from elanus.core.structs import StructSchema
 from elanus.core.types import Family
 from elanus.core.warmup import FIELD_WARMUP, check_field_warmup
@@ -96,21 +102,8 @@ def _with_params(
     check_field_warmup(field.name, params)
     kept = {key: value for key, value in field.params.items() if key not in deleted}
     kept |= {key: value for key, value in params.items() if key in {*_KEPT, *_ANALYSIS}}
-    own = {MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity, "dim": field.dim}
-    known = {key: str(value) for key, value in own.items() if value}
-    checked = declared_field(
-        Declaration(
-            field.name,
-            field.data_type,
-            field.description,
-            field.is_primary,
-            field.auto_id,
-            field.nullable,
-            known | {key: value for key, value in params.items() if key in own},
-            field.element_type,
-        ),
-        collection,
-    )
+    changed = {key: value for key, value in params.items() if key in {MAX_LENGTH, MAX_CAPACITY}}
+    checked = declared_field(declaration_of(field, changed), collection)
     return replace(
         field,
         max_length=checked.max_length,

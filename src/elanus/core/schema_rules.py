@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.functions import check_functions
@@ -63,6 +64,23 @@ class Declaration:
     element_type: DataType = DataType.NONE
     is_partition_key: bool = False
     is_clustering_key: bool = False
+
+
+def declaration_of(field: FieldSchema, changed: Mapping[str, str] = MappingProxyType({})) -> Declaration:
+    """Return how a field is declared, with type parameters that are ``changed``."""
+    own = {DIM: field.dim, MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity}
+    return Declaration(
+        field.name,
+        field.data_type,
+        field.description,
+        field.is_primary,
+        field.auto_id,
+        field.nullable,
+        {key: str(value) for key, value in own.items() if value} | dict(changed),
+        field.element_type,
+        field.is_partition_key,
+        field.is_clustering_key,
+    )
 
 
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
@@ -351,24 +369,7 @@ def check_schema(schema: CollectionSchema) -> None:
 
 
 def _check_field(field: FieldSchema, collection: str) -> None:
-    params = {DIM: str(field.dim)} if field.dim else {}
-    params |= {MAX_LENGTH: str(field.max_length)} if field.max_length else {}
-    params |= {MAX_CAPACITY: str(field.max_capacity)} if field.max_capacity else {}
-    declared_field(
-        Declaration(
-            field.name,
-            field.data_type,
-            field.description,
-            field.is_primary,
-            field.auto_id,
-            field.nullable,
-            params,
-            field.element_type,
-            field.is_partition_key,
-            field.is_clustering_key,
-        ),
-        collection,
-    )
+    declared_field(declaration_of(field), collection)
     if field.default_value is not None:
         check_takes_default(field)
         check_default(field, field.default_value)

@@ -27,12 +27,14 @@ LOOKUP_COST = 10
 WALKED_ALL_MAX = 200_000
 """So few postings are all walked: that costs less than bounding and ordering the terms."""
 SAVING_MIN = 100_000
-"""Of the terms that are left, so few postings are walked as well: it costs less than looking rows up."""
+"""So few postings of the remaining terms are walked as well: that costs less than looking rows up."""
 CHECK_GROWTH = 3
 """It is looked at again when this many times as many are walked: all looks cost less than the walk."""
 _DENSE = 4
 """All scores are scanned instead of those of the walked postings when these are more than a quarter."""
 _GROUPS = 32
+_SORTED_MAX = 256
+"""So few scores are sorted as quickly as the best of them are selected."""
 _EPSILON = 2.0**-23
 _SCORE_MAX = 1e38
 """Larger sums can become infinite, and infinite scores cannot be compared."""
@@ -202,7 +204,7 @@ class _Walk:
         return self._parts[0]
 
     def _joined_partial(self) -> Scores:
-        """What these rows had when they were met: a row's score is the largest of its own."""
+        """The scores of these rows when they were met; the score of a row is the largest of its own."""
         if len(self._partial) > 1:
             self._partial = [np.concatenate(self._partial)]
         return self._partial[0]
@@ -253,8 +255,8 @@ def _largest(scores: Scores, k: int) -> float:
 
 def ranks(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     """The places of the k largest, the largest first; of equal ones the first. (up to k,)."""
-    if k >= len(scores):
-        return np.argsort(-scores, kind="stable")
+    if k >= len(scores) or len(scores) <= _SORTED_MAX:
+        return np.argsort(-scores, kind="stable")[:k]
     high = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
     order: npt.NDArray[np.int64] = high[np.argsort(-scores[high], kind="stable")][:k]
     return order

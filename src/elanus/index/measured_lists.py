@@ -60,6 +60,8 @@ class Listed(Protocol):
 class ListMeasuring:
     """Batches of queries. ``depths`` (d,), ``efforts`` (e,)."""
 
+    free_s = 0.4
+
     def __init__(self, index: Listed, vectors: Matrix, lists: int, queries_max: int, threads: int) -> None:
         spec = index.spec
         self._index = index

@@ -22,7 +22,7 @@ _OWN_THREADS = "event_engine_listener"
 
 
 def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to set in such an environment. What its owner has decided stays as it is."""
+    """Return the variables to set in such an environment. Variables that the environment sets are left as they are."""
     settings = {} if _FORK_SUPPORT in environment else {_FORK_SUPPORT: "0"}
     experiments = [name for name in environment.get(_EXPERIMENTS, "").split(",") if name]
     if _OWN_THREADS not in (name.removeprefix("-") for name in experiments):

@@ -14,8 +14,8 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import (
     CollectionNotFound,
     ElanusError,
+    ImportRefused,
     InvalidParameter,
-    NotSupported,
     PartitionNotFound,
 )
 from elanus.core.imports import CsvFormat, Duplicates, WriteMode
@@ -74,8 +74,8 @@ def test_files_may_bring_keys_where_the_collection_keeps_sent_ones() -> None:
         ([".hidden.parquet"], InvalidParameter),
         (["s3://bucket/a.parquet"], InvalidParameter),
         (["a.parquet", "a.parquet"], InvalidParameter),
-        (["a.xml"], NotSupported),
-        ([f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)], InvalidParameter),
+        (["a.xml"], ImportRefused),
+        ([f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)], ImportRefused),
     ],
 )
 def test_files_that_are_refused_at_once(files: list[str], error: type[ElanusError]) -> None:

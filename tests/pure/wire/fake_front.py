@@ -217,11 +217,6 @@ class FakeFront(
                 return held.view.name
         raise AliasNotFound(f"alias not found[database={database}][alias={alias}]")
 
-    def list_aliases(self, database: str, collection: str) -> Sequence[str]:
-        if collection:
-            return self._held(database, collection).view.aliases
-        return [alias for view in self.list_collections(database) for alias in view.aliases]
-
     # partitions
 
     def create_partition(self, database: str, collection: str, partition: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import Meta, field
+from msgspec import UNSET, Meta, field
 
 from elanus.proxy.rest.bodies import Body, FunctionBody, OfCollection
 
@@ -69,11 +69,139 @@ class FunctionScore(Body, kw_only=True):
     params: dict[str, Any] = {}
 
 
+<<<<<<< HEAD
+class ChainArgument(Body, kw_only=True):
+    """Either of the two."""
+
+    column: str | None = None
+    literal: Any = None
+
+
+class ChainExpression(Body, kw_only=True):
+    name: str = ""
+    args: list[ChainArgument] = []
+    params: dict[str, Any] = {}
+
+
+class ChainOperation(Body, kw_only=True):
+    op: str = ""
+    expr: ChainExpression | None = None
+    inputs: list[str] = []
+    outputs: list[str] = []
+    params: dict[str, Any] = {}
+
+
+class Chain(Body, kw_only=True):
+    """``stage``: such as ``FunctionChainStageL2Rerank``."""
+
+    name: str = ""
+    stage: str = ""
+    ops: list[ChainOperation] = []
+
+
+class Metric(Body, kw_only=True):
+    op: str = ""
+    field_name: str = ""
+
+
+class BucketOrder(Body, kw_only=True):
+    """``key``: the name of a metric, ``_count`` or ``_key``. ``direction``: ``asc`` or ``desc``."""
+
+    key: str = ""
+=======
+class Metric(Body, kw_only=True):
+    """``op``: avg, sum, count, min or max. ``fieldName``: a field, ``_score``, or ``*`` for a count."""
+
+    op: str
+    field_name: str
+
+
+class BucketOrder(Body, kw_only=True):
+    """``key``: the name of a metric, ``_count`` or ``_key``. ``direction``: asc or desc."""
+
+    key: str
+>>>>>>> door
+    direction: str = ""
+
+
+class HitOrder(Body, kw_only=True):
+<<<<<<< HEAD
+    field_name: str = ""
+    direction: str = ""
+=======
+    """``fieldName``: a field, or ``_score``."""
+
+    field_name: str
+    direction: str = ""
+    null_first: bool = False
+>>>>>>> door
+
+
+class TopHits(Body, kw_only=True):
+    size: int = 0
+    sort: list[HitOrder] = []
+
+
+class Aggregation(Body, kw_only=True):
+<<<<<<< HEAD
+    """``fields``: whose values are the keys of the buckets; ``size``: how many buckets.
+
+    ``subAggregation``: the buckets in each of them.
+    """
+
+    fields: list[str] = []
+=======
+    """A level of buckets. ``size``: buckets in the answer; ``searchSize``: searched for."""
+
+    fields: list[str]
+>>>>>>> door
+    size: int = 0
+    search_size: int = 0
+    metrics: dict[str, Metric] = {}
+    order: list[BucketOrder] = []
+    top_hits: TopHits | None = None
+    sub_aggregation: Aggregation | None = None
+
+
+<<<<<<< HEAD
+=======
+class ChainArgument(Body, kw_only=True):
+    """A column by name, or a literal."""
+
+    column: str | None = None
+    literal: Any = UNSET
+
+
+class ChainExpression(Body, kw_only=True):
+    name: str
+    args: list[ChainArgument] = []
+    params: dict[str, Any] = {}
+
+
+class ChainOp(Body, kw_only=True):
+    """``op``: map, sort or limit."""
+
+    op: str
+    inputs: list[str] = []
+    outputs: list[str] = []
+    expr: ChainExpression | None = None
+    params: dict[str, Any] = {}
+
+
+class Chain(Body, kw_only=True):
+    """``stage``: such as ``FunctionChainStageL2Rerank``."""
+
+    stage: str
+    name: str = ""
+    ops: list[ChainOp] = []
+
+
+>>>>>>> door
 class Search(OfCollection, kw_only=True):
     """``data``: the query vectors, or texts; or ``ids``, keys of rows with the vectors.
 
     ``orderByFields``: such as ``price:desc``. ``searchParams``: ``metricType``, ``params`` of the index, and
-    others such as ``ignoreGrowing``.
+    others such as ``ignoreGrowing``. ``searchAggregation``: the answer has buckets of hits instead of hits.
     """
 
     data: list[Any] = []
@@ -92,7 +220,11 @@ class Search(OfCollection, kw_only=True):
     explain: bool = False
     expr_params: dict[str, Any] = {}
     function_score: FunctionScore | None = None
+    function_chains: list[Chain] = []
+    search_aggregation: Aggregation | None = None
     order_by_fields: list[str] = []
+    function_chains: list[Chain] = []
+    search_aggregation: Aggregation | None = None
     params: dict[str, Any] = {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.api.imports import ImportRequest
-from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.errors import ImportRefused, InvalidParameter, NotSupported
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import SUFFIXES, is_pattern
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
@@ -36,6 +36,10 @@ class BulkImports(Verbs):
         self._proxy.admission.allow(Action.WRITING, cached)
         if mode is not WriteMode.DELETE:
             self._proxy.admission.check_disk(cached, 1)  # how large the files are is not known yet
+        if partition and cached.view.schema.partition_key is not None:
+            raise ImportRefused(
+                "not allow to set partition name for collection with partition key: importing data failed"
+            )
         partition_id = write_partition(cached, partition)
         check_mode(mode, cached.view.schema, partition)
         check_duplicates(duplicates, cached.view.schema)
@@ -105,12 +109,13 @@ def check_duplicates(duplicates: Duplicates, schema: CollectionSchema) -> None:
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Check that these files may be imported. Raises `InvalidParameter`, `NotSupported`."""
+    """Check that these files may be imported. Raises `InvalidParameter`, `ImportRefused`."""
     if not files:
-        raise InvalidParameter("no file to import: give paths of files below the import directory")
+        raise InvalidParameter("import request is empty: give paths of files below the import directory")
     if len(files) > IMPORT_FILES_MAX:
-        raise InvalidParameter(
-            f"{len(files)} files in one import; at most {IMPORT_FILES_MAX}: import them in several tasks"
+        raise ImportRefused(
+            f"The max number of import files should not exceed {IMPORT_FILES_MAX}, but got {len(files)}: "
+            "import them in several tasks: importing data failed"
         )
     if len(set(files)) < len(files):
         raise InvalidParameter("a file is named twice in one import")
@@ -122,7 +127,7 @@ def check_files(files: Sequence[str]) -> None:
                 "whose parts do not begin with a dot"
             )
         if not is_pattern(file) and not file.endswith(SUFFIXES):
-            raise NotSupported(
-                f"file {file!r} has no supported format: import {', '.join(SUFFIXES)} files, or a "
-                "directory with a / at its end"
+            raise ImportRefused(
+                f"unexpected file type, files=[{file}]: import {', '.join(SUFFIXES)} files, or a directory "
+                "with a / at its end: importing data failed"
             )
