@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pytest
 from crash_load import Load, create
 from harness import Server, until
@@ -62,7 +63,7 @@ class Flusher:
                 try:
                     self._client.flush(name, timeout=2, retry_times=0)
                     self.flushes += 1
-                except MilvusException:
+                except (MilvusException, grpc.RpcError):  # pymilvus wraps not every deadline
                     continue  # killed, or not flushed in time: both are part of the test
 
 
