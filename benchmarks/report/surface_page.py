@@ -8,6 +8,7 @@ from benchmarks.surface.figures import Line, Surface
 TITLES = {
     "text": "Full-text and hybrid search",
     "narrow": "Half-precision and 8-bit vectors",
+    "scalar": "Indexes of scalars",
     "disk": "The index on disk",
 }
 HEAD = """\
