@@ -37,8 +37,6 @@ BATCHES_MIN = 2
 QUERIES_MAX = 256
 GAIN_MIN = 0.0005
 """A larger share of the hits than this is a gain."""
-CAUTION = 1.0
-"""So many standard errors are subtracted from what was measured."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -49,9 +47,11 @@ class Measuring(Protocol):
 
     ``free_s``: measuring may take this time after the shortest build, too. With the few queries of a share of
     that, the effort was a guess. Lists are built quickly, and a batch of theirs takes more of that time.
+    ``caution``: so many standard errors are subtracted from what was measured.
     """
 
     free_s: float
+    caution: float
     depths: Ints
     efforts: Ints
 
@@ -111,7 +111,7 @@ def _curve(measuring: Measuring, found: Floats) -> RecallCurve:
     count = np.sqrt(np.count_nonzero(~np.isnan(found), axis=0))
     mean, spread = np.nanmean(found, axis=0), np.nanstd(found, axis=0) / count
     is_best = mean >= mean[:, -1:] - GAIN_MIN  # larger efforts find no more, so caution has nothing to choose
-    cautious = np.where(is_best, mean, np.clip(mean - CAUTION * spread, 0, 1))
+    cautious = np.where(is_best, mean, np.clip(mean - measuring.caution * spread, 0, 1))
     recalls = np.maximum.accumulate(cautious, axis=1)
     used = 1 + int(np.argmax(is_best, axis=1).max())
     return RecallCurve(measuring.depths, measuring.efforts[:used], recalls[:, :used])

@@ -324,7 +324,7 @@ def test_short_builds_have_time_for_more_than_the_fewest_queries(
     now_s, measured = 0.0, 0
 
     class Batches:
-        free_s = ListMeasuring.free_s
+        free_s, caution = ListMeasuring.free_s, ListMeasuring.caution
         depths, efforts = np.array([10]), np.array([1, 2])
 
         def batches(self) -> int:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 
 from elanus.api.imports import ImportRequest
 from elanus.core.errors import ImportRefused, InvalidParameter, NotSupported
+from elanus.core.given_columns import keys_only
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import SUFFIXES, is_pattern
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
+from elanus.core.sent_keys import marked
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.mutations import write_partition
@@ -63,6 +65,17 @@ class BulkImports(Verbs):
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
+
+    def write_schema(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        cached = self._collection(database, collection)
+        write_partition(cached, partition)
+        schema = cached.view.schema
+        check_mode(mode, schema, partition)
+        if mode is WriteMode.DELETE:
+            return keys_only(schema)
+        return marked(schema) if cached.keeps_sent_keys else schema
 
     def import_task(self, task_id: int) -> ImportTask:
         return self._proxy.call(self._proxy.coordinators.data.import_task(TaskID(task_id)))
