@@ -12,7 +12,7 @@ import msgspec
 import psutil
 
 from benchmarks.report.surface_page import render_surface
-from benchmarks.surface import disk, narrow, text
+from benchmarks.surface import disk, growing, narrow, scalar, text
 from benchmarks.surface.figures import Line, Part, Surface
 from elanus import __version__
 
@@ -29,6 +29,8 @@ class Planned:
 PARTS: Mapping[str, Planned] = {
     "text": Planned(1_000_000, text.about, text.measure),
     "narrow": Planned(60_000, narrow.about, narrow.measure),
+    "scalar": Planned(1_000_000, scalar.about, scalar.measure),
+    "growing": Planned(500_000, growing.about, growing.measure),
     "disk": Planned(1_000_000, disk.about, disk.measure),
 }
 

@@ -29,10 +29,11 @@ _POLL_S = 0.2
 
 
 class Served:
-    """One data directory, and the server on it."""
+    """One data directory, and the server on it. ``settings``: as ``--set`` takes them."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: Sequence[str] = ()) -> None:
         self.directory = directory
+        self._settings = settings
         self._process: ServerProcess | None = None
         self._announced: Announcement | None = None
         self._client: MilvusClient | None = None
@@ -46,6 +47,8 @@ class Served:
         command = [sys.executable, "-m", "elanus", "serve", "--data-dir", str(data_dir), "--port", "0"]
         command += ["--set", "metrics.port=0", "--set", "http.port=0"]
         command += ["--set", f"imports.root={self.directory}"]
+        for setting in self._settings:
+            command += ["--set", setting]
         if before:
             command = ["sh", "-c", f'{before} && exec "$0" "$@"', *command]
         self._process = ServerProcess(command, self.directory / "server.log", role_of)
@@ -79,6 +82,14 @@ class Served:
         if self._process is None:
             raise RuntimeError("the server is not running")
         return float(psutil.Process(self._process.pid).memory_info().rss / 1e6)
+
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of the online process so far, in seconds."""
+        if self._process is None:
+            raise RuntimeError("the server is not running")
+        times = psutil.Process(self._process.pid).cpu_times()
+        return float(times.user + times.system)
 
     def fill(
         self,
@@ -147,13 +158,13 @@ class Served:
 
 
 @contextmanager
-def served(home: Path | None) -> Iterator[Served]:
+def served(home: Path | None, settings: Sequence[str] = ()) -> Iterator[Served]:
     """A server, ended with the block. ``home``: a directory that is kept; None takes a temporary one."""
     with ExitStack() as opened:
         if home is None:
             home = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="elanus-surface-")))
         home.mkdir(parents=True, exist_ok=True)
-        server = Served(home)
+        server = Served(home, settings)
         opened.callback(server.stop)
         server.start()
         yield server

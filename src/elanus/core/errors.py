@@ -65,6 +65,7 @@
     ├── SnapshotNotFound             1100   1   no snapshot of the collection has that name
     ├── TimestampTooOld              1100   1   a pinned read is older than the retention time
     ├── JobNotFound                  1100   1   the ledger has no such job, or no longer has it
+    ├── ImportRefused                2100   1   an import that cannot be begun, or that is not known
     ├── NotCancellable               1100   1   the job has ended, or its kind cannot be cancelled
     ├── Cancelled                       5   1   the job was cancelled by a user
     ├── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
@@ -365,6 +366,10 @@ class TimestampTooOld(ElanusError):
 
 class JobNotFound(ElanusError):
     code = 1100
+
+
+class ImportRefused(ElanusError):
+    code = 2100
 
 
 class NotCancellable(ElanusError):

@@ -328,7 +328,9 @@ class Snapshots:
     def _check_name(self, pin: Pin) -> None:
         for known in self._state.pins():
             if pin.name and (known.name, known.collection_id) == (pin.name, pin.collection_id):
-                raise InvalidParameter(f"snapshot {pin.name} already exists: drop it, or use another name")
+                raise InvalidParameter(
+                    f"snapshot name {pin.name} already exists: drop it, or use another name"
+                )
 
     async def _expire(self) -> None:
         while True:

@@ -22,6 +22,7 @@ from elanus.index.raw import RawVectors
 from elanus.index.resolve import (
     brute_force,
     check_choice,
+    check_mappable,
     completed,
     ignored_params,
     located,
@@ -60,6 +61,7 @@ __all__ = [
     "build",
     "check_choice",
     "check_field",
+    "check_mappable",
     "check_metric",
     "completed",
     "ignored_params",

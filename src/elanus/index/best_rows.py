@@ -33,6 +33,8 @@ CHECK_GROWTH = 3
 _DENSE = 4
 """All scores are scanned instead of those of the walked postings when these are more than a quarter."""
 _GROUPS = 32
+_SORTED_MAX = 256
+"""So few scores are sorted as quickly as the best of them are selected."""
 _EPSILON = 2.0**-23
 _SCORE_MAX = 1e38
 """Larger sums can become infinite, and infinite scores cannot be compared."""
@@ -253,8 +255,8 @@ def _largest(scores: Scores, k: int) -> float:
 
 def ranks(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     """The places of the k largest, the largest first; of equal ones the first. (up to k,)."""
-    if k >= len(scores):
-        return np.argsort(-scores, kind="stable")
+    if k >= len(scores) or len(scores) <= _SORTED_MAX:
+        return np.argsort(-scores, kind="stable")[:k]
     high = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
     order: npt.NDArray[np.int64] = high[np.argsort(-scores[high], kind="stable")][:k]
     return order

@@ -18,7 +18,7 @@ the metric, too (`completed`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -166,7 +166,13 @@ def check_choice(spec: IndexSpec) -> None:
         raise _not_on(spec.data_type, spec.declared_type, _offered(spec.data_type))
     if spec.declared_type == HYBRID:
         raise InvalidParameter(f"{_unknown_type(HYBRID)}: name {AUTOINDEX}, which chooses it")
-    if spec.memory_mapped and spec.index_type == DISKANN:
+    if spec.memory_mapped:
+        check_mappable([spec.index_type])
+
+
+def check_mappable(index_types: Iterable[str | None]) -> None:
+    """Raises `InvalidParameter` if the file of an index of these types is not mapped."""
+    if DISKANN in index_types:
         raise InvalidParameter(f"invalid mmap type params: index type {DISKANN} does not support mmap")
 
 

@@ -81,7 +81,7 @@ class SqliteMeta:
     ) -> None:
         """Open the file, creating it if necessary.
 
-        Raises `MetaInUse`, `UnknownMetaFormat`, `DamagedMeta` and `MetaFailed`.
+        Raises `MetaInUse`, `UnknownMetaFormat`, `DamagedMeta`, `MetaFailed` and `DiskFull`.
 
         ``fsync`` off: transactions survive a crash of the process, not of the machine. ``monotonic_s``: the
         clock of the leases.
@@ -145,10 +145,7 @@ class SqliteMeta:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
         except _FAILURES as error:
-            if _code(error) == sqlite3.SQLITE_FULL:
-                text = f"no room left for the metadata in {self._path}; free disk space, then retry"
-                raise DiskFull(text) from error
-            raise _failed(self._path, error) from error
+            raise _translated(self._path, error) from error
 
     async def _end_leases(self) -> None:
         loop = asyncio.get_running_loop()
@@ -220,11 +217,13 @@ def _open(path: Path, fsync: bool) -> sqlite3.Connection:
             raise MetaInUse(f"the metadata store {path} is open in another process") from error
         if code == sqlite3.SQLITE_NOTADB:
             raise UnknownMetaFormat(f"{path} is not a metadata store") from error
-        raise _failed(path, error) from error
+        raise _translated(path, error) from error
     return connection
 
 
-def _failed(path: Path, error: BaseException) -> MetaFailed:
+def _translated(path: Path, error: BaseException) -> MetaFailed | DiskFull:
+    if _code(error) == sqlite3.SQLITE_FULL:
+        return DiskFull(f"no room left for the metadata in {path}; free disk space, then retry")
     if _code(error) in (sqlite3.SQLITE_CORRUPT, _NOT_FROM_SQLITE):
         return DamagedMeta(f"the metadata in {path} is damaged ({error}): {REMEDY}")
     return MetaFailed(f"the metadata in {path} cannot be used: {error}")

@@ -22,7 +22,7 @@ _OWN_THREADS = "event_engine_listener"
 
 
 def library_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables to set in such an environment. Variables that it sets already are left alone."""
+    """Return the variables to set. Variables that the environment sets are left as they are."""
     settings = {} if _FORK_SUPPORT in environment else {_FORK_SUPPORT: "0"}
     experiments = [name for name in environment.get(_EXPERIMENTS, "").split(",") if name]
     if _OWN_THREADS not in (name.removeprefix("-") for name in experiments):

@@ -26,6 +26,10 @@ class AccessSettings(Section):
     root_password: str = Field(default="", pattern=r"^(.{6,72})?$", repr=False)
     """The password of the user root until it is changed for the first time. If none is set, it is the
     reference's (`Milvus`) if `host` is loopback; on any other address root then cannot sign in."""
+    wrong_passwords_per_minute: int = Field(default=30, ge=0)
+    """How many wrong passwords one address (of IPv6: one /64 network) may try per minute. Further attempts
+    are refused unchecked until the minute has passed. Clients that have signed in before are not affected.
+    Set 0, for no limit, if all clients share one address, as behind a proxy that hides theirs."""
     tls_cert: str = ""
     """A file with the server's certificate (PEM, followed by intermediate ones). If it is set, clients
     must connect with TLS; they need no certificate of their own (docs/production.md)."""

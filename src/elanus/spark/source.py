@@ -198,7 +198,7 @@ class ElanusSource(DataSource):
         require("4.1", "writing a stream", hasattr(datasource, "DataSourceStreamArrowWriter"), _BATCHES)
         from elanus.spark.stream_sink import ElanusStreamWriter
 
-        return ElanusStreamWriter(parse_write_options(self._given()))
+        return ElanusStreamWriter(parse_write_options(self._given()), schema)
 
     def _given(self, of_table: Mapping[str, str] | None = None) -> dict[str, str]:
         """The options: those of the statement come first, then the table's, then the session's."""

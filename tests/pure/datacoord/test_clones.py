@@ -286,19 +286,21 @@ async def test_snapshots_have_names_and_may_be_pinned_again(tmp_path: Path) -> N
     await bench.written()
     await bench.far()
     pin = await bench.coord.create_snapshot(NewSnapshot(CID, "daily", "before the change"))
-    with pytest.raises(InvalidParameter, match="already exists"):
+    with pytest.raises(InvalidParameter, match="snapshot name daily already exists"):
         await bench.coord.create_snapshot(NewSnapshot(CID, "daily"))
     assert await bench.coord.named_snapshots() == (pin,)
     found = await bench.coord.named_snapshot(pin.pin_id)
     assert (found.collection, found.pin.description) == (collection().name, "before the change")
     assert found.partitions == tuple(p.name for p in collection().partitions)
     again = await bench.coord.pin_snapshot(pin.pin_id, 0)
+    await bench.coord.pin_snapshot(pin.pin_id, 1)  # which has expired
     await bench.restart()
+    with pytest.raises(InvalidParameter, match=f"1 active pins, unpin before .*pins={again.pin_id}"):
+        await bench.coord.drop_snapshot(CID, "daily")
+    assert await bench.coord.named_snapshots() == (pin,)
+    await bench.coord.unpin_snapshot(again.pin_id)
     await bench.coord.drop_snapshot(CID, "daily")
     assert await bench.coord.named_snapshots() == ()
-    assert pin.path in bench.in_files(), "it is pinned"
-    await bench.coord.unpin_snapshot(again.pin_id)
-    assert pin.path not in bench.in_files()
     for call in (bench.coord.named_snapshot(pin.pin_id), bench.coord.pin_snapshot(pin.pin_id, 0)):
         with pytest.raises(SnapshotNotFound):
             await call

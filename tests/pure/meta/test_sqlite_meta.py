@@ -83,6 +83,17 @@ def test_a_full_disk_is_an_error_clients_know_and_applies_nothing(
     asyncio.run(run())
 
 
+def test_a_start_on_a_full_disk_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(sqlite, "check_all", fail)
+    with pytest.raises(DiskFull, match=r"meta\.db; free disk space"):
+        SqliteMeta(tmp_path / "meta.db")
+
+
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(UnknownMetaFormat, match="is not a metadata store"):

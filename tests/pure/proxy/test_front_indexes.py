@@ -218,3 +218,13 @@ def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
         bench.front.drop_index("default", "c", "", "price")
 
     assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(91))]
+
+
+def test_the_file_of_a_diskann_index_is_not_mapped_later_either() -> None:
+    def alter(bench: Bench) -> None:
+        bench.index.defined.append(index(index_type="DISKANN"))
+        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "false"}, [])
+        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
+
+    bench = refused(alter, InvalidParameter, "index type DISKANN does not support mmap")
+    assert len(bench.index.calls.of("alter_index")) == 1

@@ -16,13 +16,25 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.ids import FieldID
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.types import DataType
 from elanus.spark.change_source import RefusedStream
 from elanus.spark.knn import joined
 from elanus.spark.releases import arrow_schema
-from elanus.spark.sink import ElanusWriter
+from elanus.spark.sink import ElanusWriter, Sink
 from elanus.spark.source import ElanusSource, register
 
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("at", TimestampType())])
+
+
+@pytest.fixture(autouse=True)
+def server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with a collection of these columns."""
+    id_field = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
+    at = FieldSchema(FieldID(101), "at", DataType.TIMESTAMPTZ)
+    found = CollectionSchema("docs", (id_field, at)), "file:///nothing"
+    monkeypatch.setattr(Sink, "_ask", lambda self, call: found)
 
 
 def test_times_are_in_utc() -> None:
@@ -42,8 +54,9 @@ def test_overwriting_with_no_rows_writes_a_file_of_the_frames_columns(
     assert pq.read_schema(tmp_path / committed[-1].file).names == ["id", "at"]
 
 
-def test_streams_need_newer_releases_than_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = ElanusSource({"collection": "docs", "stream_id": "s", "import_directory": "file:///nothing"})
+def test_streams_need_newer_releases_than_batches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = {"collection": "docs", "stream_id": "s", "import_directory": tmp_path.as_uri()}
+    source = ElanusSource(given)
     source.streamWriter(COLUMNS, overwrite=False)
     monkeypatch.delattr(datasource, "DataSourceStreamArrowWriter")
     with pytest.raises(NotSupported, match=r"writing a stream needs Spark 4\.1.*foreachBatch"):

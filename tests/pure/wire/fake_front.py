@@ -39,6 +39,7 @@ from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, Write
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
+from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
@@ -435,6 +436,11 @@ class FakeFront(
         )
         self.imports[task_id] = task
         return task
+
+    def write_schema(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        return self.describe_collection(database, collection).schema
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))

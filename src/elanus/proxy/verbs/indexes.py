@@ -7,13 +7,20 @@ from collections.abc import Mapping, Sequence
 from elanus.api.indexcoord import IndexStatus
 from elanus.core.catalog import Index
 from elanus.core.errors import CollectionLoaded, FieldNotFound, IndexNotFound, InvalidParameter
-from elanus.core.index_properties import WARMUP_KEY, check_index_warmup, check_properties, property_of
+from elanus.core.index_properties import (
+    MMAP_KEY,
+    WARMUP_KEY,
+    check_index_warmup,
+    check_properties,
+    property_of,
+)
 from elanus.core.names import check_index_name
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.index import (
     check_choice,
     check_field,
+    check_mappable,
     check_metric,
     completed,
     ignored_params,
@@ -83,6 +90,9 @@ class IndexDefinitions(Verbs):
                     "can't alter index on loaded collection, please release the collection first: "
                     f"collection already loaded[collection={collection}]"
                 )
+            if properties.get(MMAP_KEY, "").lower() == "true":
+                declared = await coordinators.index.indexes(cached.collection_id)
+                check_mappable(i.params.get("index_type") for i in declared if i.name == index_name)
             await coordinators.index.alter_index(
                 cached.collection_id, index_name, properties, tuple(delete_keys)
             )

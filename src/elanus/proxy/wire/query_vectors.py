@@ -146,8 +146,8 @@ def _sent_type(number: int) -> str:
     """The name of a placeholder's type in the reference's words: most have the number of a field's type."""
     if number in _TYPES:
         return engine_type_name(DataType(number))
-    known = common_pb2.PlaceholderType.values()
-    return common_pb2.PlaceholderType.Name(number) if number in known else "unknown"
+    names = {int(known): name for name, known in common_pb2.PlaceholderType.items()}
+    return names.get(number, "unknown")
 
 
 def _placeholder(placeholder_group: bytes) -> common_pb2.PlaceholderValue:
