@@ -32,6 +32,10 @@ LIMIT = {"op": "limit", "params": {"limit": 2}}
 L2 = "FunctionChainStageL2Rerank"
 
 
+def nested(levels: int) -> Any:
+    return [nested(levels - 1)] if levels else {}
+
+
 @pytest.fixture
 def client(front: FakeFront) -> RestClient:
     made = RestClient(rest_front(front))
@@ -71,6 +75,7 @@ def test_a_chain_is_the_one_of_grpc(client: RestClient, front: FakeFront) -> Non
             "args must be columns, got a literal",
         ),
         ({"stage": L2, "ops": [{"op": "limit", "params": {"limit": [None]}}]}, "the parameter limit is null"),
+        ({"stage": L2, "ops": [{"op": "limit", "params": {"limit": nested(500)}}]}, "more than 16 levels"),
     ],
 )
 def test_what_is_wrong_is_said(client: RestClient, chain: dict[str, Any], text: str) -> None:

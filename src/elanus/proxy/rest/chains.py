@@ -12,6 +12,8 @@ from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.wire.stubs import schema_pb2
 
 _INT64 = range(-(2**63), 2**63)
+_DEPTH_MAX = 16
+"""Of lists and objects in a parameter; a protobuf has a limit, too."""
 
 
 def chain_message(chain: bodies.Chain) -> Any:
@@ -45,12 +47,16 @@ def _argument(argument: bodies.ChainArgument) -> Any:
     return schema_pb2.FunctionChainExprArg(column=schema_pb2.FunctionChainColumnArg(name=argument.column))
 
 
-def _params(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _value(value, name) for name, value in params.items()}
+def _params(params: Mapping[str, Any], depth: int = 0) -> dict[str, Any]:
+    return {name: _value(value, name, depth) for name, value in params.items()}
 
 
-def _value(value: Any, name: str) -> Any:
+def _value(value: Any, name: str, depth: int = 0) -> Any:
     """Return a ``FunctionParamValue``. ``name``: of the parameter, for the error."""
+    if depth > _DEPTH_MAX:
+        raise InvalidParameter(
+            f"functionChains: a parameter has more than {_DEPTH_MAX} levels of lists and objects"
+        )
     kind = schema_pb2.FunctionParamValue
     match value:
         case bool():
@@ -62,10 +68,10 @@ def _value(value: Any, name: str) -> Any:
         case str():
             return kind(string_value=value)
         case list():
-            values = [_value(item, name) for item in value]
+            values = [_value(item, name, depth + 1) for item in value]
             return kind(array_value=schema_pb2.FunctionParamArray(values=values))
         case dict():
-            return kind(object_value=schema_pb2.FunctionParamObject(fields=_params(value)))
+            return kind(object_value=schema_pb2.FunctionParamObject(fields=_params(value, depth + 1)))
     raise InvalidParameter(
         f"functionChains: the parameter {name[:100]} is null: leave it out, or give a value"
     )
