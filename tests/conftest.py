@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-# Before the first import of gRPC, which reads it once: `elanus.cli.main` says why.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+from elanus.rpc.library_settings import library_settings
+
+# Before the first import of gRPC, as in a server's processes.
+os.environ.update(library_settings(os.environ))
 
 import pytest
 from hypothesis import HealthCheck, settings

@@ -8,6 +8,8 @@ from benchmarks.surface.figures import Line, Surface
 TITLES = {
     "text": "Full-text and hybrid search",
     "narrow": "Half-precision and 8-bit vectors",
+    "scalar": "Indexes of scalars",
+    "growing": "Rows that are not flushed yet",
     "disk": "The index on disk",
 }
 HEAD = """\

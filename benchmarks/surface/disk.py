@@ -37,13 +37,13 @@ def limit_mb(rows: int) -> int:
     return max(_SMALLEST_LIMIT_MB, rows * LIMIT_MB_PER_MILLION // 1_000_000)
 
 
-def measure(rows: int, rounds: int, say: Callable[[str], None]) -> list[Line]:
+def measure(rows: int, rounds: int, home: Path | None, say: Callable[[str], None]) -> list[Line]:
     """Build without a limit; stop; start within the limit, load and search.
 
     Raises `OSError` where control groups cannot be made: that takes root.
     """
     data = drawn(rows, DIM, QUERIES)
-    with memory_limited(limit_mb(rows)) as enter, served() as server:
+    with memory_limited(limit_mb(rows)) as enter, served(home) as server:
         schema = MilvusClient.create_schema()
         schema.add_field("id", DataType.INT64, is_primary=True)
         schema.add_field("bucket", DataType.INT64)

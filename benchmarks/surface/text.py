@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -37,12 +38,12 @@ def about(rows: int) -> str:
     )
 
 
-def measure(rows: int, rounds: int, say: Callable[[str], None]) -> list[Line]:
+def measure(rows: int, rounds: int, home: Path | None, say: Callable[[str], None]) -> list[Line]:
     """BM25, dense and hybrid searches in turn, on one server."""
     data = drawn(rows, DIM, QUERIES)
     shares = 1 / np.arange(1, VOCABULARY + 1) ** ZIPF
     shares /= shares.sum()
-    with served() as server:
+    with served(home) as server:
         took_s = server.fill(NAME, _schema(), _indexes(server.client), _batches(data, shares), say)
         dense, texts, client = data.test, _queries(shares), server.client
 

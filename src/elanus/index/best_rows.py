@@ -24,13 +24,17 @@ from elanus.index.term_bounds import Bounds, TermBounds
 
 LOOKUP_COST = 10
 """Looking up one row among a term's postings costs as much as walking this many of them."""
-SAVING_MIN = 30_000
-"""To find the k-th best score costs as much as walking this many postings, so fewer are just walked."""
+WALKED_ALL_MAX = 200_000
+"""So few postings are all walked: that costs less than bounding and ordering the terms."""
+SAVING_MIN = 100_000
+"""So few postings of the remaining terms are walked as well: that costs less than looking rows up."""
 CHECK_GROWTH = 3
 """It is looked at again when this many times as many are walked: all looks cost less than the walk."""
 _DENSE = 4
 """All scores are scanned instead of those of the walked postings when these are more than a quarter."""
 _GROUPS = 32
+_SORTED_MAX = 256
+"""So few scores are sorted as quickly as the best of them are selected."""
 _EPSILON = 2.0**-23
 _SCORE_MAX = 1e38
 """Larger sums can become infinite, and infinite scores cannot be compared."""
@@ -55,6 +59,8 @@ class Searched:
         size, mask = lists.postings, self.mask
         if mask is not None and mask.count * len(lists.terms) * LOOKUP_COST < size:
             return self._ranked(query, mask.row_ids, k)
+        if k * len(lists.terms) * LOOKUP_COST < size <= WALKED_ALL_MAX:
+            return self._best_of_few(lists, k)
         if k * len(lists.terms) * LOOKUP_COST < size:
             bounds = self._bounds_of(lists)
             if bounds.min() > 0 and bounds.sum() < _SCORE_MAX:
@@ -71,6 +77,19 @@ class Searched:
         found = self.scores[rows]
         self.clear([met])
         return rows, found
+
+    def _best_of_few(self, lists: Lists, k: int) -> tuple[RowIds, Scores]:
+        """As `best`, for postings that are all walked, in the order of the terms: these scores are final."""
+        shown = shown_by(self.mask, lists)
+        parts = [self.postings.walk(part, self.scores, self.bm25, shown) for part in lists.parts()]
+        met = np.concatenate(parts)
+        found = self.scores.take(met)
+        low = lower_bound(found, k * len(lists.terms))
+        rows = distinct(met[np.flatnonzero((found != 0) & ~(found < low))])
+        found = self.scores.take(rows)
+        self.clear(parts)
+        best = ranks(found, k)
+        return rows[best], found[best]
 
     def clear(self, parts: list[RowIds]) -> None:
         """Make the scores zeros again, where these rows are."""
@@ -111,13 +130,10 @@ class _Walk:
         self._searched = searched
         self._k = k
         self._parts: list[RowIds] = []
+        self._partial: list[Scores] = []  # what the rows of each part had when it was walked
         self._walked = 0
         self._slack = (len(bounds) + 8) * _EPSILON
-        mask = searched.mask
-        self._shown: Shown | None = None
-        if mask is not None:
-            many = lists.postings * _DENSE > mask.rows
-            self._shown = mask.to_bool().take if many else mask.contains
+        self._shown = shown_by(searched.mask, lists)
 
     def candidates(self) -> RowIds:
         """Return rows, ascending, among which the k best are."""
@@ -155,6 +171,7 @@ class _Walk:
         for part in self._lists[first:at].parts():
             met = searched.postings.walk(part, searched.scores, searched.bm25, self._shown)
             self._parts.append(met)
+            self._partial.append(searched.scores.take(met))
         self._walked = walked
         return at
 
@@ -166,18 +183,10 @@ class _Walk:
         """Return the k-th best score so far, or something smaller. ``known``: an earlier result."""
         scores, k = self._searched.scores, self._k
         if self._is_dense:
-            groups = len(scores) // _GROUPS
-            best = scores[: groups * _GROUPS].reshape(_GROUPS, groups).max(axis=0)
-            return max(known, _largest(best, k))
-        rows = np.concatenate(self._parts)
-        found = scores[rows]
-        if known > 0:
-            high = np.flatnonzero(found >= known)
-            rows, found = rows[high], found[high]
-        most = k * terms  # a row is among the postings of each term at most once
-        if len(found) > most:
-            high = np.flatnonzero(found >= _largest(found, most))
-            rows = rows[high]
+            return max(known, lower_bound(scores, k))
+        found = self._joined_partial()
+        low = max(known, lower_bound(found, k * terms))  # a row is among a term's postings at most once
+        rows = self._joined_rows()[np.flatnonzero(found >= np.float32(low))]
         return max(known, _largest(scores[distinct(rows)], k))
 
     def _rows_above(self, low: float) -> RowIds:
@@ -186,8 +195,19 @@ class _Walk:
         least = np.float32(low) if low > 0 else np.float32(np.nextafter(np.float32(0), np.float32(1)))
         if self._is_dense:
             return np.flatnonzero(scores >= least)
-        rows = np.concatenate(self._parts)
-        return distinct(rows[scores[rows] >= least])
+        return distinct(self._joined_rows()[np.flatnonzero(self._joined_partial() >= least)])
+
+    def _joined_rows(self) -> RowIds:
+        """The rows of all walked postings, each as often as it was met."""
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
+
+    def _joined_partial(self) -> Scores:
+        """The scores of these rows when they were met; the score of a row is the largest of its own."""
+        if len(self._partial) > 1:
+            self._partial = [np.concatenate(self._partial)]
+        return self._partial[0]
 
     def _looked_up(self, rows: RowIds, at: int) -> RowIds:
         """Of these rows, those that can still be among the best when the terms from ``at`` on are known."""
@@ -208,6 +228,24 @@ class _Walk:
         return self._walked * _DENSE > len(self._searched.scores)
 
 
+def shown_by(mask: RowMask | None, lists: Lists) -> Shown | None:
+    """Return what says which rows of these postings are visible; None: all."""
+    if mask is None:
+        return None
+    many = lists.postings * _DENSE > mask.rows
+    return mask.to_bool().take if many else mask.contains
+
+
+def lower_bound(scores: Scores, k: int) -> float:
+    """Return the k-th largest score or less, of many sooner than the k-th; -infinity if there are fewer."""
+    if len(scores) < k:
+        return -np.inf
+    groups = len(scores) // _GROUPS
+    if groups > k:
+        scores = scores[: groups * _GROUPS].reshape(_GROUPS, groups).max(axis=0)
+    return _largest(scores, k)
+
+
 def _largest(scores: Scores, k: int) -> float:
     """The k-th largest; 0 if there are fewer."""
     if len(scores) < k:
@@ -217,8 +255,8 @@ def _largest(scores: Scores, k: int) -> float:
 
 def ranks(scores: Scores, k: int) -> npt.NDArray[np.int64]:
     """The places of the k largest, the largest first; of equal ones the first. (up to k,)."""
-    if k >= len(scores):
-        return np.argsort(-scores, kind="stable")
+    if k >= len(scores) or len(scores) <= _SORTED_MAX:
+        return np.argsort(-scores, kind="stable")[:k]
     high = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])
     order: npt.NDArray[np.int64] = high[np.argsort(-scores[high], kind="stable")][:k]
     return order

@@ -37,14 +37,14 @@ from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
-from elanus.index.hits import Hits, RowIds, Scores, no_hits, stacked
+from elanus.index.hits import NO_ROW, Hits, RowIds, Scores, no_hits, stacked
 from elanus.index.masks import RowMask
 from elanus.index.narrow_lists import NARROW
 from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.refining import REFINE_K_KEY, Refiner
 from elanus.index.search_params import LEVEL_KEY, LEVEL_MAX, SearchParams, Window
-from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, Sent
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, Sent, asks_for_k
 from elanus.index.unit import UnitRows
 from elanus.index.values import INT32_MAX, integer
 
@@ -154,30 +154,25 @@ class HnswIndex(VectorIndex):
         return params.number(EF_KEY, EF_DEFAULT)
 
     def _nearest_filtered(self, queries: Queries, k: int, asked_ef: int, mask: RowMask, threads: int) -> Hits:
-        hits = no_hits(len(queries), k, self.spec.metric_type)
-        pending = np.arange(len(queries))
+        hits: Hits | None = None
+        pending, left = np.arange(len(queries)), queries
         share, ef = mask.selectivity, 0
         while True:
-            breadth = self._breadth(mask.count, k, asked_ef, len(pending), share, ef)
+            breadth = self._breadth(mask.count, k, asked_ef, len(left), share, ef)
             if breadth is None:
                 self._because(_CHEAPER)
-                _replace(hits, pending, self._scan(queries[pending], k, mask, threads))
-                return hits
+                return _with(hits, pending, self._scan(left, k, mask, threads))
             ef = breadth
-            self._note_walk(len(pending), ef, asked_ef, expected_share=share)
-            met = self._walk(queries[pending], ef, ef, threads)
-            visible = mask.contains(met.rows)
-            found = np.count_nonzero(visible, axis=1)
-            order = np.argsort(~visible, axis=1, kind="stable")[:, :k]
-            picked = Hits(
-                np.take_along_axis(met.distances, order, axis=1), np.take_along_axis(met.rows, order, axis=1)
-            )
-            complete = found >= k
-            if complete.all():
-                _replace(hits, pending, picked)
-                return hits
+            self._note_walk(len(left), ef, asked_ef, expected_share=share)
+            picked = self._walk(left, k, ef, threads, mask)
+            found = np.count_nonzero(picked.rows >= 0, axis=1)
+            if int(found.min()) == k:
+                return _with(hits, pending, picked)
+            complete = found == k
+            if hits is None:
+                hits = no_hits(len(queries), k, self.spec.metric_type)
             _replace(hits, pending[complete], Hits(picked.distances[complete], picked.rows[complete]))
-            pending = pending[~complete]
+            pending, left = pending[~complete], left[~complete]
             share = (float(found[~complete].mean()) + 0.5) / ef
 
     def _scan(self, queries: Queries, k: int, mask: RowMask, threads: int) -> Hits:
@@ -222,18 +217,21 @@ class HnswIndex(VectorIndex):
         """How many of the ef rows that a walk met are ranked by the refiner."""
         return ef
 
-    def _walk(self, queries: Queries, k: int, ef: int, threads: int) -> Hits:
-        """Return the k nearest rows that faiss visits with this ef, visible or not; padded with row -1.
+    def _walk(self, queries: Queries, k: int, ef: int, threads: int, mask: RowMask | None = None) -> Hits:
+        """Return the k nearest visible rows among those that faiss visits with this ef; padded with row -1.
 
-        A refiner ranks all ef of them: codes may place a near row anywhere among them.
+        A refiner ranks all of them: codes may place a near row anywhere among them.
         """
         parameters = _graph_parameters(ef)
         refiner = self._refiner
-        depth = k if refiner is None else max(k, min(self._candidates(k, ef), self.rows))
+        most = k if refiner is None else max(k, min(self._candidates(k, ef), self.rows))
+        depth = most if mask is None else ef
 
         def walk(share: Queries) -> Hits:
             distances, rows = self._graph.search(share, depth, params=parameters)
             met = Hits(clipped(distances, self.spec.metric_type), rows)
+            if mask is not None:
+                met = _visible(met, mask, most)
             return met if refiner is None else refiner.best(share, met, k)
 
         return stacked(fan_out(walk, shares_of(queries, threads)))
@@ -320,9 +318,9 @@ class _Breadth(IntParam):
     def resolve(self, name: str, sent: Sent, k: int) -> int:
         if name in sent:
             ef = integer(name, sent[name], self.low, self.high)
-            if ef < k:
+            if ef < k and asks_for_k(sent):
                 raise InvalidParameter(f"ef({ef}) should be larger than k({k})")
-            return ef
+            return max(ef, k)
         level = integer(LEVEL_KEY, sent[LEVEL_KEY], 1, LEVEL_MAX) if LEVEL_KEY in sent else 1
         return max(self.default, EF_DEFAULT_PER_K * k) * level
 
@@ -348,6 +346,27 @@ HNSW = IndexKind(
 def _graph_parameters(ef: int) -> Any:
     """faiss's parameter object for one ef. Read-only, so threads may share it; making one takes 2 µs."""
     return faiss.SearchParametersHNSW(efSearch=ef)
+
+
+def _visible(met: Hits, mask: RowMask, most: int) -> Hits:
+    """Return the best visible rows of each query, up to ``most`` columns, padded with row -1."""
+    shown = mask.contains(met.rows)
+    if len(shown) == 1:
+        places = np.flatnonzero(shown[0])[:most]
+        if len(places) == most:  # as below, in a third of the time
+            return Hits(met.distances[:, places], met.rows[:, places])
+    order = np.argsort(~shown, axis=1, kind="stable")[:, :most]
+    rows = np.take_along_axis(met.rows, order, axis=1)
+    rows[~np.take_along_axis(shown, order, axis=1)] = NO_ROW
+    return Hits(np.take_along_axis(met.distances, order, axis=1), rows)
+
+
+def _with(hits: Hits | None, which: RowIds, found: Hits) -> Hits:
+    """The hits with those of some queries replaced; None: those of all are ``found``."""
+    if hits is None:
+        return found
+    _replace(hits, which, found)
+    return hits
 
 
 def _replace(hits: Hits, which: RowIds, by: Hits) -> None:

@@ -20,7 +20,7 @@ from elanus.index.masks import RowMask
 FEW_POSTINGS = 40
 """Sorting the rows of some postings costs as much as looking at this many times as many scores."""
 
-_TOGETHER = 4096
+_TOGETHER = 16_384
 """Postings of several terms that are added in one call: less than the call itself takes for each term."""
 _CHUNK = 1 << 20
 

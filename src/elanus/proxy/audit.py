@@ -45,6 +45,7 @@ _DATA = frozenset(
         "Dummy",
         "ConnectorApi.import_directory",
         "ConnectorApi.import_task",
+        "ConnectorApi.write_schema",
         "KeysApi.list_keys",
         "Console.Status",
         "Console.Doctor",

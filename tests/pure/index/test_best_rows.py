@@ -7,7 +7,7 @@ import pytest
 
 from elanus.core.sparse import SparseRows, paired, starts_of
 from elanus.index import RowMask, best_rows
-from elanus.index.best_rows import Searched, ranks
+from elanus.index.best_rows import Searched, lower_bound, ranks
 from elanus.index.bm25 import Bm25
 from elanus.index.hits import RowIds, Scores
 from elanus.index.postings import Lists, Postings, Query
@@ -43,10 +43,11 @@ def expected(what: Searched, query: Query, k: int) -> tuple[RowIds, Scores]:
     return rows[order], scores[order]
 
 
-@pytest.fixture(autouse=True, params=[(1, 3, 1), (200, 2, 10), (10**9, 3, 10)])
+@pytest.fixture(autouse=True, params=[(0, 1, 3, 1), (0, 200, 2, 10), (2000, 200, 2, 1), (10**9, 1, 3, 1)])
 def costs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows here are few, so the constants that choose the way are scaled down. The last: never pruned."""
-    for name, value in zip(("SAVING_MIN", "CHECK_GROWTH", "LOOKUP_COST"), request.param, strict=True):
+    names = ("WALKED_ALL_MAX", "SAVING_MIN", "CHECK_GROWTH", "LOOKUP_COST")
+    for name, value in zip(names, request.param, strict=True):
         monkeypatch.setattr(best_rows, name, value)
 
 
@@ -86,6 +87,7 @@ def test_weights_that_take_away_and_weights_that_vanish_are_not_pruned() -> None
 
 def test_a_frequent_term_is_not_walked_next_to_rare_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rare term decides; of the frequent one's 3,000 postings only a few are looked up."""
+    monkeypatch.setattr(best_rows, "WALKED_ALL_MAX", 0)
     monkeypatch.setattr(best_rows, "SAVING_MIN", 200)
     monkeypatch.setattr(best_rows, "LOOKUP_COST", 10)
     held = np.zeros((ROWS, 2), dtype=np.bool_)
@@ -104,6 +106,16 @@ def test_a_frequent_term_is_not_walked_next_to_rare_ones(monkeypatch: pytest.Mon
     found, scores = what.best(Query(np.array([0, 1], np.uint32), np.array([1, 5], np.float32)), 3)
     assert (found.tolist(), scores.tolist()) == ([0, 30, 60], [6.0] * 3)
     assert walked == [100]
+
+
+def test_a_lower_bound_is_below_the_kth_and_not_far() -> None:
+    random = np.random.default_rng(6)
+    for count, k in ((5, 3), (40, 40), (39, 40), (1000, 10), (100_000, 40)):
+        scores = random.gamma(1, 1, count).astype(np.float32)
+        kth = np.sort(scores)[-k] if k <= count else -np.inf
+        low = lower_bound(scores, k)
+        assert low <= kth
+        assert np.count_nonzero(scores >= low) <= max(2 * k, count if count < 32 * k else 0)
 
 
 def test_bounds_are_never_below_a_score() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, field
+from msgspec import Meta, field
 
 from elanus.proxy.rest.bodies import Body, FunctionBody, OfCollection
 
@@ -69,26 +69,50 @@ class FunctionScore(Body, kw_only=True):
     params: dict[str, Any] = {}
 
 
-class Metric(Body, kw_only=True):
-    """``op``: avg, sum, count, min or max. ``fieldName``: a field, ``_score``, or ``*`` for a count."""
+class ChainArgument(Body, kw_only=True):
+    """Either of the two."""
 
-    op: str
-    field_name: str
+    column: str | None = None
+    literal: Any = None
+
+
+class ChainExpression(Body, kw_only=True):
+    name: str = ""
+    args: list[ChainArgument] = []
+    params: dict[str, Any] = {}
+
+
+class ChainOperation(Body, kw_only=True):
+    op: str = ""
+    expr: ChainExpression | None = None
+    inputs: list[str] = []
+    outputs: list[str] = []
+    params: dict[str, Any] = {}
+
+
+class Chain(Body, kw_only=True):
+    """``stage``: such as ``FunctionChainStageL2Rerank``."""
+
+    name: str = ""
+    stage: str = ""
+    ops: list[ChainOperation] = []
+
+
+class Metric(Body, kw_only=True):
+    op: str = ""
+    field_name: str = ""
 
 
 class BucketOrder(Body, kw_only=True):
-    """``key``: the name of a metric, ``_count`` or ``_key``. ``direction``: asc or desc."""
+    """``key``: the name of a metric, ``_count`` or ``_key``. ``direction``: ``asc`` or ``desc``."""
 
-    key: str
+    key: str = ""
     direction: str = ""
 
 
 class HitOrder(Body, kw_only=True):
-    """``fieldName``: a field, or ``_score``."""
-
-    field_name: str
+    field_name: str = ""
     direction: str = ""
-    null_first: bool = False
 
 
 class TopHits(Body, kw_only=True):
@@ -97,9 +121,12 @@ class TopHits(Body, kw_only=True):
 
 
 class Aggregation(Body, kw_only=True):
-    """A level of buckets. ``size``: buckets in the answer; ``searchSize``: searched for."""
+    """``fields``: whose values are the keys of the buckets; ``size``: how many buckets.
 
-    fields: list[str]
+    ``subAggregation``: the buckets in each of them.
+    """
+
+    fields: list[str] = []
     size: int = 0
     search_size: int = 0
     metrics: dict[str, Metric] = {}
@@ -108,42 +135,11 @@ class Aggregation(Body, kw_only=True):
     sub_aggregation: Aggregation | None = None
 
 
-class ChainArgument(Body, kw_only=True):
-    """A column by name, or a literal."""
-
-    column: str | None = None
-    literal: Any = UNSET
-
-
-class ChainExpression(Body, kw_only=True):
-    name: str
-    args: list[ChainArgument] = []
-    params: dict[str, Any] = {}
-
-
-class ChainOp(Body, kw_only=True):
-    """``op``: map, sort or limit."""
-
-    op: str
-    inputs: list[str] = []
-    outputs: list[str] = []
-    expr: ChainExpression | None = None
-    params: dict[str, Any] = {}
-
-
-class Chain(Body, kw_only=True):
-    """``stage``: such as ``FunctionChainStageL2Rerank``."""
-
-    stage: str
-    name: str = ""
-    ops: list[ChainOp] = []
-
-
 class Search(OfCollection, kw_only=True):
     """``data``: the query vectors, or texts; or ``ids``, keys of rows with the vectors.
 
     ``orderByFields``: such as ``price:desc``. ``searchParams``: ``metricType``, ``params`` of the index, and
-    others such as ``ignoreGrowing``. ``searchAggregation``: the answer has buckets of hits instead of hits.
+    others such as ``ignoreGrowing``.
     """
 
     data: list[Any] = []
@@ -162,9 +158,9 @@ class Search(OfCollection, kw_only=True):
     explain: bool = False
     expr_params: dict[str, Any] = {}
     function_score: FunctionScore | None = None
-    order_by_fields: list[str] = []
     function_chains: list[Chain] = []
     search_aggregation: Aggregation | None = None
+    order_by_fields: list[str] = []
     params: dict[str, Any] = {}
 
 

@@ -36,7 +36,12 @@ _ANSWER: dict[str, Any] = {
         "aggTopks": {
             "type": "array",
             "items": {"type": "integer"},
-            "description": "Search aggregations: how many buckets each query has.",
+            "description": "Searches with an aggregation: how many buckets each query has.",
+        },
+        "recalls": {
+            "type": "array",
+            "items": {"type": "number"},
+            "description": "Searches that ask for it: the recall of each query.",
         },
     },
 }
