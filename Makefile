@@ -98,6 +98,14 @@ limits: $(VENV)/.demo  ## Grow collections, segments and so on until something g
 serving: $(VENV)/.dev  ## Compare the searches of one serving process with those of several
 	$(BIN)/python -m benchmarks serving
 
+.PHONY: budget
+budget: $(VENV)/.demo  ## Say where the processor time of a small search goes; ARGS="--drawn 60000x192"
+	$(BIN)/python -m benchmarks budget $(ARGS)
+
+.PHONY: sizes
+sizes: $(VENV)/.demo  ## Measure a search by rows, dimensions and segments next to faiss; half an hour
+	$(BIN)/python -m benchmarks sizes $(ARGS)
+
 .PHONY: front
 front: $(VENV)/.dev  ## Compare the processor time of the serving loop with that of grpcio's server
 	$(BIN)/python -m benchmarks front

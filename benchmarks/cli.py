@@ -127,6 +127,21 @@ def front(
 
 
 @app.command()
+def budget(
+    data: Annotated[Path, typer.Option(help="vectors: .npz with train and test, or .parquet")] = DEFAULT_DATA,
+    drawn: Annotated[str, typer.Option(help="draw vectors instead: ROWSxDIM, such as 60000x192")] = "",
+    rounds: Annotated[int, typer.Option(help="plain and explained searches in turns", min=1)] = 9,
+    calls: Annotated[int, typer.Option(help="searches per round", min=100)] = 1000,
+) -> None:
+    """Say where the processor time of a small search goes: by thread and by step."""
+    from benchmarks.budget import QUERIES, measure
+
+    vectors = dataset.drawn(*_size(drawn), QUERIES) if drawn else dataset.load(data, None, QUERIES)
+    for line in measure(vectors, rounds, calls, typer.echo).lines():
+        typer.echo(line)
+
+
+@app.command()
 def serving(
     rounds: Annotated[int, typer.Option(help="of both processes, one after the other", min=1)] = 9,
     calls: Annotated[int, typer.Option(help="per round and process", min=100)] = 4000,
@@ -296,6 +311,34 @@ def ingest(
     found = measured.measure(measured.QUICK if quickly else measured.WHOLE, typer.echo)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(measured.page(found))
+    typer.echo(f"wrote {out}")
+
+
+@app.command()
+def acknowledgement(
+    rounds: Annotated[int, typer.Option(help="of both servers, one after the other", min=1)] = 9,
+    calls: Annotated[int, typer.Option(help="rows per round and server", min=1)] = 300,
+) -> None:
+    """Measure the acknowledgement of one inserted row, and the disk's share of it."""
+    from benchmarks import acknowledgement as measured
+
+    typer.echo(measured.summary(measured.measure(rounds, calls, typer.echo)))
+
+
+@app.command()
+def sizes(
+    out: Annotated[Path, typer.Option(help="page to write, with a picture next to it")] = Path(
+        ".bench/sizes.md"
+    ),
+    quickly: Annotated[bool, typer.Option("--quick", help="small sizes: a check, not to quote")] = False,
+) -> None:
+    """Measure what a search costs by rows, dimensions and segments, next to faiss."""
+    from benchmarks import sizes as measured
+
+    figures = measured.measure(measured.QUICK if quickly else measured.WHOLE, typer.echo)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    measured.draw(figures, out.with_suffix(".svg"))
+    out.write_text(f"{measured.page(figures)}\n![The same as curves]({out.with_suffix('.svg').name})\n")
     typer.echo(f"wrote {out}")
 
 

@@ -7,6 +7,7 @@ the machine affects them alike. The result is the ratio within a round: absolute
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from typing import Any
 import grpc
 import msgspec
 
+from elanus.rpc.library_settings import library_settings
 from elanus.rpc.serving.choice import Serving, grpc_server
 
 SERVINGS: tuple[Serving, ...] = ("loop", "grpc")
@@ -82,7 +84,10 @@ class _Process:
 
     def __init__(self, serving: Serving) -> None:
         command = [sys.executable, "-m", "benchmarks.front", serving]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        environment = {**os.environ, **library_settings(os.environ)}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         assert self._process.stdout is not None
         self._address = f"127.0.0.1:{int(self._process.stdout.readline())}"
 

@@ -72,4 +72,4 @@ def main(uri: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1] if len(sys.argv) > 1 else "http://127.0.0.1:19530")

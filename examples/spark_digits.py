@@ -2,8 +2,10 @@
 
     python examples/spark_digits.py http://127.0.0.1:19530 elanus-data/import
 
-needs `pip install 'elanus[demo,duckdb]'` and the server's import directory. It prints what it finds and draws
-two pictures: which digits new pictures are taken for, and what searches find under several settings.
+Needs `pip install 'elanus[demo,duckdb]'`, a running server (`elanus serve --data-dir elanus-data`) and its
+import directory. The arguments above are the defaults; a third one is the directory for the pictures, `out`.
+It prints what it finds and draws two pictures: which digits new pictures are taken for, and what searches
+find under several settings.
 """
 
 from __future__ import annotations
@@ -170,5 +172,6 @@ def main(uri: str, import_directory: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    uri, imports, *rest = sys.argv[1:]
-    main(uri, Path(imports), Path(rest[0] if rest else "out"))
+    given = dict(enumerate(sys.argv[1:]))
+    uri, imports = given.get(0, "http://127.0.0.1:19530"), given.get(1, "elanus-data/import")
+    main(uri, Path(imports), Path(given.get(2, "out")))

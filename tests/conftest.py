@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-# Before the first import of gRPC, which reads it once: `elanus.cli.main` says why.
-os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+from elanus.rpc.library_settings import library_settings
+
+# Before the first import of gRPC, as in a server's processes.
+os.environ.update(library_settings(os.environ))
 
 import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+import never_skipped
 import side_by_side
 from elanus.devcluster.etcd import Etcd
 from elanus.devcluster.nats import Nats
@@ -33,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="write the traces of the golden scripts again"
     )
+    never_skipped.pytest_addoption(parser)
+
+
+pytest_runtest_makereport = never_skipped.pytest_runtest_makereport
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -186,8 +186,11 @@ class Page:
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.command("Emulation.setEmulatedMedia", features=[feature])
 
-    def picture(self, width: int, height: int) -> bytes:
-        """Return a PNG of the page in a window of that size."""
+    def resize(self, width: int, height: int) -> None:
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
         self.command("Emulation.setDeviceMetricsOverride", **metrics)
+
+    def picture(self, width: int, height: int) -> bytes:
+        """Return a PNG of the page in a window of that size."""
+        self.resize(width, height)
         return base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"])

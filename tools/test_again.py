@@ -15,7 +15,14 @@ from pathlib import Path
 import pytest
 
 FAILED = Path(".pytest_cache/v/cache/lastfailed")
-START_PROCESSES = ("tests/e2e/", "tests/services/", "tests/contracts/", "tests/pipeline/")
+START_PROCESSES = (
+    "tests/e2e/",
+    "tests/services/",
+    "tests/contracts/",
+    "tests/pipeline/",
+    "tests/pure/wire/test_console_browser.py",
+    "tests/pure/wire/test_shared_port.py",
+)
 TESTS_MAX = 12
 """More than the tests that share one server and fail with it."""
 

@@ -58,7 +58,7 @@ DIMENSIONS: Mapping[str, Planned] = {
     "vchannels": Planned(tuple(geometric(SHARDS_MAX, 4, 4096)), lambda b, clock: vchannels(b.idle_s, clock)),
     "sealed segments": Planned((200, 2000, 20_000), lambda b, clock: segments(b.idle_s, clock)),
     "deletes": Planned(
-        tuple(geometric(Deletes.KEYS, 10, 10_000_000)), lambda b, clock: deletes(b.idle_s, clock)
+        tuple(geometric(Deletes.KEYS, 10, 100_000_000)), lambda b, clock: deletes(b.idle_s, clock)
     ),
     "partitions": Planned(
         (64, 512, PARTITIONS_MAX - 1, PARTITIONS_MAX),

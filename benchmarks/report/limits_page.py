@@ -46,7 +46,8 @@ ABOUT = {
     ),
     "deletes": (
         "Deletes of 10,000 keys a call. No row has these keys; one segment of 10,000 rows is loaded. They "
-        "are flushed at each step, and all are within retention. Restart: until a strong count is right."
+        "are flushed at each step, and all are within retention. Those beyond ten million are written while "
+        "the server is stopped, as delta logs of five million. Restart: until a strong count is right."
     ),
     "partitions": (
         "Partitions of one loaded collection, under `ulimit -n 1024` (soft and hard), compaction off. The "

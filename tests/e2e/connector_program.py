@@ -17,7 +17,9 @@ from pyspark.sql import SparkSession
 
 URI, COLLECTION, FILES = sys.argv[1:4]
 REMOTE = sys.argv[4] if len(sys.argv) > 4 else ""
-THERE = {"uri": URI, "collection": COLLECTION}
+SERVER = {"uri": URI, "connect_s": "100"}
+"""On a busy machine a server may take its time to answer."""
+THERE = {**SERVER, "collection": COLLECTION}
 OUTCOMES: dict[str, str] = {}
 
 
@@ -87,7 +89,8 @@ def _register() -> None:
 @step("SQL view")
 def _view() -> None:
     spark.sql(
-        f"create temporary view of_elanus using elanus options (uri '{URI}', collection '{COLLECTION}')"
+        f"create temporary view of_elanus using elanus options (uri '{URI}', connect_s '100', "
+        f"collection '{COLLECTION}')"
     )
     assert spark.sql("select count(id) from of_elanus").collect()[0][0] == 1100
 
@@ -96,7 +99,7 @@ def _view() -> None:
 def _table() -> None:
     from elanus.spark import table
 
-    assert table(spark, COLLECTION, uri=URI).where("id >= 1000").count() == 100
+    assert table(spark, COLLECTION, **SERVER).where("id >= 1000").count() == 100
 
 
 @step("write a stream")
@@ -104,7 +107,7 @@ def _stream() -> None:
     spark.range(2000, 2010).selectExpr("id", "array(1f, 1f, 2f, 3f) AS vector").write.parquet(f"{FILES}/in")
     frame = spark.readStream.schema("id long, vector array<float>").parquet(f"{FILES}/in")
     query = frame.writeStream.format("elanus").trigger(availableNow=True)
-    query.options(**THERE, checkpointLocation=f"{FILES}/out").start().awaitTermination(100)
+    query.options(**THERE, checkpointLocation=f"{FILES}/out").start().awaitTermination()
     assert load(columns="id", filter="id >= 2000").count() == 10
 
 
@@ -112,7 +115,7 @@ def _stream() -> None:
 def _change_stream() -> None:
     frame = spark.readStream.format("elanus").options(**THERE, changes_from="0", columns="id").load()
     query = frame.writeStream.format("parquet").option("checkpointLocation", f"{FILES}/seen")
-    query.trigger(once=True).start(f"{FILES}/changes").awaitTermination(100)
+    query.trigger(once=True).start(f"{FILES}/changes").awaitTermination()
     assert spark.read.parquet(f"{FILES}/changes").where("id < 1100").count() == 1100
 
 
@@ -123,7 +126,7 @@ def _search() -> None:
     queries = spark.range(3).selectExpr("id", "array(float(id * 100) + 0.2f, 1f, 2f, 3f) AS vector")
     for exact in (False, True):
         hits = knn_join(
-            spark, COLLECTION, queries, field="vector", k=1, filter="id < 1000", exact=exact, uri=URI
+            spark, COLLECTION, queries, field="vector", k=1, filter="id < 1000", exact=exact, **SERVER
         )
         assert [row.key for row in hits.orderBy("query_id").collect()] == [0, 100, 200]
 
@@ -133,7 +136,7 @@ def _duplicates() -> None:
     from elanus.spark import near_duplicates
 
     late = "id >= 1000 and id < 1100"  # all of them have the same vector
-    found = near_duplicates(spark, COLLECTION, field="vector", radius=0.5, k=128, filter=late, uri=URI)
+    found = near_duplicates(spark, COLLECTION, field="vector", radius=0.5, k=128, filter=late, **SERVER)
     assert sorted((row.key, row.keep) for row in found.collect()) == [(n, 1000) for n in range(1001, 1100)]
 
 
@@ -142,7 +145,7 @@ def _recall() -> None:
     from elanus.spark import recall_report
 
     report = recall_report(
-        spark, COLLECTION, field="vector", settings=[{}], k=3, queries=20, filter="id < 1000", uri=URI
+        spark, COLLECTION, field="vector", settings=[{}], k=3, queries=20, filter="id < 1000", **SERVER
     )
     assert report.queries == 20
     assert report.points[0].recall > 0.9
@@ -152,7 +155,7 @@ def _recall() -> None:
 def _functions() -> None:
     from elanus.spark import attach
 
-    with attach(spark, COLLECTION, uri=URI):
+    with attach(spark, COLLECTION, **SERVER):
         nearest = f"elanus_search('{COLLECTION}', q.v, 1, filter => 'id < 1000')"
         queries = "(SELECT array(float(id * 100) + 0.2f, 1f, 2f, 3f) AS v FROM range(3)) q"
         rows = spark.sql(f"SELECT h.key FROM {queries}, LATERAL {nearest} h").collect()

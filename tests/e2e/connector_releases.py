@@ -24,20 +24,23 @@ CONNECT = "local[2]"
 
 
 def build(directory: Path) -> Path:
-    """Build the wheel. Its path is new each time, so the environments are made again."""
     source = ROOT / "connector"
     uv = (sys.executable, "-m", "uv", "--quiet")
     subprocess.run([*uv, "build", "--wheel", "--out-dir", str(directory), str(source)], check=True)
     return next(directory.glob("*.whl"))
 
 
-def run(release: str, wheel: Path, server: Server, files: Path, *remote: str) -> dict[str, str]:
-    python = python_environment(
-        f"spark-{release}",
-        f"pyspark[connect]=={release}",
-        "pandas<3",
-        f"pyspark-elanus[search] @ {wheel.as_uri()}",
-    )
+def environment(release: str, wheel: Path) -> Path:
+    """The Python of an environment with this release and this wheel. Spark, which is large, stays in it."""
+    python = python_environment(f"spark-{release}", f"pyspark[connect]=={release}", "pandas<3")
+    install = (sys.executable, "-m", "uv", "--quiet", "pip", "install", "--python", str(python))
+    mine = ("--reinstall-package", "pyspark-elanus", f"pyspark-elanus[search] @ {wheel.as_uri()}")
+    subprocess.run([*install, *mine], check=True)
+    return python
+
+
+def run(release: str, python: Path, server: Server, files: Path, *remote: str) -> dict[str, str]:
+    """Run the program with that Python. Returns what came of each step: "yes", or an error's text."""
     name = f"c{release.replace('.', '')}{'connect' if remote else ''}"
     client = MilvusClient(server.uri)
     client.create_collection(name, dimension=4, metric_type="L2")
@@ -79,7 +82,7 @@ def main() -> None:
                 title = f"{release}{' Connect' if remote else ''}"
                 files = Path(scratch) / title.replace(" ", "-")
                 files.mkdir()
-                outcomes[title] = run(release, wheel, server, files, *remote)
+                outcomes[title] = run(release, environment(release, wheel), server, files, *remote)
                 show(f"{title} {json.dumps(outcomes[title], indent=1)}")
     show("|" + "|".join(["", *outcomes]) + "|")
     for step in next(iter(outcomes.values())):

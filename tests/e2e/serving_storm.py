@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -42,12 +42,14 @@ _OWN_SOCKET = [("grpc.use_local_subchannel_pool", 1)]
 
 
 class StormyServer:
-    """The server's process. `stop` returns its exit status."""
+    """The server's process. `stop` returns its exit status. ``environment``: None for this process's."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: Serving, environment: Mapping[str, str] | None = None) -> None:
         command = [sys.executable, __file__, "--serve", serving]
         pipe, ignored = subprocess.PIPE, subprocess.DEVNULL
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=ignored, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=ignored, text=True, env=environment
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
         self.usage = psutil.Process(self._process.pid)

@@ -180,3 +180,29 @@ def test_the_clients_bulk_writer_imports_a_file(client: MilvusClient, shared: Se
         "entities/query", collectionName="bulk", outputFields=["count(*)"], consistencyLevel="Strong"
     )
     assert found == [{"count(*)": 100}]
+
+
+def test_a_search_answers_with_buckets(client: MilvusClient, shared: Server, post: Post) -> None:
+    post("collections/create", collectionName="grouped", dimension=2, metricType="IP")
+    rows = [{"id": n, "vector": [1.0 - n / 10, 0.0], "kind": "ab"[n % 2], "price": n} for n in range(6)]
+    post("entities/insert", collectionName="grouped", data=rows)
+    level = {"fields": ["$meta"], "size": 2}
+    body = {"collectionName": "grouped", "data": [[1.0, 0.0]], "consistencyLevel": "Strong"}
+    refused = requests.post(
+        f"{shared.http_url}/v2/vectordb/entities/search",
+        json={**body, "searchAggregation": level},
+        timeout=60,
+    ).json()
+    assert refused["code"] == 1100, "dynamic fields make no buckets"
+    level = {
+        "fields": ["id"],
+        "size": 3,
+        "metrics": {"count": {"op": "count", "fieldName": "*"}, "best": {"op": "max", "fieldName": "_score"}},
+        "order": [{"key": "_key", "direction": "desc"}],
+        "topHits": {"size": 1},
+    }
+    (found,) = post("entities/search", **body, outputFields=["price"], searchAggregation=level)
+    assert [bucket["key"][0]["value"] for bucket in found["buckets"]] == [2, 1, 0]
+    assert [bucket["hits"][0]["price"] for bucket in found["buckets"]] == [2, 1, 0]
+    assert [bucket["metrics"]["best"] for bucket in found["buckets"]] == pytest.approx([0.8, 0.9, 1.0])
+    assert {bucket["metrics"]["count"] for bucket in found["buckets"]} == {1}

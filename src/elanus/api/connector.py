@@ -165,6 +165,13 @@ class ConnectorApi(Protocol):
         ...
 
     @repeatable
+    async def write_schema(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        """Return the schema that the rows of such a write have to fit. Raises what `write_files` would."""
+        ...
+
+    @repeatable
     async def write_files(
         self,
         database: str,

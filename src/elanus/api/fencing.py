@@ -30,10 +30,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
+import structlog
+
 from elanus.core.errors import CoordinatorReplaced, ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.lease import Lease
 
+_log = structlog.get_logger("rpc")
 Method = TypeVar("Method", bound=Callable[..., Awaitable[Any]])
 ISSUER_KEY = "elanus-issued-by"
 """The session of a call's issuer, in the call's metadata."""
@@ -91,3 +94,24 @@ class Gate:
                 f"an order without the session that gives it: {role} {latest} is known here"
             )
         raise CoordinatorReplaced(f"an order of {role} {issued_by}: {role} {latest} has taken its place")
+
+
+class Orders:
+    """The orders among the methods of one interface of a server, which its ``gate`` admits or refuses."""
+
+    def __init__(self, api: type[Any], gate: Gate) -> None:
+        self._orders = orders_of(api)
+        self._issuer = next(iter(self._orders.values()), "")
+        self._gate = gate
+
+    def admit(self, method: str, issued_by: NodeID | None) -> None:
+        """Note a call. Raises `CoordinatorReplaced` for an order as `Gate.admit` does."""
+        if not self._issuer:
+            return
+        self._gate.note(self._issuer, issued_by)
+        if method in self._orders:
+            try:
+                self._gate.admit(self._issuer, issued_by)
+            except CoordinatorReplaced as error:
+                _log.warning("order refused", method=method, reason=error.message)
+                raise

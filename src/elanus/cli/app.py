@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from elanus.cli.backup_commands import backup, restore
+from elanus.cli.backup_commands import backup, restore, verify
 from elanus.cli.diagnosis import doctor, estimate
 from elanus.cli.explanations import explain, slow
 from elanus.cli.job_commands import jobs_app
@@ -50,15 +50,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-app.add_typer(jobs_app, name="jobs")
+RUN, INSPECT = "Run a server", "Inspect a server"
+OPERATE, DATA, DEVELOP = "Operate a server", "Move and keep data", "Develop"
+"""The headings of `elanus --help`, in the order of the commands below."""
+
 tls_app = typer.Typer(no_args_is_help=True)
-app.add_typer(keys_app, name="keys", help="API keys, by which programs sign in as a user.")
-app.add_typer(snapshot_app, name="snapshot", help="Snapshots of collections, by name.")
-app.command()(clone)
-app.command()(undrop)
-app.command()(backup)
-app.command()(restore)
-app.add_typer(tls_app, name="tls", help="Certificates for development.")
+app.add_typer(jobs_app, name="jobs", rich_help_panel=INSPECT)
+app.add_typer(
+    keys_app,
+    name="keys",
+    help="Manage API keys, with which programs sign in as a user.",
+    rich_help_panel=OPERATE,
+)
+app.add_typer(
+    snapshot_app, name="snapshot", help="Manage named snapshots of collections.", rich_help_panel=DATA
+)
+app.add_typer(tls_app, name="tls", help="Make certificates for development.", rich_help_panel=DEVELOP)
 
 
 def _print_version(wanted: bool) -> None:
@@ -73,13 +80,13 @@ def _print_version(wanted: bool) -> None:
 def elanus(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and end."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
     ] = False,
 ) -> None:
     """The Milvus 2.0 vector database in Python, its data pipeline on Spark."""
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def serve(
     data_dir: DataDir = None,
     host: Annotated[
@@ -102,7 +109,7 @@ def serve(
     _run_until_interrupted(program, config, named, assignments)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def run(
     roles: Annotated[
         list[str],
@@ -113,11 +120,15 @@ def run(
     data_dir: DataDir = None,
     host: Annotated[
         str | None,
-        typer.Option(help="Where a proxy listens for clients (setting proxy.host).", show_default=False),
+        typer.Option(
+            help="The address on which a proxy listens for clients (setting proxy.host).", show_default=False
+        ),
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(help="The port for clients of a proxy (setting proxy.port).", show_default=False),
+        typer.Option(
+            help="The port on which a proxy listens for clients (setting proxy.port).", show_default=False
+        ),
     ] = None,
     config: Config = None,
     assignments: Set = None,
@@ -178,11 +189,11 @@ def init(
         typer.echo(file)
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def status(
     data_dir: DataDir = None,
     url: Url = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the server's answer as it came.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the status as JSON.")] = False,
     wide: Wide = False,
 ) -> None:
     """Show a running server: roles, channels, collections, segments, jobs."""
@@ -199,20 +210,20 @@ def status(
         fail(str(error), EXIT_FAILED)
 
 
-app.command()(doctor)
-app.command()(estimate)
-app.command()(explain)
-app.command()(slow)
-app.command()(share_port)
+app.command(rich_help_panel=INSPECT)(doctor)
+app.command(rich_help_panel=INSPECT)(explain)
+app.command(rich_help_panel=INSPECT)(slow)
+app.command(rich_help_panel=INSPECT)(estimate)
+app.command(rich_help_panel=OPERATE)(share_port)
 
 
-@app.command("restart-role")
+@app.command("restart-role", rich_help_panel=OPERATE)
 def restart_role(
     role: Annotated[str, typer.Argument(help="Such as querynode; `elanus status` lists them.")],
     data_dir: DataDir = None,
     url: Url = None,
 ) -> None:
-    """Restart one role inside a running server on this machine."""
+    """Restart one role inside a running server of this machine."""
     from elanus.cli import remote
 
     try:
@@ -222,21 +233,24 @@ def restart_role(
     typer.echo(f"{role} restarted")
 
 
-@app.command("import")
+@app.command("import", rich_help_panel=DATA)
 @on_server
 def import_(
     files: Annotated[list[Path], typer.Argument(help="Files on this machine, or directories of them.")],
-    collection: Annotated[str, typer.Option(help="Where the rows go; it must be there already.")],
+    collection: Annotated[str, typer.Option(help="The collection to import into; it must exist.")],
     partition: Annotated[str, typer.Option(help="Default: the default partition.", show_default=False)] = "",
     database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
     idempotency_key: Annotated[
-        str, typer.Option(help="A name for this import: it is made once, however often it is asked for.")
+        str, typer.Option(help="A name for this import: repeating the command with it imports nothing twice.")
     ] = "",
     max_rejects: Annotated[
-        int, typer.Option(min=0, help="Rows that may be left out, and listed, because they do not fit.")
+        int,
+        typer.Option(
+            min=0, help="How many rows that do not fit the schema may be left out; they are listed."
+        ),
     ] = 0,
     mode: Annotated[
-        str, typer.Option(help="insert, or upsert: rows that have the same keys already are replaced.")
+        str, typer.Option(help="insert, or upsert: replaces the rows that have the same keys.")
     ] = "insert",
     duplicates: Annotated[
         str, typer.Option(help="Which rows of one key are added: keep (all), first, last or reject.")
@@ -264,15 +278,18 @@ def import_(
     typer.echo(f"{done.rows} rows imported into {done.collection}{rejected}{doubled}")
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATE)
 def gc(
     data_dir: DataDir = None,
     url: Url = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Delete nothing; show what would go, and what stays until when.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Delete nothing; show what would be deleted, and what is kept until when."
+        ),
     ] = False,
 ) -> None:
-    """Collect garbage now, on a running server on this machine, and show what went."""
+    """Collect garbage now on a running server of this machine, and show what was deleted."""
     from elanus.cli import gc, remote
 
     try:
@@ -280,12 +297,19 @@ def gc(
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
-        fail("not waited for: the server goes on with it", EXIT_FAILED)
+        fail("no longer waiting: the server continues the collection", EXIT_FAILED)
     if not done:
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command()
+app.command(rich_help_panel=DATA)(backup)
+app.command(rich_help_panel=DATA)(restore)
+app.command(rich_help_panel=OPERATE)(verify)
+app.command(rich_help_panel=DATA)(clone)
+app.command(rich_help_panel=DATA)(undrop)
+
+
+@app.command(rich_help_panel=RUN)
 def demo(
     data_dir: Annotated[
         Path | None,
@@ -299,7 +323,7 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option(help="The directory for the picture.")] = Path("out"),
 ) -> None:
-    """Take real data through a server of its own, and draw what comes back."""
+    """Run a tour on real data: start a server, insert, index, search, and draw the neighbours."""
     if find_spec("pymilvus") is None:
         fail("the demo is a client: pip install 'elanus[demo]'", EXIT_FAILED)
     from elanus.demo.run import DemoFailed, run
@@ -310,15 +334,15 @@ def demo(
         fail(str(error), EXIT_FAILED)
 
 
-@app.command()
+@app.command(rich_help_panel=DEVELOP)
 def sim(
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 20,
-    first: Annotated[int, typer.Option(help="The first of them.")] = 1,
+    first: Annotated[int, typer.Option(help="The first seed.")] = 1,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="Processes that share the seeds [default: one a processor].")
+        int | None, typer.Option(min=1, help="Processes that share the seeds. Default: one per processor.")
     ] = None,
     findings: Annotated[
-        Path, typer.Option(help="Where the scenarios of what is found are written, cut down.")
+        Path, typer.Option(help="The directory for the shrunk scenarios of violations.")
     ] = Path("sim-findings"),
     replay: Annotated[
         Path | None, typer.Option(help="Run the scenario in this file instead, and print its story.")
@@ -336,16 +360,16 @@ def sim(
         raise typer.Exit(EXIT_FAILED)
 
 
-@app.command("dev-cluster")
+@app.command("dev-cluster", rich_help_panel=RUN)
 def dev_cluster(
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Keep their data here. Default: a temporary directory.", show_default=False
+            "--dir", help="Keep the cluster's data here. Default: a temporary directory.", show_default=False
         ),
     ] = None,
     services: Annotated[
-        str, typer.Option("--with", help="What to start, with commas between.")
+        str, typer.Option("--with", help="What to start, separated by commas.")
     ] = "etcd,nats,s3,spark,elanus",
     proxies: Annotated[int, typer.Option(min=1, help="Proxies of the cluster.")] = 1,
     query_nodes: Annotated[int, typer.Option(min=1, help="Query nodes of the cluster.")] = 2,
@@ -363,7 +387,7 @@ def dev_cluster(
         fail(str(error), EXIT_FAILED)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def settings(data_dir: DataDir = None, config: Config = None, assignments: Set = None) -> None:
     """Print the settings in effect, as a YAML file that --config takes."""
     effective = effective_settings(config, {"data_dir": data_dir}, assignments)
@@ -372,7 +396,7 @@ def settings(data_dir: DataDir = None, config: Config = None, assignments: Set =
     typer.echo(as_yaml(effective), nl=False)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def version() -> None:
     """Print the version, as `elanus --version` does."""
     _print_version(True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -16,19 +19,20 @@ from elanus.cli.options import (
 )
 
 _HOUR_MS = 3_600_000
+_NICE = 10
 Target = Annotated[
     str, typer.Argument(help="The directory of backups, or the URL of a bucket: s3://bucket/prefix.")
 ]
 Lease = Annotated[
     float,
     typer.Option(
-        min=0.1, max=168, help="For how long the server keeps the files, should this command be killed."
+        min=0.1, max=168, help="How long the server keeps the pinned files if this command is killed."
     ),
 ]
 WithoutIndexes = Annotated[
     bool,
     typer.Option(
-        "--without-indexes", help="Leave out index files: a restored collection builds its indexes."
+        "--without-indexes", help="Leave out index files: restored collections build their indexes again."
     ),
 ]
 
@@ -44,26 +48,24 @@ def backup(
         bool, typer.Option("--verify", help="Read all files of a backup (--name; default: the latest).")
     ] = False,
     deleted: Annotated[
-        str, typer.Option("--delete", help="Delete this backup, and the files that no other one has.")
+        str, typer.Option("--delete", help="Delete this backup, and the files that no other backup uses.")
     ] = "",
     without_indexes: WithoutIndexes = False,
     lease_hours: Lease = 24,
     *,
     server: ServerOptions,
 ) -> None:
-    """Copy what a server holds at one moment to another place. Files that are there are not copied again."""
+    """Back up a server as of one moment. Files that an earlier backup copied are not copied again."""
     if listed + verified + bool(deleted) > 1:
         fail("--list, --verify and --delete: give one of them", EXIT_MISUSED)
     from rich.console import Console
 
-    from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
+    from elanus.cli.backup_files import BackupFiles, target_url
     from elanus.cli.backup_tables import show_backup, show_backups
     from elanus.cli.backups import Wanted, back_up, progress_bar
-    from elanus.core.errors import ElanusError
-    from elanus.core.faults import StorageFault
 
     console = Console()
-    try:
+    with _failures_shown("the next backup uses what was copied"):
         files = BackupFiles(target_url(target))
         if listed:
             show_backups(console, files.backups())
@@ -81,14 +83,38 @@ def backup(
             lease_ms = int(lease_hours * _HOUR_MS)
             wanted = Wanted(database, collection, name, lease_ms, not without_indexes)
             show_backup(console, back_up(server.find(), files, wanted, console))
-    except BackupFailed as error:
-        fail(str(error), EXIT_FAILED)
-    except ElanusError as error:
-        fail(error.message, EXIT_FAILED)
-    except StorageFault as error:
-        fail(str(error), EXIT_FAILED)
-    except KeyboardInterrupt:
-        fail("interrupted: a further backup uses what was copied", EXIT_FAILED)
+
+
+@on_server
+def verify(
+    collection: Annotated[str, typer.Option(help="One collection. Default: all.")] = "",
+    database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
+    lease_hours: Lease = 24,
+    *,
+    server: ServerOptions,
+) -> None:
+    """Read all files of a running server, compare them with their checksums, and name damaged ones.
+
+    Each collection is pinned while its files are read, by this process, at low priority. Rows that only the
+    log has are written to files first. The exit code is 3 if something is damaged.
+    """
+    from rich.console import Console
+
+    from elanus.cli.verifying import Damage
+    from elanus.cli.verifying import verify as verify_files
+
+    os.nice(_NICE)
+    damages: list[Damage] = []
+    with _failures_shown("the collections named above were read"):
+        found = server.find()
+        for one in verify_files(found, database, collection, int(lease_hours * _HOUR_MS), Console()):
+            damages += one.damages
+            state = f"{len(one.damages)} damaged" if one.damages else "whole"
+            typer.echo(f"{one.collection}: {one.files} files, {one.size_bytes / 2**20:,.1f} MB, {state}")
+    if damages:
+        fail(
+            "\n".join(f"{d.path or d.collection}: {d.said}. Remedy: {d.remedy}" for d in damages), EXIT_FOUND
+        )
 
 
 @on_server
@@ -98,35 +124,42 @@ def restore(
     collection: Annotated[str, typer.Option(help="One collection. Default: all of the backup.")] = "",
     database: Annotated[str, typer.Option(help="The collection's database in the backup.")] = "default",
     as_name: Annotated[str, typer.Option("--as", help="Another name for the collection.")] = "",
-    into: Annotated[str, typer.Option(help="Another database, which is created if need be.")] = "",
-    users: Annotated[bool, typer.Option("--users", help="Add users, roles and grants, too.")] = False,
+    into: Annotated[str, typer.Option(help="Another database; created if it does not exist.")] = "",
+    users: Annotated[bool, typer.Option("--users", help="Restore users, roles and grants as well.")] = False,
     without_indexes: WithoutIndexes = False,
     lease_hours: Lease = 24,
     *,
     server: ServerOptions,
 ) -> None:
-    """Make collections of a backup. The same command continues a restore that was interrupted."""
+    """Restore collections from a backup. Repeat the command to continue an interrupted restore."""
     from rich.console import Console
 
-    from elanus.cli.backup_files import BackupFailed, BackupFiles, target_url
+    from elanus.cli.backup_files import BackupFiles, target_url
     from elanus.cli.restores import Restoring
     from elanus.cli.restores import restore as restore_backup
-    from elanus.core.errors import ElanusError
-    from elanus.core.faults import StorageFault
 
     found = server.find()
     lease_ms = int(lease_hours * _HOUR_MS)
     indexes = not without_indexes
     wanted = Restoring(name, database, collection, as_name, into, users, lease_ms, indexes)
-    try:
+    with _failures_shown("the same command continues"):
         files = BackupFiles(target_url(target))
         for line in restore_backup(found, files, wanted, Console()):
             typer.echo(line)
-    except BackupFailed as error:
+
+
+@contextmanager
+def _failures_shown(interrupted: str) -> Iterator[None]:
+    """End a command that fails with one line. ``interrupted``: what to do after Ctrl-C."""
+    from elanus.cli.backup_files import BackupFailed
+    from elanus.core.errors import ElanusError
+    from elanus.core.faults import StorageFault
+
+    try:
+        yield
+    except (BackupFailed, StorageFault) as error:
         fail(str(error), EXIT_FAILED)
     except ElanusError as error:
         fail(error.message, EXIT_FAILED)
-    except StorageFault as error:
-        fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:
-        fail("interrupted: the same command continues", EXIT_FAILED)
+        fail(f"interrupted: {interrupted}", EXIT_FAILED)

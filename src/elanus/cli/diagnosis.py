@@ -27,12 +27,12 @@ def doctor(
     status_file: Annotated[
         Path | None,
         typer.Option(
-            "--status", help="Look at a file that `elanus status --json` printed.", show_default=False
+            "--status", help="Check the status in this file, from `elanus status --json`.", show_default=False
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON, one list.")] = False,
 ) -> None:
-    """Look for what is wrong with a running server, and say what to do (docs/doctor.md).
+    """Check a running server for problems, and show how to fix them (docs/doctor.md).
 
     Exit code 3: something was found.
     """

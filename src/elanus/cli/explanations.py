@@ -12,16 +12,22 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
 
 def explain(
-    collection: Annotated[str, typer.Argument(help="Its name.")],
-    filter_: Annotated[str, typer.Option("--filter", help="Of the search or query.")] = "",
-    vector: Annotated[str, typer.Option(help="Search with this vector, as JSON, or this text.")] = "",
-    like: Annotated[list[str] | None, typer.Option(help="Search with the vector of this row's key.")] = None,
+    collection: Annotated[str, typer.Argument(help="The collection.")],
+    filter_: Annotated[str, typer.Option("--filter", help="The filter of the search or query.")] = "",
+    vector: Annotated[str, typer.Option(help="Search with this vector, as JSON, or with this text.")] = "",
+    like: Annotated[
+        list[str] | None, typer.Option(help="Search with the vector of the row with this key.")
+    ] = None,
     field: Annotated[str, typer.Option(help="The vector field, where there are several.")] = "",
     limit: Annotated[int, typer.Option(min=1)] = 10,
     output: Annotated[list[str] | None, typer.Option(help="A field to return. May be repeated.")] = None,
-    param: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="Such as ef=64.")] = None,
-    consistency: Annotated[str, typer.Option(help="Such as Strong; default: the collection's.")] = "",
-    database: Annotated[str, typer.Option(help="Of the collection.")] = "default",
+    param: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A search parameter, such as ef=64.")
+    ] = None,
+    consistency: Annotated[
+        str, typer.Option(help="The consistency level, such as Strong. Default: the collection's.")
+    ] = "",
+    database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
     data_dir: DataDir = None,
     uri: Annotated[str, typer.Option(help="The REST API, such as http://127.0.0.1:19531.")] = "",
     token: Token = "",

@@ -16,12 +16,14 @@ def jobs(
     context: typer.Context,
     data_dir: DataDir = None,
     url: Url = None,
-    latest: Annotated[int, typer.Option(min=1, help="How many of the latest jobs.")] = 50,
+    latest: Annotated[int, typer.Option(min=1, help="How many jobs to show, the latest.")] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="Print them as JSON, one list.")] = False,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on showing them until interrupted.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Keep showing new jobs until interrupted.")
+    ] = False,
     wide: Wide = False,
 ) -> None:
-    """Show the job ledger: the latest jobs and how they ended; why they ran with --wide."""
+    """Show the job ledger: the latest jobs and how they ended. --wide adds why they ran."""
     if context.invoked_subcommand is not None:
         return
     from elanus.cli import jobs, remote
@@ -44,7 +46,7 @@ def jobs(
 
 @jobs_app.command("show")
 def show_job(
-    job: Annotated[str, typer.Argument(help="Its id, as `elanus jobs` shows it.")],
+    job: Annotated[str, typer.Argument(help="The job's id, from `elanus jobs`.")],
     data_dir: DataDir = None,
     url: Url = None,
 ) -> None:
@@ -59,7 +61,7 @@ def show_job(
 
 @jobs_app.command("cancel")
 def cancel_job(
-    job: Annotated[str, typer.Argument(help="Its id, as `elanus jobs` shows it.")],
+    job: Annotated[str, typer.Argument(help="The job's id, from `elanus jobs`.")],
     data_dir: DataDir = None,
     url: Url = None,
 ) -> None:

@@ -19,7 +19,7 @@ keys_app = typer.Typer(no_args_is_help=True)
 @keys_app.command("create")
 @on_server
 def create_key(
-    user: Annotated[str, typer.Argument(help="The user that programs with the key are.")],
+    user: Annotated[str, typer.Argument(help="The user as whom programs sign in with the key.")],
     days: Annotated[int, typer.Option(min=0, help="How long it is valid; 0: until it is dropped.")] = 0,
     description: Annotated[str, typer.Option(help="What the key is for.")] = "",
     role: Annotated[
@@ -33,7 +33,7 @@ def create_key(
     *,
     server: ServerOptions,
 ) -> None:
-    """Create an API key and print it, once: the server keeps only a digest of it."""
+    """Create an API key and print it. It is printed only once: the server keeps a digest of it."""
     from elanus.cli import keys
     from elanus.core.api_keys import KeyScope
 
@@ -52,7 +52,7 @@ def list_keys(
     *,
     server: ServerOptions,
 ) -> None:
-    """List API keys: ids, users, days of expiry and limits; never the keys themselves."""
+    """List API keys: ids, users, expiry and limits; never the keys themselves."""
     from elanus.cli import keys
 
     try:

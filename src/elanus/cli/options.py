@@ -33,19 +33,15 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Any setting, by its dotted name. May be repeated."),
 ]
-Uri = Annotated[
-    str, typer.Option(help="The server, http(s)://host:port. Default: the one on the data directory.")
-]
+Uri = Annotated[str, typer.Option(help="The server, http(s)://host:port. Default: the server on --data-dir.")]
 TlsCa = Annotated[str, typer.Option(help="For a server with proxy.tls_cert: the CA that signed it.")]
-TlsServerName = Annotated[
-    str, typer.Option(help="The name that certificate is issued for. Default: the server's host.")
-]
+TlsServerName = Annotated[str, typer.Option(help="The name in that certificate. Default: the server's host.")]
 Token = Annotated[
     str,
     typer.Option(
         envvar="ELANUS_TOKEN",
         help="user:password or an API key, for a server with proxy.authorization_enabled. Other users of the "
-        "machine see it here, but not in the variable.",
+        "machine can see the option, but not the variable.",
     ),
 ]
 _SERVER_OPTIONS: Mapping[str, tuple[Any, Any]] = {
@@ -55,7 +51,7 @@ _SERVER_OPTIONS: Mapping[str, tuple[Any, Any]] = {
     "token": (Token, ""),
     "data_dir": (DataDir, None),
 }
-Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, also where 80 characters do not do.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Show all columns, even if a line exceeds 80 characters.")]
 
 
 def effective_settings(
@@ -87,7 +83,7 @@ def observe_url(data_dir: Path | None, url: str | None) -> str:
     if announcement and announcement.observe_url:
         return announcement.observe_url
     if data_dir:
-        fail(f"no server has announced itself in {data_dir}; give its address with --url", EXIT_FAILED)
+        fail(_no_server(data_dir, "--url"), EXIT_FAILED)
     return f"http://{effective.metrics.host}:{effective.metrics.port}"
 
 
@@ -98,11 +94,15 @@ def address_in_data_dir(data_dir: Path | None) -> str:
     effective = effective_settings(None, {"data_dir": data_dir}, None)
     announcement = find(effective.data_dir)
     if announcement is None:
-        fail(
-            f"no server has announced itself in {effective.data_dir}; is it running? See --data-dir",
-            EXIT_FAILED,
-        )
+        fail(_no_server(effective.data_dir, "--uri"), EXIT_FAILED)
     return announcement.address
+
+
+def _no_server(data_dir: Path, option: str) -> str:
+    return (
+        f"no server is running on {data_dir}: start one with `elanus serve --data-dir {data_dir}`, "
+        f"name another directory with --data-dir, or give the server's address with {option}"
+    )
 
 
 def rest_url(data_dir: Path | None) -> str:
@@ -113,8 +113,7 @@ def rest_url(data_dir: Path | None) -> str:
     announcement = find(effective.data_dir)
     if announcement is None or not announcement.http_url:
         fail(
-            f"no server with a REST API has announced itself in {effective.data_dir}; give its address with "
-            "--uri",
+            f"no server with a REST API is running on {effective.data_dir}: give its address with --uri",
             EXIT_FAILED,
         )
     return announcement.http_url

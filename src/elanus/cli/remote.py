@@ -53,15 +53,15 @@ def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:
-        raise NoAnswer(f"{request.full_url}: {error.code} {_reason(error)}") from None
+        raise NoAnswer(_reason(error) or f"{request.full_url}: {error.code} {error.reason}") from None
     except OSError as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise NoAnswer(f"no server answers at {request.host}: {reason}; is `elanus serve` running?") from None
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """The error text that the server sent, otherwise the standard phrase."""
+    """The error text that the server sent, or none: something else may answer at that address."""
     try:
         return msgspec.json.decode(error.read(), type=dict[str, str])["error"]
     except (msgspec.DecodeError, KeyError):
-        return str(error.reason)
+        return ""

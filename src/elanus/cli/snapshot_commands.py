@@ -44,7 +44,7 @@ def create_snapshot(
     *,
     server: ServerOptions,
 ) -> None:
-    """Keep everything that the collection holds now, under a name."""
+    """Create a snapshot: keep everything that the collection holds now, under a name."""
     made = _asked(server, lambda own: own.create_snapshot(database, collection, name, description))
     from elanus.cli.snapshots import show_snapshots
 
@@ -59,7 +59,7 @@ def list_snapshots(
     *,
     server: ServerOptions,
 ) -> None:
-    """List the snapshots of a collection, also of one that was dropped: moments, and the disk they keep."""
+    """List a collection's snapshots, even after it was dropped: their moments and the disk they occupy."""
     found = _asked(server, lambda own: own.snapshots(database, collection))
     from elanus.cli.snapshots import show_snapshots
 
@@ -76,7 +76,7 @@ def restore_snapshot(
     *,
     server: ServerOptions,
 ) -> None:
-    """Make a new collection of a snapshot. No file is copied."""
+    """Create a collection from a snapshot, without copying files."""
     job = _asked(server, lambda own: own.restore_snapshot(database, collection, name, target))
     from elanus.cli.snapshots import said
 
@@ -92,22 +92,22 @@ def drop_snapshot(
     *,
     server: ServerOptions,
 ) -> None:
-    """Drop a snapshot. Collections that were made of it stay."""
+    """Drop a snapshot. Collections that were created from it stay."""
     _asked(server, lambda own: own.drop_snapshot(database, collection, name))
 
 
 @on_server
 def clone(
-    source: Annotated[str, typer.Argument(help="The collection that is cloned.")],
+    source: Annotated[str, typer.Argument(help="The collection to clone.")],
     target: Annotated[str, typer.Argument(help="The new collection.")],
     as_of: Annotated[
-        str, typer.Option(help="A moment in the past, as 2026-01-31T12:00:00. Default: now.")
+        str, typer.Option(help="A moment in the past, such as 2026-01-31T12:00:00. Default: now.")
     ] = "",
     database: Database = "default",
     *,
     server: ServerOptions,
 ) -> None:
-    """Make a new collection with the rows of another one, as of a moment. No file is copied."""
+    """Create a collection with the rows of another one as of a moment, without copying files."""
     from elanus.cli.snapshots import said
     from elanus.core.errors import InvalidParameter
     from elanus.core.past import moment_of
@@ -127,7 +127,7 @@ def undrop(
     *,
     server: ServerOptions,
 ) -> None:
-    """Bring back the collection that was dropped last under a name, while its files exist."""
+    """Bring back a dropped collection while its files still exist; of several with a name, the last one."""
     from elanus.cli.snapshots import said
 
     typer.echo(said(_asked(server, lambda own: own.undrop_collection(database, collection, to))))

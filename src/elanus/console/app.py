@@ -149,12 +149,13 @@ class _Console:
 
     async def _sign_in(self, request: Request) -> Response:
         body = await self._entrance.body(request)
+        origin = request.client.host if request.client else ""
         session_ids: list[str] = []
 
         def work() -> Mapping[str, object]:
             sent = read(body, SignInBody)
             try:
-                session_ids.append(self._sessions.begin(sent.user, sent.password))
+                session_ids.append(self._sessions.begin(sent.user, sent.password, origin))
             except ElanusError as error:
                 self._calls.refuse(SIGN_IN, self._caller(request, sent.user), error)
                 raise

@@ -17,7 +17,9 @@ from elanus.proxy.sign_in import SignIn
 
 SESSION_S = 12 * 3600
 _SESSIONS_MAX = 1000
-"""The oldest session ends when there are more."""
+_OF_USER_MAX = 50
+"""Of one user. The oldest session ends when there are more: of this user, so that nobody ends those of others
+by signing in again and again; of all users, if all of them together have too many."""
 
 
 class _Session(NamedTuple):
@@ -41,15 +43,15 @@ class Sessions:
         """Whether the server has users."""
         return self._sign_in.is_required
 
-    def begin(self, user: str, password: str) -> str:
-        """Return the id of a new session. Raises `Unauthenticated`."""
-        name = self._sign_in.user_of(user, password)
+    def begin(self, user: str, password: str, origin: str = "") -> str:
+        """Return the id of a new session. ``origin``: the browser's address. Raises `Unauthenticated`."""
+        name = self._sign_in.user_of(user, password, origin)
         generation = self._sign_in.generation_of(name)
         if generation is None:
             raise Unauthenticated(f"there is no user {name} any more")
         session_id = secrets.token_urlsafe(32)
         with self._lock:
-            self._drop_old()
+            self._drop_old(name)
             self._sessions[_digest(session_id)] = _Session(name, generation, self._now_s() + SESSION_S)
         return session_id
 
@@ -70,9 +72,12 @@ class Sessions:
         with self._lock:
             self._sessions.pop(_digest(session_id), None)
 
-    def _drop_old(self) -> None:
-        """Sessions are in the order of their ends, so only those that are dropped are looked at."""
+    def _drop_old(self, user: str) -> None:
+        """Make room for another session of the user. Sessions are in the order of their ends."""
         now_s = self._now_s()
+        own = [digest for digest, session in self._sessions.items() if session.user == user]
+        for digest in own[: max(0, len(own) + 1 - _OF_USER_MAX)]:
+            del self._sessions[digest]
         while self._sessions:
             oldest = next(iter(self._sessions))
             if len(self._sessions) < _SESSIONS_MAX and self._sessions[oldest].ends_s > now_s:

@@ -354,7 +354,7 @@ def check_grant(policy: AccessPolicy, grant: Grant) -> None:
     if grant.object_type not in PRIVILEGES_OF:
         raise AccessConflict(
             f"not found the object type[name: {grant.object_type}], supported the object types: "
-            f"{list(PRIVILEGES_OF)}: the object entity in the request is nil or invalid"
+            f"[{' '.join(PRIVILEGES_OF)}]: the object entity in the request is nil or invalid"
         )
     if grant.privilege == ANY:
         return

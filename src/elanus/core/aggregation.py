@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.errors import InvalidParameter
 from elanus.core.ordering import AGGREGATE, OrderBy, order_places
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.types import Family
@@ -66,7 +66,7 @@ class Aggregation:
 def parse_aggregate(text: str, schema: CollectionSchema) -> Aggregate | None:
     """Return the aggregate that an output field names, None if it names none.
 
-    Raises `FieldNotFound`, and `InvalidParameter` for a field that the operator cannot take.
+    Raises `InvalidParameter` for a field that is missing, and for one that the operator cannot take.
     """
     matched = AGGREGATE.fullmatch(text.strip())
     if matched is None:
@@ -74,13 +74,14 @@ def parse_aggregate(text: str, schema: CollectionSchema) -> Aggregate | None:
     operator, field = matched[1].lower(), matched[2]
     if operator == "count" and field in ("", ALL_ROWS):
         return Aggregate(operator, ALL_ROWS, text.strip())
+    if field in ("", ALL_ROWS):
+        raise InvalidParameter(f"{operator}({field}) is not supported, only count(*) is allowed")
     if field not in schema.by_name:
-        raise FieldNotFound(f"field {field} not exist: it is the argument of {text.strip()}")
+        raise InvalidParameter(f"target field {field} for aggregation:{operator} does not exist")
     kind = schema.by_name[field].kind
     if kind.family not in _FAMILIES.get(operator, (kind.family,)):
         raise InvalidParameter(
-            f"aggregation operator {operator} does not support data type "
-            f"{schema.by_name[field].data_type.name}: field {field}"
+            f"aggregation operator {operator} does not support data type {kind.name}: field {field}"
         )
     return Aggregate(operator, field, text.strip())
 
@@ -97,13 +98,13 @@ def field_of_column(name: str, schema: CollectionSchema) -> FieldSchema | None:
 
 
 def check_group_fields(schema: CollectionSchema, names: Sequence[str]) -> None:
-    """Raises `FieldNotFound`, and `InvalidParameter` for a type that cannot be grouped by."""
+    """Raises `InvalidParameter` for a field that is missing, and for a type that cannot be grouped by."""
     for name in names:
         if name not in schema.by_name:
-            raise FieldNotFound(f"field {name} not exist")
+            raise InvalidParameter(f"field {name} not exist")
         field = schema.by_name[name]
         if field.kind.family not in (Family.INTEGER, Family.TEXT, Family.TIME):
-            raise InvalidParameter(f"group by field {name} has unsupported data type {field.data_type.name}")
+            raise InvalidParameter(f"group by field {name} has unsupported data type {field.kind.name}")
 
 
 def partial(columns: Columns, rows: int, aggregation: Aggregation) -> dict[str, pa.Array]:

@@ -284,7 +284,7 @@ def _check_source(metric: BucketMetric, schema: CollectionSchema) -> None:
         raise InvalidParameter(_not_found(metric.field)) from None
     if field.kind.family not in _FAMILIES.get(metric.operator, (field.kind.family,)):
         raise InvalidParameter(
-            f"aggregation operator {metric.operator} does not support data type {field.data_type.name}"
+            f"aggregation operator {metric.operator} does not support data type {field.kind.name}"
         )
 
 
@@ -301,7 +301,7 @@ def _check_sortable(name: str, schema: CollectionSchema) -> None:
         raise InvalidParameter(f'invalid top_hits.sort field "{name}": {_not_found(name)}') from None
     if field.kind.family not in _SORTABLE:
         raise InvalidParameter(
-            f'top_hits.sort field "{name}" has unsortable type {field.data_type.name}: '
+            f'top_hits.sort field "{name}" has unsortable type {field.kind.name}: '
             "sort by a bool, a number, a text or a moment"
         )
 

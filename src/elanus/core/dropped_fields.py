@@ -54,10 +54,13 @@ def with_dropped_field(
             raise InvalidParameter(f"cannot drop {role} field: {name}")
     for function in schema.functions:
         if name in function.inputs:
-            raise InvalidParameter(f"field {name} is referenced by function {function.name} as input")
+            raise InvalidParameter(
+                f"field is referenced by function {function.name} as input, drop function first: field {name}"
+            )
         if name in function.outputs:
             raise InvalidParameter(
-                f"field {name} is referenced by function {function.name} as output, drop function first"
+                f"field is referenced by function {function.name} as output, drop function first: "
+                f"field {name}"
             )
     if field.kind.vector is not None and len(schema.vector_fields) == 1:
         raise InvalidParameter(f"cannot drop the last vector field: {name}")
@@ -102,7 +105,8 @@ def _without_struct(schema: CollectionSchema, name: str) -> CollectionSchema:
 def _check_not_in_use(name: str, properties: Mapping[str, str]) -> None:
     if properties.get("ttl_field") == name:
         raise InvalidParameter(
-            f"cannot drop field {name}: it is the collection's ttl_field: drop that property first"
+            f"cannot drop field {name} because it is referenced by collection property ttl_field, drop the "
+            "property first"
         )
 
 

@@ -41,6 +41,7 @@
     ├── CollectionNotLoaded           101   1
     │   └── CollectionNotFullyLoaded  103   1   it is being loaded: by a request, or after a restart
     ├── CollectionLoaded              104   1   a change that a loaded collection does not allow
+    ├── CollectionIllegalSchema       105   1   a property that does not fit the collection's fields
     ├── CollectionAlreadyExists      1100   1
     ├── CollectionLimitReached        102   1
     ├── SchemaMismatch                109  62   rows packed for a schema that the collection no longer has
@@ -50,7 +51,7 @@
     ├── ResourceGroupAlreadyExists    301   1
     ├── ResourceGroupLimitReached     302   1
     ├── ResourceGroupIllegalConfig    303   1
-    ├── NodesNotEnough                302   1   fewer query nodes than a load needs
+    ├── NodesNotEnough                304   1   fewer query nodes than a load needs
     ├── SegmentNotFound               600   1
     ├── SegmentUnreadable             601   1   files of a segment are damaged or missing
     ├── IndexNotFound                 700  25
@@ -64,6 +65,7 @@
     ├── SnapshotNotFound             1100   1   no snapshot of the collection has that name
     ├── TimestampTooOld              1100   1   a pinned read is older than the retention time
     ├── JobNotFound                  1100   1   the ledger has no such job, or no longer has it
+    ├── ImportRefused                2100   1   an import that cannot be begun, or that is not known
     ├── NotCancellable               1100   1   the job has ended, or its kind cannot be cancelled
     ├── Cancelled                       5   1   the job was cancelled by a user
     ├── CommitRefused                   5   1   a job's commit came too late, or from a replaced owner
@@ -266,6 +268,10 @@ class CollectionNotFullyLoaded(CollectionNotLoaded):
     retriable = True
 
 
+class CollectionIllegalSchema(ElanusError):
+    code = 105
+
+
 class CollectionAlreadyExists(ElanusError):
     code = 1100
 
@@ -305,7 +311,7 @@ class ResourceGroupIllegalConfig(ElanusError):
 
 
 class NodesNotEnough(ElanusError):
-    code = 302
+    code = 304
 
 
 class SegmentNotFound(ElanusError):
@@ -360,6 +366,10 @@ class TimestampTooOld(ElanusError):
 
 class JobNotFound(ElanusError):
     code = 1100
+
+
+class ImportRefused(ElanusError):
+    code = 2100
 
 
 class NotCancellable(ElanusError):

@@ -6,19 +6,45 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
+from elanus.core.functions import ANALYZER_PARAMS, ENABLE_ANALYZER, enables_match
 from elanus.core.ids import FieldID
 from elanus.core.limits import COLLECTION_FIELDS_MAX, VECTOR_FIELDS_MAX
 from elanus.core.schema import DYNAMIC_FIELD, SYSTEM_FIELDS, CollectionSchema, FieldSchema
-from elanus.core.schema_rules import MAX_CAPACITY, MAX_LENGTH, Declaration, declared_field, with_dynamic_field
+from elanus.core.schema_rules import (
+    MAX_CAPACITY,
+    MAX_LENGTH,
+    declaration_of,
+    declared_field,
+    with_dynamic_field,
+)
 from elanus.core.structs import StructSchema
 from elanus.core.types import Family
 from elanus.core.warmup import FIELD_WARMUP, check_field_warmup
 
 DYNAMIC = "dynamicfield.enabled"
 MMAP = "mmap.enabled"
+DESCRIPTION = "field.description"
 _KEPT = frozenset({MMAP, FIELD_WARMUP})
 """Parameters that are kept and described. They could change speed only, and do not."""
+_ANALYSIS = (ENABLE_ANALYZER, ANALYZER_PARAMS)
+"""Parameters of a text that nothing reads yet: neither a filter nor a function."""
+_SHOWN_NAMES = {"mmap_enabled": MMAP}
+"""Names under which clients show a parameter, and send it back."""
 _TRUTH = frozenset({"true", "false"})
+
+
+def param_name(name: str) -> str:
+    """Return the name that the server knows a field's parameter by."""
+    return _SHOWN_NAMES.get(name, name)
+
+
+def field_needs_release(params: Mapping[str, str], deleted: Sequence[str]) -> str | None:
+    """Return what a loaded collection does not allow of a change, in the reference's words; None: nothing."""
+    if MMAP in params:
+        return "alter collection field properties"
+    if FIELD_WARMUP in params:
+        return "alter warmup"
+    return "drop collection field properties" if _KEPT.intersection(deleted) else None
 
 
 def with_altered_field(
@@ -33,6 +59,8 @@ def with_altered_field(
         raise FieldNotFound(f"field not found[field={name}]: collection {schema.name} has no such field")
     if not params and not deleted:
         raise InvalidParameter(f"no property of field {name} to alter: give properties or delete keys")
+    if not set(_ANALYSIS).isdisjoint({*params, *deleted}):
+        _check_analysis_changes(schema, field)
     altered = _with_params(field, schema.name, params, deleted)
     return replace(schema, fields=tuple(altered if f is field else f for f in schema.fields))
 
@@ -61,43 +89,54 @@ def _with_params(
     is_array = field.kind.family is Family.LIST or field.has_vector_lists
     element = field.element if is_array else field
     for key in deleted:
-        if key not in _KEPT:
+        if key not in {*_KEPT, *_ANALYSIS}:
             raise InvalidParameter(
-                f"{key} is not allowed to delete in collection field param: field {field.name}"
+                f"{key} is not allowed to drop in collection field param: field {field.name}"
             )
     for key, value in params.items():
         if key == MAX_LENGTH and not element.kind.has_max_length:
             raise InvalidParameter(f"can not modify the maxlength for non-string types: field {field.name}")
         if key == MAX_CAPACITY and not is_array:
-            raise InvalidParameter(f"can not modify the max_capacity for non-array types: field {field.name}")
-        if key not in {MAX_LENGTH, MAX_CAPACITY, *_KEPT}:
-            raise InvalidParameter(
-                f"{key} does not allow update in collection field param: field {field.name}; "
-                f"{MAX_LENGTH}, {MAX_CAPACITY} and {MMAP} do"
-            )
-        if key == MMAP and value.lower() not in _TRUTH:
-            raise InvalidParameter(
-                f"invalid {MMAP} value: {value}, expected: true, false: field {field.name}"
-            )
+            raise InvalidParameter(f"can not modify the maxcapacity for non-array types: field {field.name}")
+        _check_param(field.name, key, value)
     check_field_warmup(field.name, params)
     kept = {key: value for key, value in field.params.items() if key not in deleted}
-    kept |= {key: value for key, value in params.items() if key in _KEPT}
-    own = {MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity, "dim": field.dim}
-    known = {key: str(value) for key, value in own.items() if value}
-    checked = declared_field(
-        Declaration(
-            field.name,
-            field.data_type,
-            field.description,
-            field.is_primary,
-            field.auto_id,
-            field.nullable,
-            known | {key: value for key, value in params.items() if key not in _KEPT},
-            field.element_type,
-        ),
-        collection,
+    kept |= {key: value for key, value in params.items() if key in {*_KEPT, *_ANALYSIS}}
+    changed = {key: value for key, value in params.items() if key in {MAX_LENGTH, MAX_CAPACITY}}
+    checked = declared_field(declaration_of(field, changed), collection)
+    return replace(
+        field,
+        max_length=checked.max_length,
+        max_capacity=checked.max_capacity,
+        params=kept,
+        description=params.get(DESCRIPTION, field.description),
     )
-    return replace(field, max_length=checked.max_length, max_capacity=checked.max_capacity, params=kept)
+
+
+def _check_param(field: str, key: str, value: str) -> None:
+    if key not in {MAX_LENGTH, MAX_CAPACITY, DESCRIPTION, *_KEPT, *_ANALYSIS}:
+        raise InvalidParameter(
+            f"{key} does not allow update in collection field param: field {field}; {MAX_LENGTH}, "
+            f"{MAX_CAPACITY}, {DESCRIPTION}, {', '.join(_ANALYSIS)}, {FIELD_WARMUP} and {MMAP} do"
+        )
+    if key == MAX_LENGTH and not value.lstrip("-").isdecimal():
+        raise InvalidParameter(f"{key} should be an integer, but got string: {value!r} for field {field}")
+    if key == MMAP and value.lower() not in _TRUTH:
+        raise InvalidParameter(f"invalid {MMAP} value: {value}, expected: true, false: field {field}")
+    if key == ENABLE_ANALYZER and value.lower() not in _TRUTH:
+        raise InvalidParameter(f"{key} should be a boolean, but got {value}: field {field}")
+
+
+def _check_analysis_changes(schema: CollectionSchema, field: FieldSchema) -> None:
+    """Refuse another analyzer where filters or functions read the words. Raises `InvalidParameter`."""
+    if field.kind.family is not Family.TEXT:
+        raise InvalidParameter(f"can not alter analyzer params for non-string field {field.name}")
+    inputs = {name for function in schema.functions for name in function.inputs}
+    if enables_match(field) or field.name in inputs:
+        raise InvalidParameter(
+            f"can not alter analyzer params for field {field.name} after text match is enabled or a "
+            "BM25/MinHash function depends on it"
+        )
 
 
 def check_addable(name: str, *, is_primary: bool, is_partition_key: bool) -> None:

@@ -15,6 +15,7 @@ from elanus.core.errors import InvalidParameter, InvalidProperty
 MMAP_KEY = "mmap.enabled"
 PARAMS_KEY = "params"
 WARMUP_KEY = "warmup"
+WARMUP_POLICIES = ("sync", "disable")
 _PROPERTIES = (MMAP_KEY, "indexoffsetcache.enabled", WARMUP_KEY)
 
 
@@ -30,11 +31,21 @@ def check_properties(properties: Mapping[str, str], delete_keys: Iterable[str]) 
     for name in (*properties, *delete_keys):
         if name not in _PROPERTIES:
             raise InvalidParameter(
-                f"{name} is not configable index param: use one of {', '.join(_PROPERTIES)}"
+                f"{name} is not a configable index property: use one of {', '.join(_PROPERTIES)}"
             )
     for name, value in properties.items():
-        if name != WARMUP_KEY and value.lower() not in ("true", "false"):
+        if name == WARMUP_KEY:
+            check_index_warmup(value)
+        elif value.lower() not in ("true", "false"):
             raise InvalidProperty(f"invalid {name} value: {value}, expected: true, false")
+
+
+def check_index_warmup(value: object) -> None:
+    """Raises `InvalidParameter`."""
+    if value not in WARMUP_POLICIES:
+        raise InvalidParameter(
+            f"invalid warmup params: invalid warmup policy: {value}, expected: {', '.join(WARMUP_POLICIES)}"
+        )
 
 
 def property_of(params: Mapping[str, str], name: str) -> str | None:

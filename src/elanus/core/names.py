@@ -33,6 +33,7 @@ _EITHER_CASE = (
     "random_sample",
 )
 _KEYWORDS = frozenset({*_EITHER_CASE, *(word.upper() for word in _EITHER_CASE), "True", "False"})
+_INDEX = re.compile(r"[A-Za-z0-9_\[\]]*\Z")
 _PARTITION_FIRST = re.compile(r"[A-Za-z0-9_]")
 _PARTITION = re.compile(r"[A-Za-z0-9_$-]+\Z")
 
@@ -94,7 +95,7 @@ def check_field_name(name: str) -> str:
         problem = "The first character of a field name must be an underscore or letter."
     elif not _REST.match(name):
         problem = "Field name can only contain numbers, letters, and underscores."
-    elif name in _KEYWORDS:
+    elif name in _KEYWORDS or name.lower() == "null":
         problem = f"{name} is keyword in milvus."
     if problem:
         raise InvalidFieldName(f"Invalid field name: {name}. {problem}: field name invalid[field={name}]")
@@ -102,9 +103,21 @@ def check_field_name(name: str) -> str:
 
 
 def check_index_name(name: str) -> str:
-    """An empty name is legal: the index is then named after its field. Raises `InvalidParameter`."""
-    if name and (problem := _problem(name, "index")):
-        raise InvalidParameter(f"Invalid index name: {name}. {problem[0].upper()}{problem[1:]}.")
+    """Return the name; "" for a blank one: the index is then named after its field.
+
+    Brackets are legal: the fields of struct arrays have them. Raises `InvalidParameter`.
+    """
+    if not name.strip():
+        return ""
+    problem = None
+    if len(name) > NAME_LENGTH_MAX_CHARS:
+        problem = f"The length of a index name must be less than {NAME_LENGTH_MAX_CHARS} characters."
+    elif not _FIRST.match(name):
+        problem = "The first character of a index name must be an underscore or letter."
+    elif not _INDEX.match(name):
+        problem = "Index name can only contain numbers, letters, and underscores."
+    if problem:
+        raise InvalidParameter(f"Invalid index name: {name}. {problem}")
     return name
 
 

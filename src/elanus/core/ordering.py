@@ -30,7 +30,7 @@ _SORTABLE = (Family.BOOL, Family.INTEGER, Family.FLOATING, Family.TEXT, Family.T
 class OrderBy:
     """One field of an order. Rows that are equal in all fields keep their order.
 
-    ``path``: of the value inside the documents of ``field``, which is then the dynamic field.
+    ``path``: of the value inside the documents of ``field``, which then holds JSON.
     """
 
     field: str
@@ -62,7 +62,8 @@ def parse_order(
     """Parse ``field:desc,other:asc:nulls_first``.
 
     ``nulls_first``: where nulls are if the text does not say it; None: last if ascending, else first.
-    ``dynamic``: dynamic keys, and paths such as ``key["a"][0]`` that begin with one, may be ordered by.
+    ``dynamic``: dynamic keys, and paths such as ``key["a"][0]`` that begin with one or with a JSON field, may
+    be ordered by.
     Raises `InvalidParameter`.
     """
     parts = (part.strip() for part in _PART.findall(text))
@@ -74,9 +75,12 @@ def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None, *,
     name = "" if named is None else named.group().strip()
     options = [] if named is None else [part.strip() for part in text[named.end() :].split(":")[1:]]
     direction = options[0].lower() if options else ""
+    if not name and dynamic:
+        raise InvalidParameter("empty field name in order_by_fields")
     if direction not in _DIRECTIONS:
+        expected = "expected" if dynamic else "must be"
         raise InvalidParameter(
-            f"invalid order direction '{direction}' for field '{name}', must be 'asc' or 'desc'"
+            f"invalid order direction '{direction}' for field '{name}', {expected} 'asc' or 'desc'"
         )
     descending = _DIRECTIONS[direction]
     nulls = descending if nulls_first is None else nulls_first
@@ -92,7 +96,7 @@ def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None, *,
 
 
 def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[str, JsonPath]:
-    """Return the field that is read, and the path of the value inside it, if it is the dynamic field."""
+    """Return the field that is read, and the path of the value inside it, if it holds JSON."""
     field = schema.by_name.get(name)
     parsed = parse_json_path(name) if field is None and dynamic else None
     if parsed is not None:
@@ -100,25 +104,22 @@ def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[s
         field = schema.by_name.get(head)
         if field is None and schema.dynamic_field is not None:
             return schema.dynamic_field.name, (head, *path)
-        if field is not None and field.is_dynamic:
+        if field is not None and field.kind.family is Family.JSON and path:
             return field.name, path
     if field is None and not dynamic and AGGREGATE.fullmatch(name):
         raise InvalidParameter(f"ORDER BY on aggregate expression '{name}' is not yet supported")
     if field is None:
         raise InvalidParameter(f"order_by field '{name}' does not exist in collection schema")
-    if field.kind.family is Family.JSON and dynamic:
+    if field.name != name:
+        raise InvalidParameter(f"order_by field '{name}' has brackets but is not a JSON type")
+    if field.kind.family not in _SORTABLE:
         raise InvalidParameter(
-            f"order_by is not supported for JSON field '{field.name}', "
-            "use dynamic field with JSON path instead"
-        )
-    if field.kind.family not in _SORTABLE or field.name != name:
-        refused = (
-            f"has unsortable type {field.data_type.name}"
+            f"order_by field '{name}' has unsortable type {field.kind.name}; supported types: bool, "
+            "int8/16/32/64, float, double, string, varchar; for JSON fields use path syntax like "
+            'field["key"]'
             if dynamic
-            else f"has type {field.kind.name} which is not sortable"
-        )
-        raise InvalidParameter(
-            f"order_by field '{name}' {refused}; supported types: bool, int8/16/32/64, float, double, varchar"
+            else f"order_by field '{name}' has type {field.kind.name} which is not sortable; "
+            "supported types: bool, int8/16/32/64, float, double, varchar"
         )
     return name, ()
 

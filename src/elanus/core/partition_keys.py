@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.channels import shard_of_keys
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import CollectionIllegalSchema, InvalidParameter
 from elanus.core.ids import PartitionID
 from elanus.core.limits import KEY_PARTITIONS_MAX
 from elanus.core.schema import CollectionSchema
@@ -85,15 +85,18 @@ def partitions_of_values(values: pa.Array, partitions: Sequence[PartitionID]) ->
 
 
 def isolates_keys(properties: Mapping[str, str], schema: CollectionSchema) -> bool:
-    """Return whether every search names one value of the partition key. Raises `InvalidParameter`."""
+    """Return whether every search names one value of the partition key.
+
+    Raises `InvalidParameter`, and `CollectionIllegalSchema` if there is no such key.
+    """
     text = properties.get(ISOLATION_PROPERTY)
     if text is None or text in _FALSE:
         return False
     if text not in _TRUE:
         raise InvalidParameter(f"{ISOLATION_PROPERTY} is {text!r}: give true or false")
     if schema.partition_key is None:
-        raise InvalidParameter(
-            "partition key isolation mode is enabled but no partition key field is set. "
-            f"Please set the partition key first: collection {schema.name}"
+        raise CollectionIllegalSchema(
+            "partition key isolation mode is enabled but no partition key field is set. Please set the "
+            f"partition key first: illegal collection schema[collection={schema.name}]"
         )
     return True

@@ -80,6 +80,8 @@ def place(pieces: Iterable[Piece], nodes: Sequence[NodeRoom], where: str = "") -
     """
     rooms = [_room(node) for node in sorted(nodes, key=lambda n: n.node_id)]
     wanted = sorted(pieces, key=lambda p: (-p.size_bytes, p.segment_id))
+    if len(rooms) == 1 and rooms[0].used_bytes + sum(p.size_bytes for p in wanted) <= rooms[0].limit_bytes:
+        return dict.fromkeys((piece.segment_id for piece in wanted), rooms[0].node_id)
     placed: dict[SegmentID, NodeID] = {}
     for piece in wanted:
         fitting = [room for room in rooms if room.fits(piece)]

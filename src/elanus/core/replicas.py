@@ -20,8 +20,10 @@ def check_enough(alive: int, replicas: int, group: str) -> None:
     """Raises `NodesNotEnough` if a resource group is to hold more replicas than it has live nodes."""
     if alive < replicas:
         raise NodesNotEnough(
-            f"nodes not enough: {replicas} replicas need as many query nodes, {alive} are alive in resource "
-            f"group {group}: start more nodes, transfer some into it, or use a smaller replica_number"
+            f"resource group node not enough[rg={group}][currentNodeNum={alive}]"
+            f"[expectedNodeNum={replicas}]: nodes not enough: {replicas} replicas need as many query nodes, "
+            f"{alive} are alive in resource group {group}: start more nodes, transfer some into it, or use a "
+            "smaller replica_number"
         )
 
 

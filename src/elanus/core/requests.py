@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elanus.core.errors import FieldNotFound, InvalidParameter, InvalidTopK
+from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
     NQ_MAX,
@@ -120,7 +120,7 @@ def check_vectors_size(rows: int, fields: Iterable[FieldSchema], bytes_max: int 
 def search_field(schema: CollectionSchema, name: str) -> FieldSchema:
     """Return the vector field to search; without a name, the only one.
 
-    Raises `FieldNotFound`, and `InvalidParameter` for a field without vectors or if several are possible.
+    Raises `InvalidParameter` for a field that is missing or has no vectors, and if several are possible.
     """
     if not name:
         if len(schema.searched_fields) > 1:
@@ -131,7 +131,7 @@ def search_field(schema: CollectionSchema, name: str) -> FieldSchema:
         return schema.searched_fields[0]
     field = schema.by_name.get(name)
     if field is None:
-        raise FieldNotFound(
+        raise InvalidParameter(
             f"failed to create query plan: failed to get field schema by name: fieldName({name}) not found"
         )
     if not field.is_searched:

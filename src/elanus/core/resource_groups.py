@@ -100,13 +100,15 @@ def find(groups: Groups, name: str) -> ResourceGroup:
 
 
 def created(groups: Groups, name: str, config: GroupConfig | None = None) -> ResourceGroup:
-    """Return a new group, or the one of that name if it has the same declared configuration.
+    """Return a new group, or the one of that name if its configuration is the wanted one.
+
+    ``config``: None for one that requests no nodes.
 
     Raises `ResourceGroupAlreadyExists`, `ResourceGroupLimitReached`, `ResourceGroupIllegalConfig`.
     """
     known = groups.get(name)
     if known is not None:
-        if config is not None and config == known.declared:
+        if known.declared == (config or GroupConfig()):
             return known
         raise ResourceGroupAlreadyExists(
             f"resource group already exist, but create with different config[rg={name}]: resource group "
@@ -181,8 +183,10 @@ def transfer_nodes(
             )
         )
     if len(groups[source].nodes) < count:
+        there = len(groups[source].nodes)
         raise NodesNotEnough(
-            f"nodes not enough: {count} asked for, resource group {source} has {len(groups[source].nodes)}"
+            f"resource group node not enough[rg={source}][currentNodeNum={there}][expectedNodeNum={count}]: "
+            f"nodes not enough: {count} asked for, resource group {source} has {there}"
         )
     moved = sorted(groups[source].nodes)[-count:]
     rest = tuple(n for n in groups[source].nodes if n not in moved)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.functions import check_functions
@@ -39,6 +40,9 @@ from elanus.core.warmup import check_field_warmup
 DIM = "dim"
 MAX_LENGTH = "max_length"
 MAX_CAPACITY = "max_capacity"
+NAMESPACE_FIELD = "$namespace_id"
+"""A field that the reference adds to collections of several namespaces."""
+_RESERVED = (*SYSTEM_FIELDS, DYNAMIC_FIELD, NAMESPACE_FIELD)
 _WITHOUT_DEFAULTS = frozenset({Family.JSON, Family.LIST, Family.VECTOR})
 
 
@@ -60,6 +64,23 @@ class Declaration:
     element_type: DataType = DataType.NONE
     is_partition_key: bool = False
     is_clustering_key: bool = False
+
+
+def declaration_of(field: FieldSchema, changed: Mapping[str, str] = MappingProxyType({})) -> Declaration:
+    """Return how a field is declared, with type parameters that are ``changed``."""
+    own = {DIM: field.dim, MAX_LENGTH: field.max_length, MAX_CAPACITY: field.max_capacity}
+    return Declaration(
+        field.name,
+        field.data_type,
+        field.description,
+        field.is_primary,
+        field.auto_id,
+        field.nullable,
+        {key: str(value) for key, value in own.items() if value} | dict(changed),
+        field.element_type,
+        field.is_partition_key,
+        field.is_clustering_key,
+    )
 
 
 def declared_field(declared: Declaration, collection: str) -> FieldSchema:
@@ -154,7 +175,12 @@ def check_takes_default(field: FieldSchema) -> None:
 def check_default(field: FieldSchema, value: Scalar) -> None:
     """Check that a default is in the field's range. Raises `InvalidParameter`."""
     if field.kind.family is Family.GEOMETRY:
-        parse_wkt(str(value))
+        try:
+            parse_wkt(str(value))
+        except InvalidParameter as error:
+            raise InvalidParameter(
+                f"invalid default value for geometry field: field {field.name}: {error.message}"
+            ) from None
         return
     if isinstance(value, str) and field.kind.has_max_length and len(value.encode()) > field.max_length:
         length = len(value.encode())
@@ -178,7 +204,8 @@ def _dim(given: str | None, field: str, form: VectorForm) -> int:
         return 0
     if given is None:
         raise InvalidDimension(
-            "dimension is not defined in field type params, check type param `dim` for vector field"
+            f"dimension is not defined in field type params of field {field}, check type param `dim` for "
+            "vector field"
         )
     dim = _integer(given)
     if dim is None or dim < DIMENSION_MIN:
@@ -192,7 +219,8 @@ def _dim(given: str | None, field: str, form: VectorForm) -> int:
         )
     if dim % form.dims_per_value:
         raise InvalidDimension(
-            f"invalid dimension: {dim} of field {field}. should be multiple of {form.dims_per_value}."
+            f"invalid dimension: {dim} of field {field}. {form.space.value} vector dimension should be "
+            f"multiple of {form.dims_per_value}. "
         )
     return dim
 
@@ -274,7 +302,7 @@ def check_declared_names(names: Sequence[str]) -> None:
     for name in names:
         if name in SYSTEM_FIELDS:
             raise InvalidParameter(
-                f"schema contains system field: {', '.join((*SYSTEM_FIELDS, DYNAMIC_FIELD))}: "
+                f"schema contains system field: {', '.join(_RESERVED)}: "
                 "invalid parameter[expected=schema don't contains system field][actual=contains]: "
                 f"rename field {name}"
             )
@@ -341,24 +369,7 @@ def check_schema(schema: CollectionSchema) -> None:
 
 
 def _check_field(field: FieldSchema, collection: str) -> None:
-    params = {DIM: str(field.dim)} if field.dim else {}
-    params |= {MAX_LENGTH: str(field.max_length)} if field.max_length else {}
-    params |= {MAX_CAPACITY: str(field.max_capacity)} if field.max_capacity else {}
-    declared_field(
-        Declaration(
-            field.name,
-            field.data_type,
-            field.description,
-            field.is_primary,
-            field.auto_id,
-            field.nullable,
-            params,
-            field.element_type,
-            field.is_partition_key,
-            field.is_clustering_key,
-        ),
-        collection,
-    )
+    declared_field(declaration_of(field), collection)
     if field.default_value is not None:
         check_takes_default(field)
         check_default(field, field.default_value)

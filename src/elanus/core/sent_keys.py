@@ -27,6 +27,12 @@ def keeps_sent_keys(properties: Mapping[str, str]) -> bool:
     return text.lower() == "true"
 
 
+def check_takes_sent_keys(properties: Mapping[str, str], schema: CollectionSchema) -> None:
+    """Refuse the property where clients send every key anyway. Raises `InvalidParameter`."""
+    if keeps_sent_keys(properties) and not schema.primary_field.auto_id:
+        raise InvalidParameter(f"the value for {ALLOW_INSERT_AUTO_ID} must be false when autoID is false")
+
+
 def marked(schema: CollectionSchema) -> CollectionSchema:
     """Return the schema with a mark on an automatic key that files may bring."""
     key = schema.primary_field

@@ -64,6 +64,24 @@ def checked_ttl_field(properties: Mapping[str, str], schema: CollectionSchema) -
     return name
 
 
+def check_ttl_change(properties: Mapping[str, str], kept: Mapping[str, str]) -> None:
+    """Refuse a change that sets one of the two kinds of expiry while the other is set.
+
+    ``kept``: the properties of before that the change does not delete. Raises `InvalidParameter`.
+    """
+    if TTL_PROPERTY in properties and TTL_FIELD_PROPERTY in properties:
+        raise InvalidParameter("collection TTL and ttl field cannot be set at the same time")
+    if TTL_PROPERTY in properties and TTL_FIELD_PROPERTY in kept:
+        raise InvalidParameter(
+            "ttl field is already exists, cannot be set collection TTL: "
+            f"drop the property {TTL_FIELD_PROPERTY} first"
+        )
+    if TTL_FIELD_PROPERTY in properties and TTL_PROPERTY in kept:
+        raise InvalidParameter(
+            f"collection TTL is already set, cannot be set ttl field: drop the property {TTL_PROPERTY} first"
+        )
+
+
 def moments_of_expiry(column: pa.Array) -> npt.NDArray[np.int64]:
     """Return when rows expire, in microseconds since 1970, by a column of moments. shape (n,)
 

@@ -371,6 +371,14 @@ def family_of(data_type: DataType) -> Family:
     return KINDS[data_type].family
 
 
+def engine_type_name(data_type: DataType) -> str:
+    """A type's name in the messages of the reference's engine: INT64, VARCHAR, VECTOR_FLOAT."""
+    if data_type is DataType.ARRAY_OF_VECTOR:
+        return "VECTOR_ARRAY"
+    form = VECTOR_FORMS.get(data_type)
+    return data_type.name if form is None else form.engine_name
+
+
 def type_name(data_type: DataType) -> str:
     """A type's name in the reference's messages: Int64, VarChar, FloatVector."""
     return KINDS[data_type].name if data_type in KINDS else data_type.name.capitalize()

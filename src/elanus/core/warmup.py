@@ -12,14 +12,13 @@ from collections.abc import Collection, Iterable, Mapping
 from elanus.core.catalog import Index
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID, IndexID
-from elanus.core.index_properties import WARMUP_KEY, property_of
+from elanus.core.index_properties import WARMUP_KEY, WARMUP_POLICIES, property_of
 
 FIELD_WARMUP = "warmup"
 COLLECTION_WARMUPS = tuple(
     f"warmup.{what}" for what in ("scalarField", "scalarIndex", "vectorField", "vectorIndex")
 )
 _SYNC = "sync"
-_POLICIES = (_SYNC, "disable")
 
 
 def check_collection_warmups(properties: Mapping[str, str]) -> None:
@@ -30,7 +29,7 @@ def check_collection_warmups(properties: Mapping[str, str]) -> None:
             f"{'/'.join(COLLECTION_WARMUPS)} at collection level"
         )
     for key in COLLECTION_WARMUPS:
-        if key in properties and properties[key] not in _POLICIES:
+        if key in properties and properties[key] not in WARMUP_POLICIES:
             raise InvalidParameter(f"invalid warmup value for key {key}: {_expected(properties[key])}")
 
 
@@ -55,9 +54,9 @@ def warmed_indexes(
 
 def check_field_warmup(field: str, params: Mapping[str, str]) -> None:
     """Check a field's parameters. Raises `InvalidParameter`."""
-    if FIELD_WARMUP in params and params[FIELD_WARMUP] not in _POLICIES:
+    if FIELD_WARMUP in params and params[FIELD_WARMUP] not in WARMUP_POLICIES:
         raise InvalidParameter(f"invalid warmup policy for field {field}: {_expected(params[FIELD_WARMUP])}")
 
 
 def _expected(value: str) -> str:
-    return f"invalid warmup policy: {value}, expected: {', '.join(_POLICIES)}"
+    return f"invalid warmup policy: {value}, expected: {', '.join(WARMUP_POLICIES)}"

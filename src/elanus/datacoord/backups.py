@@ -64,7 +64,7 @@ class Backups:
                 "invisible until then. Set the clock of this machine"
             )
         for pin in self._state.pins():
-            if pin.received == rows.key and not self._is_over(pin):
+            if pin.received == rows.key and not self._snapshots.is_over(pin):
                 return self._lease(pin)
         await self._pass(rows.last_id)
         first_id = await self._rootcoord.alloc_ids(ids_for(snapshot))
@@ -81,7 +81,7 @@ class Backups:
 
     async def check_received(self, snapshot_id: int) -> CollectionID:
         pin = self._state.pin(snapshot_id)
-        if pin is None or not pin.received or self._is_over(pin):
+        if pin is None or not pin.received or self._snapshots.is_over(pin):
             raise SnapshotNotFound(
                 f"snapshot not found[snapshot={snapshot_id}]: the restore's lease has ended, begin it again"
             )
@@ -101,9 +101,6 @@ class Backups:
         following = await self._rootcoord.alloc_ids(1)
         if following < last_id:
             await self._rootcoord.alloc_ids(last_id - following)
-
-    def _is_over(self, pin: Pin) -> bool:
-        return self._clock.wall_ms() >= pin.expires_ms
 
     def _lease(self, pin: Pin) -> SnapshotLease:
         return SnapshotLease(pin.pin_id, self._manifests.store_url, pin.path, pin.read_ts, pin.expires_ms)

@@ -33,7 +33,7 @@ from elanus.core.errors import (
     CommitRefused,
     DeadlineExceeded,
     ElanusError,
-    InvalidParameter,
+    ImportRefused,
     PartitionNotFound,
     TaskQueueFull,
     Unavailable,
@@ -168,11 +168,14 @@ class Imports:
         if found is None and done is not None:
             return as_task(done)
         if found is None:
-            raise InvalidParameter(f"import {task_id} is not known: it never was, or has been forgotten")
+            raise ImportRefused(
+                f"import job does not exist, jobID={task_id}: it never was, or has been forgotten: "
+                "importing data failed"
+            )
         return found
 
     async def cancel_import(self, task_id: TaskID) -> None:
-        """Cancel a task. Raises `InvalidParameter` for a task that is unknown, or has committed."""
+        """Raises `ImportRefused` for an unknown task, `InvalidParameter` for one that has committed."""
         async with self._lock:
             task = self._task(task_id)
             if task.state is ImportState.FAILED:

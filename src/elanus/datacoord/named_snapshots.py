@@ -22,7 +22,7 @@ from elanus.core.errors import (
 )
 from elanus.core.gc import GcPolicy, expires_ms
 from elanus.core.ids import CollectionID
-from elanus.core.pins import Pin
+from elanus.core.pins import Pin, expired
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_ms
 from elanus.datacoord.context import DataContext
@@ -63,7 +63,7 @@ class NamedSnapshots:
     async def create_snapshot(self, request: NewSnapshot) -> Pin:
         collection_id, name = request.collection_id, request.name
         if any(p.name == name and p.collection_id == collection_id for p in self._state.pins()):
-            raise InvalidParameter(f"snapshot {name} already exists: drop it, or use another name")
+            raise InvalidParameter(f"snapshot name {name} already exists: drop it, or use another name")
         collection = await self._rootcoord.collection_by_id(collection_id)
         indexes = await self._index.indexes(collection_id)
         now = await self._rootcoord.alloc_timestamp(1)
@@ -77,6 +77,7 @@ class NamedSnapshots:
     async def drop_snapshot(self, collection_id: CollectionID, name: str) -> None:
         for pin in self._state.pins():
             if pin.name == name and pin.collection_id == collection_id:
+                self._check_unpinned(pin)
                 await self._snapshots.release_snapshot(pin.pin_id)
 
     async def named_snapshots(self) -> tuple[Pin, ...]:
@@ -103,6 +104,17 @@ class NamedSnapshots:
         pin = self._state.pin(pin_id)
         if pin is not None and not pin.name:
             await self._snapshots.release_snapshot(pin_id)
+
+    def _check_unpinned(self, snapshot: Pin) -> None:
+        """Raises `InvalidParameter` while a client's pin, or the lease of a backup, is on the snapshot."""
+        own = [p for p in self._state.pins() if p.path == snapshot.path and p is not snapshot]
+        over = expired(own, self._clock.wall_ms())
+        if active := [p for p in own if not (p.name or p.clones or p.received) and p not in over]:
+            ids = ", ".join(str(p.pin_id) for p in active)
+            raise InvalidParameter(
+                f"{len(active)} active pins, unpin before dropping: "
+                f"snapshot is pinned[snapshot={snapshot.name}][pins={ids}]"
+            )
 
     def _pin(self, pin_id: int) -> Pin:
         pin = self._state.pin(pin_id)

@@ -78,6 +78,8 @@ class Snapshots:
         self._files: dict[int, frozenset[str]] = {}
         self._segments: dict[int, frozenset[SegmentID]] = {}
         self._ended = 0
+        self._over: set[int] = set()
+        """The pins that were found expired. They stay so when the clock is set back: files may be gone."""
         self._taking: list[frozenset[str]] = []
         """The files of snapshots whose pins are not persisted yet."""
 
@@ -225,8 +227,13 @@ class Snapshots:
         return snapshot.files | {pin.path}
 
     def _live(self) -> list[Pin]:
-        over = {pin.pin_id for pin in expired(self._state.pins(), self._clock.wall_ms()) if not pin.clones}
-        return [pin for pin in self._state.pins() if pin.pin_id not in over]
+        found = expired(self._state.pins(), self._clock.wall_ms())
+        self._over |= {pin.pin_id for pin in found if not pin.clones}
+        return [pin for pin in self._state.pins() if pin.pin_id not in self._over]
+
+    def is_over(self, pin: Pin) -> bool:
+        """Return whether the pin has expired, so that its files may be gone."""
+        return pin.pin_id not in {live.pin_id for live in self._live()}
 
     def _vchannels(self, collection_id: CollectionID) -> list[Vchannel]:
         vchannels = self._state.vchannels_of(collection_id)
@@ -306,12 +313,12 @@ class Snapshots:
             self._taking.remove(files)
 
     async def pin_again(self, pin: Pin, wanted: Pin) -> Pin:
-        """Persist a further pin on the snapshot of another one, which exists."""
+        """Persist a further pin on the snapshot of another one, which exists and has not expired."""
         async with self._lock:
             pin_id = await self._rootcoord.alloc_ids(1)
-            if self._state.pin(pin.pin_id) is None:
+            if self.is_over(pin):
                 raise SnapshotNotFound(
-                    f"snapshot not found[snapshot={pin.name or pin.pin_id}]: it was dropped"
+                    f"snapshot not found[snapshot={pin.name or pin.pin_id}]: it was dropped, or has expired"
                 )
             another = replace(wanted, pin_id=pin_id, path=pin.path, read_ts=pin.read_ts)
             await self._state.put(pins=[another])
@@ -321,14 +328,19 @@ class Snapshots:
     def _check_name(self, pin: Pin) -> None:
         for known in self._state.pins():
             if pin.name and (known.name, known.collection_id) == (pin.name, pin.collection_id):
-                raise InvalidParameter(f"snapshot {pin.name} already exists: drop it, or use another name")
+                raise InvalidParameter(
+                    f"snapshot name {pin.name} already exists: drop it, or use another name"
+                )
 
     async def _expire(self) -> None:
         while True:
             await asyncio.sleep(_EXPIRY_LOOK_S)
             try:
-                over = expired(self._state.pins(), self._clock.wall_ms())
-                await self._end([pin for pin in over if not await self._is_needed(pin)])
+                live = self._live()
+                over = [pin for pin in self._state.pins() if pin.pin_id in self._over]
+                held_for_clones = expired(live, self._clock.wall_ms())
+                over += [pin for pin in held_for_clones if not await self._is_needed(pin)]
+                await self._end(over)
             except Exception as error:  # noqa: BLE001 - the next look may succeed; until then files stay
                 _log.info(
                     "expired snapshots not released; trying again", error=f"{type(error).__name__}: {error}"
@@ -336,8 +348,6 @@ class Snapshots:
 
     async def _is_needed(self, pin: Pin) -> bool:
         """Whether a clone is still to be made of what the pin keeps: a crash interrupted it."""
-        if not pin.clones:
-            return False
         collections = await self._rootcoord.list_collections("")
         origins = (collection.origin for collection in collections)
         return any(o is not None and not o.is_done and o.pin_id == pin.pin_id for o in origins)
@@ -357,5 +367,6 @@ class Snapshots:
                 await self._manifests.forget_snapshot(path)
             await self._state.forget_pins(pins)
         for pin in pins:
+            self._over.discard(pin.pin_id)
             self._files.pop(pin.pin_id, None)
             self._segments.pop(pin.pin_id, None)

@@ -246,7 +246,10 @@ class DataState:
         Raises `CommitRefused` when one changed in the store meanwhile; its new value is then applied in
         memory.
         """
-        records = {f"{_SEGMENTS}{s.segment_id}": msgspec.json.encode(s) for s in segments}
+        records = {
+            f"{_SEGMENTS}{segment.segment_id}": msgspec.json.encode(segment)
+            async for segment in in_turns(segments)
+        }
         records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
         records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
         records |= {f"{_PINS}{p.pin_id}": msgspec.json.encode(p) for p in pins}

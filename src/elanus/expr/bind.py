@@ -277,7 +277,7 @@ class _Binder:
         return Sample(Column(self._schema.primary_field), factor.value, new_seed())
 
     def _null(self, node: syntax.Null) -> Predicate:
-        column = self._operands.bind(node.item)
+        column = self._operands.whole(node.item)
         if not isinstance(column, Column):
             what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
             raise self._source.error(what, node.item.start, "a field stands before 'is null'")

@@ -184,8 +184,18 @@ class OperandBinder:
             what = f"{type_name(field.element_type)} data type not supported accessed with []"
             raise self._source.error(what, node.start, f"an array has one index: write {node.name}[0]")
 
+    def whole(self, node: syntax.Node) -> BoundOperand:
+        """As `bind`; a struct array stands for one of its arrays, which have its nulls and lengths."""
+        if isinstance(node, syntax.Name) and not node.path and self._names_struct(node):
+            members = self._schema.members(node.name)
+            return Column(next((m for m in members if not m.is_searched), members[0]))
+        return self.bind(node)
+
+    def _names_struct(self, node: syntax.Name) -> bool:
+        return any(struct.name == node.name for struct in self._schema.structs)
+
     def _length(self, node: syntax.Call) -> Length:
-        columns = [self._bind(argument) for argument in node.arguments]
+        columns = [self.whole(argument) for argument in node.arguments]
         if (
             len(columns) == 1
             and isinstance(columns[0], Column)
@@ -200,6 +210,12 @@ class OperandBinder:
         if node.name.lower() == "null" and not node.path:
             what = "NULL literal is not supported in expressions"
             raise self._source.error(what, node.start, "test for null with 'is null' or 'is not null'")
+        if self._names_struct(node):
+            what = f"struct array field {node.name} cannot be used as a value"
+            if node.path:
+                what = f"field {self._source.of(node)} not exist"
+            names = ", ".join(member.name for member in self._schema.members(node.name))
+            raise self._source.error(what, node.start, f"name one of its fields, with quotes: {names}")
         dynamic = self._schema.dynamic_field
         means_null = node.name.lower() in _NO_VALUE
         if dynamic is not None and not means_null:

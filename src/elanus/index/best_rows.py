@@ -27,7 +27,7 @@ LOOKUP_COST = 10
 WALKED_ALL_MAX = 200_000
 """So few postings are all walked: that costs less than bounding and ordering the terms."""
 SAVING_MIN = 100_000
-"""Of the terms that are left, so few postings are walked as well: it costs less than looking rows up."""
+"""So few postings of the remaining terms are walked as well: that costs less than looking rows up."""
 CHECK_GROWTH = 3
 """It is looked at again when this many times as many are walked: all looks cost less than the walk."""
 _DENSE = 4
@@ -204,7 +204,7 @@ class _Walk:
         return self._parts[0]
 
     def _joined_partial(self) -> Scores:
-        """What these rows had when they were met: a row's score is the largest of its own."""
+        """The scores of these rows when they were met; the score of a row is the largest of its own."""
         if len(self._partial) > 1:
             self._partial = [np.concatenate(self._partial)]
         return self._partial[0]

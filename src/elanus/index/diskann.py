@@ -29,7 +29,7 @@ from elanus.index.hnsw_codes import CodedHnsw, coded_graph
 from elanus.index.ivf_codes import FLOATING
 from elanus.index.refining import Refiner, unchanged
 from elanus.index.search_params import SearchParams
-from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress, Sent
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress, Sent, asks_for_k
 from elanus.index.values import INT32_MAX, integer
 
 SEARCH_LIST_KEY = "search_list"
@@ -117,9 +117,9 @@ class _SearchList(IntParam):
         if name not in sent:
             return max(self.default, SEARCH_LIST_PER_K * k)
         size = integer("search_list_size", sent[name], self.low, self.high)
-        if size < k:
+        if size < k and asks_for_k(sent):
             raise InvalidParameter(f"search_list_size({size}) should be larger than k({k})")
-        return size
+        return max(size, k)
 
 
 DISKANN = IndexKind(

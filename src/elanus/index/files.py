@@ -141,6 +141,11 @@ def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
     )
 
 
+def check_index_file(path: Path) -> None:
+    """Compare the file with its checksum. Memory: one chunk. Raises `DamagedIndexFile`."""
+    _read_footer(path)
+
+
 def add_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
     """Add arrays to a file that `write_index_file` wrote, and flush it to disk. Raises `OSError`."""
     footer = _read_footer(path)

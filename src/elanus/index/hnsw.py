@@ -44,7 +44,7 @@ from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.refining import REFINE_K_KEY, Refiner
 from elanus.index.search_params import LEVEL_KEY, LEVEL_MAX, SearchParams, Window
-from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, Sent
+from elanus.index.spec import IndexKind, IndexSpec, IntParam, Param, Progress, Sent, asks_for_k
 from elanus.index.unit import UnitRows
 from elanus.index.values import INT32_MAX, integer
 
@@ -318,9 +318,9 @@ class _Breadth(IntParam):
     def resolve(self, name: str, sent: Sent, k: int) -> int:
         if name in sent:
             ef = integer(name, sent[name], self.low, self.high)
-            if ef < k:
+            if ef < k and asks_for_k(sent):
                 raise InvalidParameter(f"ef({ef}) should be larger than k({k})")
-            return ef
+            return max(ef, k)
         level = integer(LEVEL_KEY, sent[LEVEL_KEY], 1, LEVEL_MAX) if LEVEL_KEY in sent else 1
         return max(self.default, EF_DEFAULT_PER_K * k) * level
 

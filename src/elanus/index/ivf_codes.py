@@ -31,7 +31,16 @@ from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
 from elanus.index.refining import SEARCH_PARAMS as REFINE_SEARCH
 from elanus.index.refining import Refiner, unchanged
 from elanus.index.search_params import SearchParams
-from elanus.index.spec import BoolParam, IndexKind, IndexSpec, IntParam, Progress, RequiredInt, Sent
+from elanus.index.spec import (
+    BoolParam,
+    IndexKind,
+    IndexSpec,
+    IntParam,
+    Progress,
+    RequiredInt,
+    Sent,
+    asks_for_k,
+)
 from elanus.index.values import INT32_MAX, integer
 
 FLOATING = frozenset({DataType.FLOAT_VECTOR, DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR})
@@ -124,9 +133,9 @@ class _ReorderK(IntParam):
         if name not in sent:
             return self.default
         reorder_k = integer(name, sent[name], self.low, self.high)
-        if reorder_k < k:
+        if reorder_k < k and asks_for_k(sent):
             raise InvalidParameter(f"reorder_k({reorder_k}) should be larger than k({k})")
-        return reorder_k
+        return max(reorder_k, k)
 
 
 def check_parts(params: Mapping[str, Any], dim: int) -> None:

@@ -60,6 +60,9 @@ class Listed(Protocol):
 class ListMeasuring:
     """Batches of queries. ``depths`` (d,), ``efforts`` (e,)."""
 
+    free_s = 0.4
+    caution = 1.0
+
     def __init__(self, index: Listed, vectors: Matrix, lists: int, queries_max: int, threads: int) -> None:
         spec = index.spec
         self._index = index

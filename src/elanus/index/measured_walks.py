@@ -18,6 +18,10 @@ from elanus.index.withheld import late_rows, withheld
 
 DEPTHS = (10, 100, 1000)
 """Numbers of hits; those above a twentieth of the rows are left out."""
+SHALLOW = 100
+"""Walks that find more hits take longer than all others together, so only the first batch has them, ..."""
+DEEP_QUERIES = 4
+"""... which is as small as that."""
 BATCH_QUERIES = 8
 EFFORT_MIN = 8
 GROWTH = 2
@@ -36,6 +40,10 @@ Floats = npt.NDArray[np.float64]
 class WalkMeasuring:
     """Batches of queries. ``depths`` (d,), ``efforts`` (e,)."""
 
+    free_s = 0.05
+    caution = 0.5
+    """Less than for lists: hidden rows are already a little harder to find the neighbours of than others."""
+
     def __init__(self, index: HnswIndex, vectors: Matrix, queries_max: int, threads: int) -> None:
         spec = index.spec
         self._index = index
@@ -49,26 +57,34 @@ class WalkMeasuring:
         self._rows = np.random.default_rng(index.rows).permutation(fit)[:queries_max]
 
     def batches(self) -> int:
-        return -(-len(self._rows) // BATCH_QUERIES)
+        return -(-max(len(self._rows) - DEEP_QUERIES, 0) // BATCH_QUERIES) + min(len(self._rows), 1)
 
     def measure(self, batch: int) -> Floats:
-        """Return the recall of each query of a batch, (queries, depths, efforts)."""
-        rows = self._rows[batch * BATCH_QUERIES :][:BATCH_QUERIES]
-        queries, most = self._vectors[rows], int(self.depths[-1]) + _OWN
+        """Return the recall of each query of a batch, (queries, depths, efforts); NaN where not measured."""
+        if batch == 0:
+            rows, deepest = self._rows[:DEEP_QUERIES], len(self.depths)
+        else:
+            rows = self._rows[DEEP_QUERIES + (batch - 1) * BATCH_QUERIES :][:BATCH_QUERIES]
+            deepest = int(np.count_nonzero(self.depths <= SHALLOW))
+        open_depths = list(range(deepest))
+        queries, most = self._vectors[rows], int(self.depths[deepest - 1]) + _OWN
         truth = without(self._exact.search(queries, most, SearchParams(), threads=self._threads).rows, rows)
-        found = np.zeros((len(rows), len(self.depths), len(self.efforts)))
-        open_depths = list(range(len(self.depths)))
+        recalls = np.zeros((len(rows), deepest))
+        found = np.full((len(rows), len(self.depths), len(self.efforts)), np.nan)
+        found[:, :deepest] = 0
         with withheld(self._index.graph, rows):
             for number, effort in enumerate(self.efforts.tolist()):
                 for depths in self._walks(open_depths, effort):
+                    left = np.flatnonzero((recalls[:, depths] < 1).any(axis=1))  # others found everything
                     k = int(self.depths[depths[-1]])
-                    hits = self._walk(queries, rows, k, effort)
+                    hits = self._walk(queries[left], rows[left], k, effort)
                     for place in depths:
                         depth = self.depths[place]
-                        recalls = self._recalls(hits[:, :depth], truth[:, :depth])
-                        found[:, place, number:] = recalls[:, None]  # no larger effort is worse
-                        before = found[:, place, number - 1].mean() if number else 0.0
-                        if recalls.mean() >= ENOUGH or 0 < before > recalls.mean() - GAIN_MIN:
+                        before = recalls[:, place].mean()
+                        recalls[left, place] = self._recalls(hits[:, :depth], truth[left, :depth])
+                        found[:, place, number:] = recalls[:, place, None]  # no larger effort is worse
+                        reached = recalls[:, place].mean()
+                        if reached >= ENOUGH or 0 < before > reached - GAIN_MIN:
                             open_depths.remove(place)
         return found
 

@@ -30,26 +30,28 @@ from elanus.index.parallel import openmp_threads
 
 ROWS_MIN = 2_000
 """Indexes of fewer rows have no curve: comparing all of their rows costs little more than walking."""
-BUDGET_SHARE = 0.04
+BUDGET_SHARE = 0.06
 """The measuring may take this share of the time of the build, ..."""
 BATCHES_MIN = 2
-"""... and so many batches in any case: fewer queries say nothing about small misses. ..."""
-FREE_S = 0.4
-"""... Measuring may take this time after the shortest build, too: with the few queries of a share of that,
-the effort was a guess."""
+"""... and so many batches in any case: fewer queries say nothing about small misses."""
 QUERIES_MAX = 256
 GAIN_MIN = 0.0005
 """A larger share of the hits than this is a gain."""
-CAUTION = 1.0
-"""So many standard errors are subtracted from what was measured."""
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 
 class Measuring(Protocol):
-    """Queries in batches. ``depths`` (d,): numbers of hits; ``efforts`` (e,): both ascend."""
+    """Queries in batches. ``depths`` (d,): numbers of hits; ``efforts`` (e,): both ascend.
 
+    ``free_s``: measuring may take this time after the shortest build, too. With the few queries of a share of
+    that, the effort was a guess. Lists are built quickly, and a batch of theirs takes more of that time.
+    ``caution``: so many standard errors are subtracted from what was measured.
+    """
+
+    free_s: float
+    caution: float
     depths: Ints
     efforts: Ints
 
@@ -81,9 +83,10 @@ def measure(
     name = effort_name(index.spec.kind)
     if not name or index.rows < ROWS_MIN:
         return
-    end_s = now_s() + max(BUDGET_SHARE * build_s, FREE_S)
+    began_s = now_s()
     with openmp_threads(threads):
         measuring = _measuring(index, vectors, name, threads)
+        end_s = began_s + max(BUDGET_SHARE * build_s, measuring.free_s)
         found: list[Floats] = []
         while len(found) < measuring.batches():
             batch_s = now_s()
@@ -108,7 +111,7 @@ def _curve(measuring: Measuring, found: Floats) -> RecallCurve:
     count = np.sqrt(np.count_nonzero(~np.isnan(found), axis=0))
     mean, spread = np.nanmean(found, axis=0), np.nanstd(found, axis=0) / count
     is_best = mean >= mean[:, -1:] - GAIN_MIN  # larger efforts find no more, so caution has nothing to choose
-    cautious = np.where(is_best, mean, np.clip(mean - CAUTION * spread, 0, 1))
+    cautious = np.where(is_best, mean, np.clip(mean - measuring.caution * spread, 0, 1))
     recalls = np.maximum.accumulate(cautious, axis=1)
     used = 1 + int(np.argmax(is_best, axis=1).max())
     return RecallCurve(measuring.depths, measuring.efforts[:used], recalls[:, :used])

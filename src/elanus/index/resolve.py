@@ -18,7 +18,7 @@ the metric, too (`completed`).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
 from elanus.index.lists import list_index, of_elements
 from elanus.index.nullable import NullableIndex
-from elanus.index.scalar.resolve import JSON_PARAMS, resolve_scalar
+from elanus.index.scalar.resolve import JSON_PARAMS, JSON_PATH, check_sorted_cast, resolve_scalar
 from elanus.index.spec import (
     AUTOINDEX,
     COMMON_KEYS,
@@ -46,8 +46,9 @@ from elanus.index.spec import (
     IndexKind,
     IndexSpec,
 )
-from elanus.index.values import INT32_MAX, boolean, integer
+from elanus.index.values import INT32_MAX, integer, mapped
 
+HYBRID, DISKANN = "HYBRID", "DISKANN"
 _KNOWN_ELSEWHERE = ("EMB_LIST", "AISAQ", "DISKANN_", "IVF_FLAT_CC", "IVF_SQ_CC")
 """Name prefixes of the reference's other vector index types: known, but not supported here."""
 
@@ -59,12 +60,15 @@ def resolve_field_index(params: Mapping[str, str], field: FieldSchema) -> IndexS
     """
     sent = _flatten(params)
     if not field.has_vector_lists:
-        sorts_elements = field.data_type is DataType.ARRAY and struct_and_name(field.name) is not None
-        if sorts_elements and sent.get(INDEX_TYPE_KEY) == "STL_SORT":
-            # The structure is that of INVERTED, whose keys are sorted; only arrays in structs may ask for it.
-            spec = resolve_index({**params, INDEX_TYPE_KEY: "INVERTED"}, field.data_type, field.dim)
-            return replace(spec, declared_type="STL_SORT")
-        return resolve_index(params, field.data_type, field.dim)
+        in_struct = field.data_type is DataType.ARRAY and struct_and_name(field.name) is not None
+        sorts_keys = in_struct or field.data_type is DataType.JSON
+        if not sorts_keys or sent.get(INDEX_TYPE_KEY) != "STL_SORT":
+            return resolve_index(params, field.data_type, field.dim)
+        # The structure is that of INVERTED, whose keys are sorted. Other arrays may not ask for it.
+        spec = resolve_index({**params, INDEX_TYPE_KEY: "INVERTED"}, field.data_type, field.dim)
+        if field.data_type is DataType.JSON:
+            check_sorted_cast(spec)
+        return replace(spec, declared_type="STL_SORT")
     form, name = field.vector, sent.get(METRIC_TYPE_KEY)
     offered = [m for m in LIST_METRICS if m.of_vectors in form.metrics]
     default = next(m for m in offered if m.of_vectors is form.default_metric and m is not Metric.MAX_SIM)
@@ -85,6 +89,16 @@ def resolve_field_index(params: Mapping[str, str], field: FieldSchema) -> IndexS
             error.message.replace(f"data type {shown} ", "data type ArrayOfVector ")
         ) from None
     return spec if metric is None else replace(spec, metric=metric)
+
+
+def located(params: Mapping[str, str], field: FieldSchema, named: str) -> Mapping[str, str]:
+    """Return an index's parameters with the path of the values in a JSON field.
+
+    Without one it is the name in the request: ``named`` is the field's, or a key of the dynamic field.
+    """
+    if field.data_type is not DataType.JSON or JSON_PATH in _flatten(params):
+        return params
+    return {**params, JSON_PATH: named}
 
 
 def completed(params: Mapping[str, str], field: FieldSchema) -> Mapping[str, str]:
@@ -120,7 +134,7 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
     if form is None:
         return resolve_scalar(sent, data_type, kinds_on(data_type), KINDS)
     declared = _declared(sent.get(INDEX_TYPE_KEY), data_type)
-    metric = _metric(sent.get(METRIC_TYPE_KEY), form, declared)
+    metric = _metric(sent.get(METRIC_TYPE_KEY), data_type, form, declared)
     kind = automatic_kind(data_type, metric) if declared == AUTOINDEX else KINDS[declared]
     assert kind is not None  # otherwise AUTOINDEX is not offered for the type
     _check_metric(kind, metric)
@@ -138,23 +152,28 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
         dim=dim,
         params=resolved,
         declared_type=declared,
-        memory_mapped=_mapped(sent),
+        memory_mapped=mapped(sent, default=False),
     )
 
 
-def _mapped(sent: Mapping[str, object]) -> bool:
-    try:
-        return boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else False
-    except InvalidParameter as error:
-        raise InvalidParameter(
-            f"invalid {MMAP_KEY} value: {sent[MMAP_KEY]}, expected: true, false: {error}"
-        ) from None
-
-
 def check_choice(spec: IndexSpec) -> None:
-    """Raise `InvalidParameter` if clients cannot choose this kind for fields of this type."""
+    """Raise `InvalidParameter` if clients cannot choose this index.
+
+    That is a kind which is withheld for fields of this type, a kind that only AUTOINDEX chooses, or a mapped
+    file of a kind whose file is not mapped.
+    """
     if spec.data_type in spec.kind.withheld_from:
         raise _not_on(spec.data_type, spec.declared_type, _offered(spec.data_type))
+    if spec.declared_type == HYBRID:
+        raise InvalidParameter(f"{_unknown_type(HYBRID)}: name {AUTOINDEX}, which chooses it")
+    if spec.memory_mapped:
+        check_mappable([spec.index_type])
+
+
+def check_mappable(index_types: Iterable[str | None]) -> None:
+    """Raises `InvalidParameter` if the file of an index of these types is not mapped."""
+    if DISKANN in index_types:
+        raise InvalidParameter(f"invalid mmap type params: index type {DISKANN} does not support mmap")
 
 
 def _offered(data_type: DataType) -> Sequence[str]:
@@ -236,9 +255,9 @@ def _declared(name: object, data_type: DataType) -> str:
     if name in names:
         return str(name)
     offered = _offered(data_type)
-    if name == AUTOINDEX or name in KINDS:
+    if name == AUTOINDEX or (name in KINDS and name != HYBRID):
         raise _not_on(data_type, str(name), offered)
-    unknown = f"invalid parameter[expected=valid index][actual=invalid index type: {name}]"
+    unknown = _unknown_type(name)
     if str(name).startswith("GPU_"):
         raise NotSupported(
             f"{unknown}: it needs a GPU, which is not supported: use one of {', '.join(offered)}"
@@ -248,15 +267,20 @@ def _declared(name: object, data_type: DataType) -> str:
     raise InvalidParameter(f"{unknown}: {data_type.name} fields take one of {', '.join(offered)}")
 
 
-def _metric(name: object, form: VectorForm, declared: str) -> Metric:
+def _unknown_type(name: object) -> str:
+    return f"invalid parameter[expected=valid index][actual=invalid index type: {name}]"
+
+
+def _metric(name: object, data_type: DataType, form: VectorForm, declared: str) -> Metric:
     if name is None or name == "":
         return form.default_metric
     if name in form.metrics:
         return Metric(str(name))
     if form.space is Space.SPARSE:
         raise _no_sparse_metric(name)
+    called = "int" if data_type is DataType.INT8_VECTOR else form.space.value
     raise InvalidParameter(
-        f"{form.space.value} vector index does not support metric type: {name}: invalid parameter"
+        f"{called} vector index does not support metric type: {name}: invalid parameter"
         f"[expected=valid index params][actual=invalid index params]: "
         f"{declared} takes one of {', '.join(form.metrics)}"
     )

@@ -181,7 +181,7 @@ def true_params(
 
 
 RANGE_PARAMS = frozenset({"radius", "range_filter"})
-"""With one of them a search is a range search. A range without a radius is open on that side."""
+"""A search with a radius is a range search. A range without a range filter is open on that side."""
 SHARED_PARAMS = RANGE_PARAMS | {
     "page_retain_order",
     ITERATOR_PAGE,
@@ -210,11 +210,15 @@ def _check_shared(spec: IndexSpec, params: Mapping[str, object]) -> None:
 
 
 def _window(metric: Metric, params: Mapping[str, object]) -> Window | None:
-    if not RANGE_PARAMS & params.keys():
+    if "radius" not in params:
+        if "range_filter" in params:
+            raise InvalidParameter(
+                "range_filter requires radius to be set; range_filter alone is not a valid range search "
+                "parameter"
+            )
         return None
     bigger = metric.bigger_is_better
-    worst = -FLOAT32_MAX if bigger else FLOAT32_MAX
-    radius = _bound("radius", params.get("radius", worst))
+    radius = _bound("radius", params["radius"])
     if "range_filter" not in params:
         return Window(radius, None, bigger)
     range_filter = _bound("range_filter", params["range_filter"])

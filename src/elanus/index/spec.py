@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.index_properties import MMAP_KEY, WARMUP_KEY
-from elanus.core.metrics import Metric
+from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.types import KINDS, DataType, VectorForm
 from elanus.index.values import bounded, choice, flag, integer, ratio
 
@@ -36,6 +36,11 @@ Progress = Callable[[float], None]
 
 Sent = Mapping[str, object]
 """The parameters of one search, as a client sent them."""
+
+
+def asks_for_k(sent: Sent) -> bool:
+    """Whether a search returns its ``k`` best hits: not one of a range, and not a page of an iterator."""
+    return "radius" not in sent and not sent.get(ITERATOR_PAGE)
 
 
 class Param(Protocol):

@@ -82,6 +82,7 @@ TOLERANCES = (
         "hybrid search",
         "no effect: those of the hybrid search count, as in the reference",
     ),
+    Tolerance("`offset` without a limit", "query", _IGNORED),
     Tolerance("`limit`, `data`, `param` and any other name", "search", _LOGGED),
     Tolerance(
         "`nprobe`, `ef`, `radius` and other parameters of an index",

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.index_properties import MMAP_KEY
 
 INT32_MAX = 2**31 - 1
 _INTEGER = re.compile(r"[+-]?\d{1,19}")
@@ -53,6 +54,18 @@ def bounded(name: str, value: object, low: float, high: float) -> float:
             f"Out of range in json: param '{name}' ({_json(value)}) should be in range [{low:f}, {high:f}]"
         )
     return parsed
+
+
+def mapped(sent: Mapping[str, object], default: bool) -> bool:
+    """Whether a client wants the file of an index mapped. Raises `InvalidParameter`."""
+    if MMAP_KEY not in sent:
+        return default
+    try:
+        return boolean(MMAP_KEY, sent[MMAP_KEY])
+    except InvalidParameter:
+        raise InvalidParameter(
+            f"invalid mmap type params: invalid {MMAP_KEY} value: {sent[MMAP_KEY]}, expected: true, false"
+        ) from None
 
 
 def flag(name: str, value: object) -> bool:

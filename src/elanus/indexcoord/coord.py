@@ -114,7 +114,7 @@ class IndexCoord:
             if _indexes_the_same(known, spec, field):
                 return known.name
         path = json_path_of(spec, field)
-        return field.name if path is None else "/".join([field.name, *map(str, path)])
+        return field.name if path is None else f"{field.name}/{'/'.join(map(str, path))}"
 
     async def alter_index(
         self,
@@ -126,7 +126,7 @@ class IndexCoord:
         async with self._defining:
             index = next((i for i in self._state.indexes(collection_id) if i.name == name), None)
             if index is None:
-                raise IndexNotFound(f"index not found[index={name}]")
+                raise IndexNotFound(f"index not found[indexName={name}]")
             params = altered(index.params, properties, delete_keys)
             if params == dict(index.params):
                 await self._invalidations.all_confirmed()

@@ -166,6 +166,10 @@ class MetaFailed(MetaFault):
     """The store cannot read or write its file. Nothing was applied."""
 
 
+class DamagedMeta(MetaFailed):
+    """The store's file does not hold what was written. Names the file, and the record where there is one."""
+
+
 class MetaInUse(MetaFault):
     """Another process has this store open. Names the file."""
 

@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from elanus.core.errors import LeaseLost, Unavailable
+from elanus.core.errors import DiskFull, LeaseLost, Unavailable
+from elanus.core.faults import MetaFault
 from elanus.core.ids import NodeID
 from elanus.core.lease import HeldLease, Pulse
 from elanus.meta.keeper import RETRY_S, LeaseKeeper
@@ -162,7 +163,10 @@ class Session:
             self.lost.set()
 
     async def close(self) -> None:
-        """End the session cleanly: others see it at once. Closing a lost session only stops its tasks."""
+        """End the session cleanly: others see it at once. Closing a lost session only stops its tasks.
+
+        If the store cannot be written, as on a full disk, the lease expires later, and the process stops.
+        """
         if self._kept is not None:
             self._kept.cancel()
         work = [self._keeping, *([self._renewal] if self._renewal is not None else [])]
@@ -171,7 +175,7 @@ class Session:
         await asyncio.gather(*work, return_exceptions=True)
         try:
             await self._meta.revoke_lease(self._lease)
-        except (Unavailable, StoreClosed) as error:
+        except (Unavailable, DiskFull, MetaFault) as error:
             _log.info("session not revoked; its lease will expire", role=self.info.role, error=str(error))
 
     @property

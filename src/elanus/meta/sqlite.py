@@ -7,6 +7,8 @@ key that carried it may be deleted.
 
 Every lease holder lives in this process and ends with it. So leases are kept in memory, on the same thread.
 The file only records which keys are bound to a lease; those keys are removed when the file is next opened.
+
+Every entry is checked when the file is opened, and whenever it is read.
 """
 
 from __future__ import annotations
@@ -23,11 +25,21 @@ import structlog
 
 from elanus.core.errors import DiskFull
 from elanus.meta.checks import check_transaction, check_ttl
+from elanus.meta.checksums import (
+    REMEDY,
+    add_checksums,
+    check_all,
+    check_entry,
+    checksum,
+    of_lease,
+    of_revision,
+)
 from elanus.meta.embedded import ExpiryChecks, Hub, Leases, changes_of
 from elanus.meta.port import (
     Change,
     Compare,
     CompareFailed,
+    DamagedMeta,
     Delete,
     LeaseID,
     Listing,
@@ -42,8 +54,13 @@ from elanus.meta.port import (
 T = TypeVar("T")
 _log = structlog.get_logger("meta")
 
-FORMAT_VERSION = 2
-"""Version 2 added the table ``leased``. A file of format 1 is upgraded when it is opened."""
+FORMAT_VERSION = 3
+"""Version 2 added the table ``leased``, version 3 checksums (`elanus.meta.checksums`). A file of an earlier
+format is upgraded when it is opened."""
+
+_NOT_FROM_SQLITE = 0xFF
+_FAILURES = (sqlite3.Error, UnicodeDecodeError)
+"""A damaged file raises the second where SQLite's own message quotes it."""
 
 _TABLES = """
 CREATE TABLE entry (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID;
@@ -62,7 +79,9 @@ class SqliteMeta:
     def __init__(
         self, path: Path, *, fsync: bool = True, monotonic_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """Open the file, creating it if necessary. Raises `MetaInUse`, `UnknownMetaFormat` and `MetaFailed`.
+        """Open the file, creating it if necessary.
+
+        Raises `MetaInUse`, `UnknownMetaFormat`, `DamagedMeta`, `MetaFailed` and `DiskFull`.
 
         ``fsync`` off: transactions survive a crash of the process, not of the machine. ``monotonic_s``: the
         clock of the leases.
@@ -81,13 +100,13 @@ class SqliteMeta:
             raise
 
     async def get(self, key: str) -> Versioned | None:
-        return await self._run(lambda db: _get(db, key))
+        return await self._run(lambda db: _get(self._path, db, key))
 
     async def list(self, prefix: str) -> Sequence[tuple[str, Versioned]]:
-        return await self._run(lambda db: _list(db, prefix))
+        return await self._run(lambda db: _list(self._path, db, prefix))
 
     async def listing(self, prefix: str) -> Listing:
-        return await self._run(lambda db: Listing(_list(db, prefix), _last_revision(db)))
+        return await self._run(lambda db: Listing(_list(self._path, db, prefix), _last_revision(db)))
 
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
         """As in the port. Raises `DiskFull`, with nothing applied, when there is no space left."""
@@ -125,11 +144,8 @@ class SqliteMeta:
             raise StoreClosed(f"the metadata store {self._path} is closed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, work, self._connection)
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                text = f"no room left for the metadata in {self._path}; free disk space, then retry"
-                raise DiskFull(text) from error
-            raise MetaFailed(f"the metadata in {self._path} cannot be used: {error}") from error
+        except _FAILURES as error:
+            raise _translated(self._path, error) from error
 
     async def _end_leases(self) -> None:
         loop = asyncio.get_running_loop()
@@ -179,40 +195,65 @@ def _open(path: Path, fsync: bool) -> sqlite3.Connection:
             for statement in filter(str.strip, _TABLES.split(";")):
                 connection.execute(statement)
             version = 1
-        if version == 1:
-            connection.execute(_TABLES_OF_FORMAT_2)
-            connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
-        elif version != FORMAT_VERSION:
+        if not 1 <= version <= FORMAT_VERSION:
             raise UnknownMetaFormat(
                 f"{path} has metadata format {version}, this release reads {FORMAT_VERSION}"
             )
-        connection.execute("DELETE FROM entry WHERE key IN (SELECT key FROM leased)")
-        connection.execute("DELETE FROM leased")
+        if version == 1:
+            connection.execute(_TABLES_OF_FORMAT_2)
+        if version < FORMAT_VERSION:
+            add_checksums(connection)
+            connection.execute(f"PRAGMA user_version={FORMAT_VERSION}")
+        check_all(path, connection)
+        leased = connection.execute("SELECT key FROM leased").fetchall()
+        _apply(connection, [Delete(key) for (key,) in leased], _last_revision(connection))
         connection.execute("COMMIT")
     except BaseException as error:
         connection.close()
-        if isinstance(error, sqlite3.OperationalError) and error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
+        if not isinstance(error, _FAILURES):
+            raise
+        code = _code(error)
+        if code == sqlite3.SQLITE_BUSY:
             raise MetaInUse(f"the metadata store {path} is open in another process") from error
-        if isinstance(error, sqlite3.DatabaseError) and error.sqlite_errorcode == sqlite3.SQLITE_NOTADB:
+        if code == sqlite3.SQLITE_NOTADB:
             raise UnknownMetaFormat(f"{path} is not a metadata store") from error
-        if isinstance(error, sqlite3.DatabaseError):
-            raise MetaFailed(f"the metadata in {path} cannot be used: {error}") from error
-        raise
+        raise _translated(path, error) from error
     return connection
 
 
-def _get(db: sqlite3.Connection, key: str) -> Versioned | None:
-    row = db.execute("SELECT value, revision FROM entry WHERE key = ?", (key,)).fetchone()
-    return None if row is None else Versioned(*row)
+def _translated(path: Path, error: BaseException) -> MetaFailed | DiskFull:
+    if _code(error) == sqlite3.SQLITE_FULL:
+        return DiskFull(f"no room left for the metadata in {path}; free disk space, then retry")
+    if _code(error) in (sqlite3.SQLITE_CORRUPT, _NOT_FROM_SQLITE):
+        return DamagedMeta(f"the metadata in {path} is damaged ({error}): {REMEDY}")
+    return MetaFailed(f"the metadata in {path} cannot be used: {error}")
 
 
-def _list(db: sqlite3.Connection, prefix: str) -> Sequence[tuple[str, Versioned]]:
+def _code(error: BaseException) -> int:
+    """Return the primary result code; Python's own errors, of a text that is not UTF-8, have none."""
+    return getattr(error, "sqlite_errorcode", _NOT_FROM_SQLITE) & 0xFF
+
+
+def _get(path: Path, db: sqlite3.Connection, key: str) -> Versioned | None:
+    row = db.execute("SELECT value, revision, checksum FROM entry WHERE key = ?", (key,)).fetchone()
+    if row is None:
+        return None
+    value, revision, expected = row
+    check_entry(path, key, revision, value, expected)
+    return Versioned(value, revision)
+
+
+def _list(path: Path, db: sqlite3.Connection, prefix: str) -> Sequence[tuple[str, Versioned]]:
     # Keys are ASCII, so no key with the prefix sorts at or after prefix + DEL.
     rows = db.execute(
-        "SELECT key, value, revision FROM entry WHERE key >= ? AND key < ? ORDER BY key",
+        "SELECT key, value, revision, checksum FROM entry WHERE key >= ? AND key < ? ORDER BY key",
         (prefix, prefix + "\x7f"),
     )
-    return [(key, Versioned(value, revision)) for key, value, revision in rows]
+    found = []
+    for key, value, revision, expected in rows:
+        check_entry(path, key, revision, value, expected)
+        found.append((key, Versioned(value, revision)))
+    return found
 
 
 def _txn(db: sqlite3.Connection, operations: Sequence[Put | Delete], compares: Sequence[Compare]) -> int:
@@ -223,21 +264,36 @@ def _txn(db: sqlite3.Connection, operations: Sequence[Put | Delete], compares: S
         revision = _last_revision(db)
         if operations:
             revision += 1
-            db.execute("UPDATE counter SET revision = ?", (revision,))
-        puts = [(o.key, o.value, revision) for o in operations if isinstance(o, Put)]
-        db.executemany("INSERT OR REPLACE INTO entry VALUES (?, ?, ?)", puts)
-        db.executemany(
-            "DELETE FROM entry WHERE key = ?", [(o.key,) for o in operations if isinstance(o, Delete)]
-        )
-        db.executemany("DELETE FROM leased WHERE key = ?", [(o.key,) for o in operations])
-        leased = [(o.key,) for o in operations if isinstance(o, Put) and o.lease]
-        db.executemany("INSERT INTO leased VALUES (?)", leased)
+            _apply(db, operations, revision)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
     return revision
+
+
+def _apply(db: sqlite3.Connection, operations: Sequence[Put | Delete], revision: int) -> None:
+    """Change the entries, and the digest with them. ``operations``: at most one for each key."""
+    before, digest = db.execute("SELECT revision, digest FROM counter").fetchone()
+    digest ^= of_revision(before) ^ of_revision(revision)
+    for operation in operations:
+        key = operation.key
+        row = db.execute("SELECT checksum FROM entry WHERE key = ?", (key,)).fetchone()
+        if row is not None:
+            digest ^= row[0]
+        if db.execute("DELETE FROM leased WHERE key = ?", (key,)).rowcount:
+            digest ^= of_lease(key)
+        if isinstance(operation, Delete):
+            db.execute("DELETE FROM entry WHERE key = ?", (key,))
+            continue
+        own = checksum(key, revision, operation.value)
+        db.execute("INSERT OR REPLACE INTO entry VALUES (?, ?, ?, ?)", (key, operation.value, revision, own))
+        digest ^= own
+        if operation.lease:
+            db.execute("INSERT INTO leased VALUES (?)", (key,))
+            digest ^= of_lease(key)
+    db.execute("UPDATE counter SET revision = ?, digest = ?", (revision, digest))
 
 
 def _last_revision(db: sqlite3.Connection) -> int:

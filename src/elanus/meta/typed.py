@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from elanus.core.faults import MetaFault
 from elanus.meta.port import Compare, MetaStore, Put, Versioned
 
 T = TypeVar("T")
@@ -21,7 +22,7 @@ T = TypeVar("T")
 _encoder = msgspec.json.Encoder()
 
 
-class CorruptMeta(Exception):
+class CorruptMeta(MetaFault):
     """A stored value is not what is expected under its key. Names the key, the type and the field."""
 
 

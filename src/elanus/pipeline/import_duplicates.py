@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from elanus.api.connector import CollectionSnapshot
 from elanus.core.channels import shard_of_keys
+from elanus.core.given_columns import keys_only
 from elanus.core.imports import Duplicates
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import SegmentManifest
@@ -32,7 +33,6 @@ from elanus.pipeline.import_files import fitting
 from elanus.pipeline.import_plan import FileRows, ImportPlan, LeftOut
 from elanus.pipeline.import_rejects import Rejects
 from elanus.pipeline.import_sources import opened
-from elanus.pipeline.write_deletes import keys_only
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import PRIMARY_KEY_COLUMN, dead_rows, read_delta_log
 from elanus.storage.parquet import ROW_GROUP_ROWS_MAX

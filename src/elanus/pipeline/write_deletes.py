@@ -11,7 +11,6 @@ Memory: the keys of one vchannel, and those of one file.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 from elanus.api.imports import ImportedSegment, ImportOrder
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_columns import keys_only
 from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.imports import WriteMode
 from elanus.core.schema import CollectionSchema
@@ -36,12 +36,6 @@ from elanus.storage.paths import delta_log_path
 from elanus.storage.port import ObjectStore
 
 _KEYS_AT_ONCE = 1 << 20
-
-
-def keys_only(schema: CollectionSchema) -> CollectionSchema:
-    """Return a schema of the primary key alone, by which files of keys are read."""
-    key = replace(schema.primary_field, auto_id=False)
-    return CollectionSchema(schema.name, (key,))
 
 
 def write_deletes(

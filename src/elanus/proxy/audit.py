@@ -45,7 +45,11 @@ _DATA = frozenset(
         "Dummy",
         "ConnectorApi.import_directory",
         "ConnectorApi.import_task",
+        "ConnectorApi.write_schema",
         "KeysApi.list_keys",
+        "Console.Status",
+        "Console.Doctor",
+        "Console.Audit",
     }
 )
 _log = structlog.get_logger("proxy")
@@ -55,7 +59,8 @@ def is_sampled(call: Finished) -> bool:
     """Whether only a share of such calls is recorded. Refusals and changes always are."""
     if call.refused:
         return False
-    return call.operation in _DATA or call.operation.startswith(_LOOKING)
+    name = call.operation.removeprefix("Rest.")  # the same call, whichever port it came by
+    return name in _DATA or name.startswith(_LOOKING)
 
 
 def audit_line(call: Finished, time_s: float) -> bytes:

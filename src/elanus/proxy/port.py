@@ -15,7 +15,7 @@ from elanus.core.compaction import CompactionPlan
 from elanus.core.functions import Function
 from elanus.core.group_config import GroupConfig
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
-from elanus.core.schema import FieldSchema
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access_port import AccessFront
@@ -138,10 +138,6 @@ class Front(AccessFront, SnapshotFront, Protocol):
     def alter_alias(self, database: str, collection: str, alias: str) -> None: ...
     def describe_alias(self, database: str, alias: str) -> str:
         """Return the collection's name. Raises `AliasNotFound`."""
-        ...
-
-    def list_aliases(self, database: str, collection: str) -> Sequence[str]:
-        """Return the aliases of a collection, or of the whole database when ``collection`` is empty."""
         ...
 
     # partitions
@@ -277,6 +273,12 @@ class Front(AccessFront, SnapshotFront, Protocol):
         ``duplicates``: which rows of a key it adds. ``csv``: the format of CSV files. Raises
         `InvalidParameter` for a ``mode`` or ``duplicates`` that does not fit the collection.
         """
+        ...
+
+    def write_schema(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        """Return the schema that rows written in this way have to fit. Raises as `start_import` does."""
         ...
 
     def import_task(self, task_id: int) -> ImportTask:

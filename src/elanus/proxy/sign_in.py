@@ -22,6 +22,7 @@ from typing import NamedTuple, TypeVar
 from elanus.core.access import AccessPolicy, User
 from elanus.core.api_keys import is_valid, key_id_of
 from elanus.core.errors import ElanusError, Unauthenticated
+from elanus.proxy.password_tries import PasswordTries
 from elanus.proxy.passwords import is_outdated, is_password_of, verify_password
 
 _REMEMBERED_MAX = 10_000
@@ -29,6 +30,14 @@ _IN_BASE64 = b"base64"
 _MISSING = "missing authorization in header"
 _WRONG = "auth check failure, please check username and password are correct"
 _WRONG_KEY = "auth check failure, please check api key is correct"
+_NO_USER = User(
+    "",
+    "$argon2id$v=19$m=19456,t=2,p=1$ZWxhbnVzLW5vLXVzZXIhIQ$a7J5PW1WcsvM4fXfJmDyPwbYyjRB4nHnJ2oXnIY2hUE",
+    0,
+)
+"""Compared with the password of a name that is no user's, so that it takes as long as another wrong password:
+how long a refusal takes says nothing about who exists. Nobody knows a password of this hash."""
+TRIES_PER_MINUTE = 30
 
 T = TypeVar("T")
 
@@ -52,7 +61,8 @@ class SignIn:
 
     ``policy`` returns the current policy, None when authorization is off. ``initial_password``: root's until
     it is changed for the first time; "" lets root not sign in before. ``verify`` compares a password with a
-    stored hash. ``now_s``: seconds since 1970, by which API keys expire.
+    stored hash. ``now_s``: seconds since 1970, by which API keys expire. ``tries_per_minute``: wrong
+    passwords from one address; further ones are refused unseen. 0 for no limit.
     """
 
     def __init__(
@@ -62,12 +72,14 @@ class SignIn:
         verify: Callable[[str, str], bool] = verify_password,
         rehash: Rehash | None = None,
         now_s: Callable[[], float] = time.time,
+        tries_per_minute: int = TRIES_PER_MINUTE,
     ) -> None:
         self._policy = policy
         self._initial_password = initial_password
         self._verify = verify
         self._rehash = rehash
         self._now_s = now_s
+        self._tries = PasswordTries(tries_per_minute, now_s)
         self._key = os.urandom(32)
         self._right: dict[bytes, tuple[str, int]] = {}
         self._wrong: dict[bytes, int] = {}
@@ -78,13 +90,14 @@ class SignIn:
         """Whether callers must sign in."""
         return self._policy is not None
 
-    def user_of(self, name: str, password: str) -> str:
+    def user_of(self, name: str, password: str, origin: str = "") -> str:
         """Return the user of a name and a password, never of an API key. Raises as `identity_of` does."""
-        return self.identity_of(f"{name}:{password}").user
+        return self.identity_of(f"{name}:{password}", origin).user
 
-    def identity_of(self, token: str) -> Identity:
+    def identity_of(self, token: str, origin: str = "") -> Identity:
         """Return whom the token names; `NOBODY` when authorization is off.
 
+        ``origin``: the address that sends it; wrong passwords are counted by it.
         Raises `Unauthenticated` with the reference's text, and `ElanusError` when the users cannot be read.
         """
         if self._policy is None:
@@ -95,14 +108,14 @@ class SignIn:
         if ":" not in token:
             return self._of_key(token, policy)
         digest = self._digest(token)
-        return Identity(self._known(digest, policy) or self._verified(token, digest, policy))
+        return Identity(self._known(digest, policy) or self._verified(token, digest, policy, origin))
 
     def generation_of(self, user: str) -> int | None:
         """Return the generation of a user's password; None if there is no such user, or no users at all."""
         found = self._policy().users.get(user) if self._policy is not None else None
         return found.generation if found is not None else None
 
-    def identity_of_header(self, value: str) -> Identity:
+    def identity_of_header(self, value: str, origin: str = "") -> Identity:
         """The same for a token in base64, as gRPC clients send it in ``authorization``."""
         if self._policy is None:
             return NOBODY
@@ -114,7 +127,7 @@ class SignIn:
             token = base64.b64decode(value, validate=True).decode()
         except (binascii.Error, ValueError):
             raise Unauthenticated("invalid token format") from None
-        found = self.identity_of(token)
+        found = self.identity_of(token, origin)
         with self._lock:
             right = self._right.get(self._digest(token))
         if right is not None:
@@ -140,15 +153,18 @@ class SignIn:
             raise Unauthenticated(_WRONG_KEY)
         return Identity(key.user, key.key_id)
 
-    def _verified(self, token: str, digest: bytes, policy: AccessPolicy) -> str:
+    def _verified(self, token: str, digest: bytes, policy: AccessPolicy, origin: str) -> str:
         name, _, password = token.partition(":")
         refusal = Unauthenticated(_WRONG)
         if self._wrong.get(digest) == policy.version:
             raise refusal
+        self._tries.begin(origin)
         user = policy.users.get(name)
-        if user is None or not is_password_of(user, password, self._initial_password, self._verify):
+        is_right = is_password_of(user or _NO_USER, password, self._initial_password, self._verify)
+        if user is None or not is_right:
             self._remember(self._wrong, digest, policy.version)
             raise refusal
+        self._tries.succeeded(origin)
         self._remember(self._right, digest, (user.name, user.generation))
         if self._rehash is not None and is_outdated(user.password_hash):
             self._hash_again(user, password)

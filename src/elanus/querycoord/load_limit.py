@@ -14,7 +14,7 @@ def check_load_limit(target: Target) -> None:
     limit_bytes = load_limit_bytes(target.collection.properties)
     if limit_bytes is None:
         return
-    needed = sum(target.piece(segment_id).size_bytes for segment_id in target.segments)
+    needed = sum(piece.size_bytes for piece in target.pieces(target.segments))
     if needed > limit_bytes:
         raise InsufficientMemory(
             f"the load of collection {target.collection.name} needs {needed / _MB:.1f} MB in "

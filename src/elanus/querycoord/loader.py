@@ -235,11 +235,13 @@ class CollectionLoader:
         for name, nodes in members.items():
             check_enough(len(nodes), counts[name], name)
         target = await self._target(load)
+        await let_others_run(target.segments)
         check_load_limit(target)
         for name, nodes in members.items():
             held = {s.segment_id for status in nodes.values() for s in status.segments}
             held.update(s for status in nodes.values() for s in status.loaded.get(self.collection_id, ()))
-            pieces = [target.piece(s) for s in target.segments if s not in held]
+            pieces = target.pieces(s for s in target.segments if s not in held)
+            await let_others_run(pieces)
             rooms = [room_of(n, status) for n, status in nodes.items()]
             place(pieces * counts[name], rooms, f"in resource group {name}")
 

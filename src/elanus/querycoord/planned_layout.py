@@ -57,7 +57,7 @@ def plan_layout(
     """
     wanted = [s for s in target.segments if s not in handoff.held]
     placed = {s: places[s] for s in wanted if places.get(s) in statuses}
-    coming = [target.piece(s) for s in wanted if s not in placed]
+    coming = target.pieces(s for s in wanted if s not in placed)
     # The rooms list all that the nodes hold, and most rounds place nothing.
     rooms = [_room_with(n, status, placed, target) for n, status in statuses.items()] if coming else []
     new = place(coming, rooms)
@@ -79,6 +79,6 @@ def _room_with(
     """The node as a place for segments: with what it holds, and what is about to be loaded there."""
     room = room_of(node_id, status)
     held = {piece.segment_id for piece in room.pieces}
-    coming = [target.piece(s) for s, at in placed.items() if at == node_id and s not in held]
+    coming = target.pieces(s for s, at in placed.items() if at == node_id and s not in held)
     used_bytes = room.used_bytes + sum(piece.size_bytes for piece in coming)
     return replace(room, used_bytes=used_bytes, pieces=(*room.pieces, *coming))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from elanus.api.datacoord import DamagedManifest, DataCoordApi, RecoveryInfo, VchannelRecovery
@@ -61,17 +61,21 @@ class Target:
             return False
         return all(file.index_id in serving.index_ids for file in self.files.get(serving.segment_id, ()))
 
-    def piece(self, segment_id: SegmentID) -> Piece:
-        """The segment with the memory it will take: its vectors once, and its files.
+    def pieces(self, segment_ids: Iterable[SegmentID]) -> list[Piece]:
+        """The segments, each with the memory it will take: its vectors once, and its files.
 
         Vectors that an index leaves on disk, and those of fields that are not loaded, take none.
         """
-        manifest = self.segments[segment_id]
         vectors = self.collection.schema.vector_fields
         width = sum(field.row_bytes_estimate for field in vectors if field.field_id not in self.left_out)
         filed = sum(
             field.row_bytes_estimate for field in vectors if field.dim and field.field_id in self.left_out
         )
+        return [self._piece(segment_id, width, filed) for segment_id in segment_ids]
+
+    def _piece(self, segment_id: SegmentID, width: int, filed: int) -> Piece:
+        """``width`` and ``filed``: bytes of a row's vectors that are loaded, and of those that are not."""
+        manifest = self.segments[segment_id]
         files = self.files.get(segment_id, ())
         size_bytes = segment_memory_bytes(
             rows=manifest.rows,

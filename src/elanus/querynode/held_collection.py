@@ -167,7 +167,8 @@ class HeldCollection:
         """Stop serving and release everything. Everyone who waits gets the error."""
         self.closed = error
         self.clock.close(error)
-        self._drop_sealed(lambda _: True)
+        self._views.changed()
+        self._let_go(self._held.drop_all())
         for channel in self.channels.values():
             for follower in channel.followers():
                 follower.retire()

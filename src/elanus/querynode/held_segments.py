@@ -93,6 +93,14 @@ class HeldSegments:
                 gone += self._popped(held, segment_id)
         return gone
 
+    def drop_all(self) -> list[SealedSegment]:
+        """Release everything, at a small cost for each segment."""
+        gone = [*self.serving.values(), *self.staged.values()]
+        self.serving.clear()
+        self.staged.clear()
+        self._ranges.clear()
+        return gone
+
     def _popped(self, held: dict[SegmentID, SealedSegment], segment_id: SegmentID) -> list[SealedSegment]:
         segment = held.pop(segment_id, None)
         if segment is None:

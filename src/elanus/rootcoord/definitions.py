@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 from elanus.api.cache_invalidation import Invalidations, Notifications
 from elanus.core.catalog import Collection, Database
@@ -47,9 +46,3 @@ class Definitions:
     async def _begin_database_change(self, database: Database) -> Notifications:
         await self._catalog.put_database(database)
         return self._invalidations.begin_databases()
-
-
-def changed_properties(
-    known: Mapping[str, str], added: Mapping[str, str], deleted: tuple[str, ...]
-) -> dict[str, str]:
-    return {k: v for k, v in {**known, **added}.items() if k not in deleted}

@@ -148,7 +148,8 @@ class Lifecycle(Definitions):
             if collection.aliases:
                 raise InvalidParameter(
                     f"unable to drop the collection [{name}] because it has associated aliases "
-                    f"{list(collection.aliases)}, please remove all aliases before dropping the collection"
+                    f"[{' '.join(collection.aliases)}], please remove all aliases before dropping the "
+                    "collection"
                 )
             with self._or_later():
                 async with self._announcer.barrier() as ts:

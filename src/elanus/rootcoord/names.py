@@ -19,9 +19,10 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import DatabaseID
 from elanus.core.limits import DATABASES_MAX
+from elanus.core.property_changes import changed_properties
 from elanus.core.timestamps import Timestamp
 from elanus.rootcoord.catalog import renamed
-from elanus.rootcoord.definitions import Definitions, changed_properties
+from elanus.rootcoord.definitions import Definitions
 
 DEFAULT_DATABASE = Database(DatabaseID(1), "default", Timestamp(0))
 

@@ -19,10 +19,10 @@ from elanus.core.field_changes import with_added_field, with_added_struct, with_
 from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID
+from elanus.core.property_changes import with_changed_properties
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.time_to_live import TTL_FIELD_PROPERTY, checked_ttl_field
-from elanus.rootcoord.definitions import changed_properties
 from elanus.rootcoord.lifecycle import Lifecycle
 
 
@@ -33,7 +33,7 @@ class SchemaChanges(Lifecycle):
         """Change properties. Another ``ttl_field`` is another schema: readers leave out other rows."""
         async with self._ddl_lock:
             found = await self._settled(database, name)
-            changed = replace(found, properties=changed_properties(found.properties, properties, delete_keys))
+            changed = with_changed_properties(found, properties, delete_keys)
             ttl_field = found.schema.ttl_field
             if TTL_FIELD_PROPERTY in {*properties, *delete_keys}:
                 ttl_field = checked_ttl_field(changed.properties, found.schema)
@@ -41,7 +41,7 @@ class SchemaChanges(Lifecycle):
                 await self._change(changed)
                 return
             with self._or_later():
-                await self._begin_becoming(changed, replace(found.schema, ttl_field=ttl_field))
+                await self._begin_becoming(changed, replace(changed.schema, ttl_field=ttl_field))
                 await self._become(found.collection_id)
 
     async def alter_field(

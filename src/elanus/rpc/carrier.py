@@ -27,7 +27,7 @@ import msgspec
 import structlog
 from grpc import aio
 
-from elanus.api.fencing import ISSUER_KEY, Gate, orders_of
+from elanus.api.fencing import ISSUER_KEY, Gate, Orders
 from elanus.core import errors
 from elanus.core.ids import NodeID
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
@@ -72,9 +72,7 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._methods = methods_of(api)
         self._target = target
         self._meant_for: Callable[[NodeID], Any] | None = getattr(target, "meant_for", None)
-        self._gate = gate
-        self._orders = orders_of(api)
-        self._issuer = next(iter(self._orders.values()), "")
+        self._orders = Orders(api, gate)
 
     def service(self, details: Any) -> Any:
         if not details.method.startswith(self._prefix):
@@ -106,20 +104,9 @@ class _Handler(grpc.GenericRpcHandler):  # type: ignore[misc]
         metadata = context.invocation_metadata() or ()
         tracing.set_trace(tracing.trace_of(metadata))
         deadlines.bind(context.time_remaining())
-        if self._issuer:
-            self._admit(method, _session(metadata, ISSUER_KEY))
+        self._orders.admit(method, _session(metadata, ISSUER_KEY))
         node_id = None if self._meant_for is None else _session(metadata, _MEANT_FOR_KEY)
         return self._target if self._meant_for is None or node_id is None else self._meant_for(node_id)
-
-    def _admit(self, method: str, issued_by: NodeID | None) -> None:
-        """Raises `CoordinatorReplaced`."""
-        self._gate.note(self._issuer, issued_by)
-        if method in self._orders:
-            try:
-                self._gate.admit(self._issuer, issued_by)
-            except errors.CoordinatorReplaced as error:
-                _log.warning("order refused", method=method, reason=error.message)
-                raise
 
 
 def _session(metadata: Any, key: str) -> NodeID | None:

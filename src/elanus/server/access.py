@@ -84,4 +84,10 @@ def port_access(settings: ProxySettings, current: Callable[[], Proxy]) -> PortAc
         proxy.call(root.set_password(user.name, hashed, user.generation))
 
     guard = AccessGuard(policy, real_name)
-    return PortAccess(guard, SignIn(policy, settings.initial_root_password, rehash=rehash), guard)
+    sign_in = SignIn(
+        policy,
+        settings.initial_root_password,
+        rehash=rehash,
+        tries_per_minute=settings.wrong_passwords_per_minute,
+    )
+    return PortAccess(guard, sign_in, guard)

@@ -68,6 +68,7 @@ from elanus.querynode.recall import RecallSampler
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.rpc.carrier import RpcChannel
+from elanus.rpc.local_port import LocalPort
 from elanus.rpc.remote import Peer
 from elanus.server.growing_watch import GrowingWatch
 from elanus.server.import_served import ServedImports
@@ -114,7 +115,7 @@ class RoleDependencies:
     query_nodes: Callable[[NodeID], Fleet]
     data_nodes: Callable[[NodeID], Nodes[DataNodePorts]]
     job_ended: Callable[[JobEntry], None]
-    dial: Callable[[str], RpcChannel]
+    dial: Callable[[str], RpcChannel | LocalPort]
     leases: LeaseKeeper | None = None
     recall: RecallSampler | None = None
     caches: Nodes[ProxyApi] | None = None
@@ -132,7 +133,7 @@ def _idle_tick_ms(settings: ProxySettings) -> int:
     return max(settings.time_tick_interval_ms, min(settings.graceful_time_ms // 2, _IDLE_TICK_MAX_MS))
 
 
-def data_node_ports(address: str, peer: RpcChannel | Peer, datacoord: NodeID) -> DataNodePorts:
+def data_node_ports(address: str, peer: RpcChannel | LocalPort | Peer, datacoord: NodeID) -> DataNodePorts:
     """Return the clients by which the datacoord with that session reaches the data node at an address.
 
     Calls that wait for a job have no timeout.

@@ -74,7 +74,9 @@ class DataDir:
             make_directories(self.root)
             self._lock = self._take_lock()
         except OSError as error:
-            raise CannotStart(f"the data directory {self.root} cannot be used: {error.strerror}") from error
+            raise CannotStart(
+                f"the data directory {self.root} cannot be used: {error.strerror}; choose another --data-dir"
+            ) from error
         try:
             self._check_version()
             self._check_metadata()

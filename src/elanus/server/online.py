@@ -2,7 +2,7 @@
 
 This is the composition root of the standalone server: it builds what the roles depend on, while
 `elanus.server.builders` builds the roles. Roles call each other through `elanus.rpc.local` here, and the
-data node through `elanus.rpc.carrier`.
+data node through `elanus.rpc.local_port`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ from elanus.proxy.role.stamps import OwnStamps
 from elanus.proxy.verbs.pressure import GrowingData, Pressure
 from elanus.querycoord.fleet import OneNode
 from elanus.querynode.node import QueryNode
-from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.local import LocalRole, local_client
+from elanus.rpc.local_port import LocalPort
 from elanus.server.backends import log_url, store_url
 from elanus.server.builders import Builders, RoleDependencies, data_node_ports, recall_sampler
-from elanus.server.connections import Connections
 from elanus.server.current_reads import CurrentReads
 from elanus.server.data_dir import DataDir
 from elanus.server.free_disk import FreeDisk, directories_of
@@ -100,12 +99,13 @@ class Online:
         self.index = self._client("indexcoord", IndexCoordApi)
         self.query = self._client("querycoord", QueryCoordApi)
         self.node = self._client("querynode", QueryNodeApi)
-        self.connections = Connections(RpcChannel)
+        self.pipeline = LocalPort(DATA_NODE)
+        """Where the data node of this process serves its interfaces."""
         # In this process a role's address is its name.
         self._directory = Directory(self.meta, "proxy", lambda info: self._client(info.address, ProxyApi))
         self.members = Members()
         """The further serving processes."""
-        self._data_nodes = Directory(self.meta, DATA_NODE, lambda info: self.connections.to(info.address))
+        self._data_nodes = Directory(self.meta, DATA_NODE, lambda _: self.pipeline)
         self._builders = Builders(
             RoleDependencies(
                 settings=settings,
@@ -121,7 +121,7 @@ class Online:
                 proxies=self._directory,
                 query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
                 data_nodes=self._data_nodes_of,
-                dial=self.connections.to,
+                dial=lambda _: self.pipeline,
                 recall=self.recall,
                 caches=Both(self._directory, self.members.proxies()),
                 mirrors=self.members.mirrors,
@@ -151,18 +151,14 @@ class Online:
         await self.roles.stop()
         await self._directory.stop()
         await self._data_nodes.stop()
-        await self.connections.close()
         await self.log.close()
         await self.meta.close()
         self._threads.shutdown()
         await asyncio.to_thread(self.recall.close)
 
-    async def register_data_node(self, address: str) -> Session:
-        """Register a session for a data node.
-
-        Raises `Unavailable`.
-        """
-        return await self._builders.register(DATA_NODE, address)
+    async def register_data_node(self) -> Session:
+        """Register a session for the data node. Raises `Unavailable`."""
+        return await self._builders.register(DATA_NODE, DATA_NODE)
 
     def _data_nodes_of(self, datacoord: NodeID) -> Nodes[DataNodePorts]:
         nodes = self._data_nodes

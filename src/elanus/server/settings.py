@@ -38,60 +38,61 @@ class ProxySettings(AccessSettings):
     port: Port = 19530
     """The port to listen on; 0 takes a free one, which `elanus status` shows."""
     count: int = Field(default=1, ge=1, le=64)
-    """Proxies of this server, each on a port of its own: the first on `port`, the others on those that
-    follow. Each has its own threads and task queues; clients may talk to any of them."""
+    """The number of proxies of this server. The first listens on `port`, the others on the ports that
+    follow. Each has its own threads and task queues; clients may use any of them."""
     processes: int = Field(default=1, ge=0, le=64)
-    """Processes of `elanus serve` that answer searches and queries, the main one included. The further ones
-    listen on `port` too, each with a copy of what is loaded, and pass on everything else
-    (docs/serving-processes.md). 0: one for every two processors. In a cluster, start more processes with the
-    roles proxy and querynode instead."""
+    """The number of processes of `elanus serve` that answer searches and queries, including the main one.
+    The others also listen on `port`, each with a copy of what is loaded, and pass all other calls to the
+    main process (docs/serving-processes.md). 0: one for every two processors. In a cluster, start more
+    processes with the roles proxy and querynode instead."""
     workers: int = Field(default=32, ge=1, le=1024)
-    """Threads that answer requests, which is how many are in work at once. Short reads need none of them
-    where `serving` is `loop`."""
+    """The number of threads that answer requests, and so of requests that are processed at a time. With
+    `serving` = `loop`, short reads do not need one."""
     serving: Literal["loop", "grpc"] = "loop"
-    """The gRPC server. `loop`: reads of a kind that took less than a millisecond so far are answered by the
-    thread that receives them, everything else by the `workers`; a call costs about half the processor
-    time. It is tried out at the start, and needs the release of grpcio that Elanus requires: otherwise a
-    warning is logged and `grpc` serves. `grpc`: grpcio's own server, where the `workers` answer
-    everything."""
+    """The gRPC server. `loop`: the thread that receives a read answers it, if reads of its kind have taken
+    less than a millisecond so far; the `workers` answer all other calls. A call takes about half the
+    processor time. The loop is tested at startup and needs the release of grpcio that Elanus requires;
+    otherwise a warning is logged and `grpc` is used. `grpc`: grpcio's own server, in which the `workers`
+    answer all calls."""
     connections_max: int = Field(default=0, ge=0, le=1_000_000)
-    """Connections of clients. A further one is closed at once, and its client gets the gRPC status
-    UNAVAILABLE (`Socket closed`). Each takes one of the open files of the process (`ulimit -n`). 0 stands for
-    three quarters of those that it may have, divided by `count`."""
+    """The maximum number of client connections. Any further connection is closed at once, and its client
+    gets the gRPC status UNAVAILABLE (`Socket closed`). Each connection is an open file of the process
+    (`ulimit -n`). 0: three quarters of the open files that the process may have, divided by `count`."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
-    """How often the proxy reports, per pchannel, up to which timestamp its writes are finished. A
-    strong read does not wait for it: it asks for a report. A pchannel without writes is ticked once a second,
-    or every half of `graceful_time_ms` where that is less."""
+    """How often the proxy reports, per pchannel, the timestamp up to which its writes are finished. A
+    strong read does not wait for this; it requests a report. A pchannel without writes gets a tick once a
+    second, or every half `graceful_time_ms` if that is less."""
     max_task_num: int = Field(default=1024, ge=1, le=65_536)
-    """Unfinished tasks that each of the three task queues holds before requests are refused."""
+    """The number of unfinished tasks in each of the three task queues above which requests are refused."""
     message_max_mb: int = Field(default=64, ge=1, le=512)
     """The largest request that a client may send. A larger one is refused before it is decoded, with the gRPC
     status RESOURCE_EXHAUSTED and the name of this setting: insert fewer rows at a time, or use
     `elanus import`. gRPC itself refuses requests of more than twice this size, and those of more than 512 MB.
     Each of the `workers` may hold that much."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
-    """How far a read with Bounded consistency may lie behind the newest write."""
+    """How far a read with Bounded consistency may be behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
-    """How long a search or query without a deadline of its own waits for its timestamp to be served."""
+    """How long a search or query that has no deadline of its own waits for its timestamp."""
     search_hits_max: int = Field(default=4_000_000, ge=1)
-    """Hits that one search may ask for: its vectors times the sum of limit and offset; the searches of a
-    hybrid search together. A grouping search also ranks at most as many rows at a time to find its groups. A
-    hit takes about 40 bytes of memory while it is answered, its output fields not counted."""
+    """The maximum number of hits that one search may request: its vectors times the sum of limit and
+    offset, added up over the searches of a hybrid search. To find its groups, a grouping search also ranks
+    at most this many rows at a time. A hit takes about 40 bytes of memory during the search, without its
+    output fields."""
     answer_max_mb: int = Field(default=256, ge=1, le=500)
-    """The output fields of one search or query together. A larger answer is refused, and its vectors are not
-    even fetched."""
+    """The maximum size of the output fields of one search or query. A larger answer is refused, before its
+    vectors are fetched."""
     segment_filter_ratio: float = Field(default=0.0, ge=0, le=1000)
-    """Searches of collections that were clustered by the searched vector look into as many of the nearest
-    clusters as the square root of their number times this, in each shard and partition; 0: into all that may
-    hold a hit. They lose hits by it. The collection property and the search parameter of the same name
-    come first."""
+    """For collections that are clustered by the searched vector: a search examines the nearest clusters of
+    each shard and partition, as many as the square root of their number times this ratio. This can miss
+    hits. 0: all clusters that may contain a hit. The collection property and the search parameter of the
+    same name take precedence."""
     slow_request_ms: int = Field(default=1000, ge=0, le=3_600_000)
-    """Searches and queries that take longer are kept, the last hundred of each process (`elanus slow`), and
-    logged, one a second at most. For a minute after one, those that follow are kept with their explanation.
-    0: none are kept."""
+    """Searches and queries that take longer are kept, the last hundred of each process (`elanus slow`),
+    and logged, at most one per second. For a minute after a slow one, further slow ones are kept with
+    their explanation. 0: none are kept."""
     delete_step_keys_max: int = Field(default=1_000_000, ge=1, le=10_000_000)
-    """Keys that a delete by filter reads and deletes at a time. If more rows match, the delete has several
-    steps (docs/consistency.md)."""
+    """How many keys a delete by filter reads and deletes at a time. If more rows match, they are deleted
+    in several batches (docs/consistency.md)."""
 
     @model_validator(mode="after")
     def _ports_exist(self) -> Self:
@@ -117,62 +118,63 @@ class RootcoordSettings(Section):
     """Timestamps and the pool of physical channels."""
 
     dml_channel_num: int = Field(default=16, ge=1, le=1024)
-    """Physical channels that the vchannels of all collections are spread over. Existing collections
-    keep theirs when it changes."""
+    """The number of physical channels over which the vchannels of all collections are distributed.
+    Existing collections keep their channels when it changes."""
     tso_window_ms: int = Field(default=3000, ge=100, le=60_000)
     """How far ahead of use the timestamp oracle persists its upper bound. After a crash, timestamps
-    go on above that bound."""
+    continue above that bound."""
     tso_update_ms: int = Field(default=50, ge=1, le=1000)
     """How often the oracle moves its physical part to the wall clock."""
     users_max: int = Field(default=100, ge=1, le=10_000)
-    """Users that may exist, root included."""
+    """The maximum number of users, including root."""
     roles_max: int = Field(default=10, ge=2, le=1000)
-    """Roles that may exist, admin and public included."""
+    """The maximum number of roles, including admin and public."""
 
 
 class DatacoordSettings(Section):
     """Segment allocation, sealing and flush."""
 
     segment_size_max_mb: int = Field(default=512, ge=1, le=16_384)
-    """The size that a segment is planned for, counted over its rows in memory."""
+    """The planned size of a segment, measured as the size of its rows in memory."""
     seal_proportion: float = Field(default=0.75, gt=0, le=1)
-    """A segment is sealed when it has reached this part of its planned size."""
+    """A segment is sealed when it reaches this fraction of its planned size."""
     seal_age_s: float = Field(default=86_400, gt=0)
-    """A segment with rows is sealed at this age, however small."""
+    """A segment with rows is sealed at this age, whatever its size."""
     seal_idle_s: float = Field(default=600, gt=0)
-    """A segment with rows is sealed when it got no new ones for this long."""
+    """A segment with rows is sealed when it has received no new ones for this long."""
     assignment_expiration_ms: int = Field(default=2000, ge=100, le=60_000)
     """How long a proxy may use a segment allocation."""
     retention_s: float = Field(default=432_000, ge=0)
     """How long deleted and expired rows are kept for reads of the past. A read pinned to an older moment
-    (time travel, a page of an iterator) is refused; 0 refuses all but reads of the present."""
+    (time travel, a page of an iterator) is refused; 0 allows only reads of the present."""
     log_hold_s: float = Field(default=600, ge=0)
-    """How long the log keeps entries that are in binlogs for a query node that has yet to read them and makes
-    no progress. After that the node loads the collections of that part of the log again."""
+    """How long the log keeps entries that are already in binlogs for a query node that still has to read
+    them but makes no progress. After that the node loads the collections of that part of the log again."""
     allocation_rows_min: int = Field(default=1000, ge=1, le=1_000_000)
-    """The minimum of rows that a proxy requests as a segment allocation, so that small inserts seldom do."""
+    """The minimum number of rows in a segment allocation that a proxy requests, so that small inserts
+    rarely need a new one."""
     jobs_max: int = Field(default=1000, ge=1, le=100_000)
-    """Ended Spark jobs that the job ledger keeps; the oldest are forgotten first."""
+    """How many ended Spark jobs the job ledger keeps; the oldest are removed first."""
     jobs_age_max_s: float = Field(default=604_800, gt=0)
     """How long an ended Spark job stays in the job ledger."""
 
 
 class GcSettings(Section):
-    """Garbage collection: files of what was dropped or superseded, and of jobs that never committed."""
+    """Garbage collection: files of dropped or superseded data, and of jobs that never committed."""
 
     enabled: bool = True
-    """Whether it runs by itself. `elanus gc` runs it in any case."""
+    """Whether garbage is collected automatically. `elanus gc` works in any case."""
     interval_s: float = Field(default=3600, gt=0)
     """How often it runs."""
     drop_tolerance_s: float = Field(default=86_400, ge=0)
     """How long files of dropped segments (by a drop of their partition or collection, or because
     compaction replaced them) are kept. Segments that a query node still reads are kept longer."""
     missing_tolerance_s: float = Field(default=86_400, ge=0)
-    """How long objects that nothing refers to are kept: superseded manifests, and what jobs left that
-    failed or ran twice. With 0 they go as soon as no job can commit them any more."""
+    """How long objects that nothing refers to are kept: superseded manifests, and files of jobs that
+    failed or ran twice. 0: they are deleted as soon as no job can commit them any more."""
     commit_deadline_s: float = Field(default=21_600, gt=0)
-    """How long a job may take from its beginning to its commit, which is refused afterwards. Shorter than
-    `missing_tolerance_s`, unless that is 0."""
+    """How long a job may take from its start to its commit; a later commit is refused. Must be shorter
+    than `missing_tolerance_s`, unless that is 0."""
     record_retention_s: float = Field(default=604_800, ge=0)
     """How long the metadata keeps the records of dropped segments whose files are gone."""
 
@@ -191,68 +193,67 @@ class CompactionSettings(Section):
     """Rewriting flushed segments: small ones into one, and those with many deleted or expired rows."""
 
     enabled: bool = True
-    """Whether segments are compacted without anybody asking. A client's request is carried out anyway."""
+    """Whether segments are compacted automatically. Requests of clients are carried out in any case."""
     interval_s: float = Field(default=60, ge=1, le=86_400)
-    """How often all segments are looked at, in addition to the looks after each flush."""
+    """How often all segments are examined, in addition to the examination after each flush."""
     timeout_s: float = Field(default=300, ge=1, le=86_400)
-    """How long one compaction may take from its order to its commit, waiting for a free slot of Spark
-    included (the reference allows 60 s). One that takes longer is given up and planned again."""
+    """How long one compaction may take from its order to its commit, including the wait for a free slot of
+    Spark (the reference allows 60 s). One that takes longer is cancelled and planned again."""
     clustering_timeout_s: float = Field(default=7200, ge=1, le=86_400)
-    """How long a compaction by a clustering key may take: it rewrites a whole partition of a shard. Not more
-    than `gc.commit_deadline_s`."""
+    """How long a compaction by a clustering key may take; it rewrites a whole partition of a shard. At
+    most `gc.commit_deadline_s`."""
     orders_max: int = Field(default=0, ge=0, le=1000)
     """The most compactions that a data node is given at a time. 0: as many as its Spark has cores for, with
     one left to flushes, also when workers join or leave; on one machine four at most. They share the cores
     with index builds, and the wait for one counts as part of `compaction.timeout_s`."""
     plans_max: int = Field(default=100, ge=1, le=10_000)
-    """Compactions that are planned or in work at a time."""
+    """The maximum number of compactions that are planned or running at a time."""
     deleted_ratio: float = Field(default=0.2, gt=0, le=1)
-    """A segment is rewritten when this part of its rows is deleted or expired."""
+    """A segment is rewritten when this fraction of its rows is deleted or expired."""
     deleted_mb: int = Field(default=10, ge=1, le=16_384)
-    """A segment is rewritten when the deletes that concern it take more than this in delta logs."""
+    """A segment is rewritten when its deletes take more than this in delta logs."""
     merge_segments_min: int = Field(default=10, ge=2, le=10_000)
     """Segments below half the planned size are merged when a partition has this many of them on one
-    vchannel. When a client asks, two are enough."""
+    vchannel. If a client requests a compaction, two are enough."""
     merge_delta_logs_min: int = Field(default=16, ge=2, le=10_000)
     """Small delta logs of a vchannel are merged when it has this many of them."""
 
 
 class RateLimitSettings(Section):
-    """The most that clients may ask of all proxies and collections together in a second; 0: any amount. Each
-    proxy's share follows the demand of its clients. A collection's own limits are its properties
-    (docs/rate-limits.md). Requests over a limit get a rate limit error, which Milvus clients answer by trying
-    again later."""
+    """The maximum per second over all clients, proxies and collections; 0: no limit. Each proxy's share
+    follows the demand of its clients. A collection's own limits are its properties (docs/rate-limits.md).
+    Requests over a limit get a rate limit error, which Milvus clients answer by trying again later."""
 
     insert_max_mb_per_s: float = Field(default=0, ge=0)
-    """The rows that are inserted, as they are in memory."""
+    """The size of inserted rows in memory."""
     upsert_max_mb_per_s: float = Field(default=0, ge=0)
-    """The rows that are upserted, as they are in memory."""
+    """The size of upserted rows in memory."""
     delete_max_mb_per_s: float = Field(default=0, ge=0)
-    """The primary keys that are deleted."""
+    """The size of deleted primary keys."""
     search_max_vectors_per_s: float = Field(default=0, ge=0)
-    """The query vectors of searches; those of a hybrid search count once for each of its searches."""
+    """The number of query vectors in searches, added up over the searches of a hybrid search."""
     query_max_per_s: float = Field(default=0, ge=0)
-    """The queries."""
+    """The number of queries."""
     disk_max_mb: int = Field(default=0, ge=0)
-    """The most that the files of all collections may take, in MB and not a second. Further rows are refused.
-    The limits of a collection and of a database are their properties."""
+    """The maximum size of the files of all collections, in MB (not per second). Above it, further rows are
+    refused. Collections and databases have properties for their own limits."""
 
 
 class BackpressureSettings(Section):
-    """When writes are slowed, and when they are refused. Reads and deletes of old data go on."""
+    """When writes are slowed, and when they are refused. Reads and deletes of old data continue."""
 
     growing_soft_mb: int = Field(default=1024, ge=1)
-    """Growing data in the memory of a query node above which its largest segments are sealed and flushed, and
-    writes are slowed. A collection that has no more than its equal part of it is not slowed."""
+    """Growing data in the memory of a query node above which its largest segments are sealed and flushed,
+    and writes are slowed. A collection with no more than its equal share of it is not slowed."""
     growing_hard_mb: int = Field(default=2048, ge=1)
     """Growing data in the memory of a query node above which writes are refused with a memory error. The last
     eighth of the room above `growing_soft_mb` is for collections with no more than their equal part of
     this. A standalone server lowers it to half of what `pipeline.driver_memory_mb` leaves of its memory
     (of the machine, the container or the systemd unit) and the soft limit to half of that, and logs it."""
     delayed_writers_max: int = Field(default=0, ge=0, le=1024)
-    """How many writes of a proxy may be slowed at a time: each holds one of `proxy.workers`. Further ones are
-    turned away with a rate limit error, which Milvus clients answer by trying again later. 0 stands for a
-    quarter of `proxy.workers`."""
+    """How many writes of a proxy may be slowed at a time; each occupies one of `proxy.workers`. Further
+    writes are refused with a rate limit error, after which Milvus clients retry later. 0: a quarter of
+    `proxy.workers`."""
     disk_reserve_mb: int = Field(default=512, ge=0)
     """Free space below which writes are refused with a disk error: on the disk of the data directory, and of
     the directories that `log.url` and `storage.url` name."""
@@ -282,29 +283,30 @@ class ImportsSettings(Section):
     absolute, or the URL of an object store. Clients name files relative to it, and anyone who reaches the
     server can have every file in it imported, those behind symbolic links included."""
     task_mb: int = Field(default=512, ge=1, le=65_536)
-    """Rows that one task of an import holds in memory, and so the largest segments it writes, all shards
-    together. As many tasks run at once as Spark has slots."""
+    """The size of the rows that one task of an import holds in memory, and so of the largest segments it
+    writes, over all shards. As many tasks run at a time as Spark has slots."""
     at_once: int = Field(default=4, ge=1, le=64)
-    """Imports that run at a time. They share Spark's slots fairly: a short one need not wait for a long
-    one."""
+    """How many imports run at a time. They share Spark's slots fairly, so a short one does not wait for a
+    long one."""
     timeout_s: float = Field(default=86_400, gt=0)
-    """How long an import may take from its first try on, the wait for slots of Spark and restarts of any
-    process included."""
+    """How long an import may take from its first attempt, including the wait for slots of Spark and
+    restarts of processes."""
     tasks_max: int = Field(default=1000, ge=1, le=100_000)
-    """Imports that may wait for their turn before further ones are refused."""
+    """How many imports may wait in the queue; further ones are refused."""
     retention_s: float = Field(default=86_400, gt=0)
-    """How long an import that has ended can be asked about."""
+    """How long the state of an ended import is kept."""
     write_retention_s: float = Field(default=2_592_000, gt=0)
-    """How long the name of a write is remembered after its commit, 30 days: repeated within that time it adds
-    nothing. The last batch of a streaming query is remembered as long as the collection exists."""
+    """How long the name of a write is remembered after its commit (default: 30 days). A write that is
+    repeated within that time adds nothing. The last batch of a streaming query is remembered as long as
+    the collection exists."""
 
 
 class SessionSettings(Section):
-    """How nodes know of each other: each has a session in the metadata, under a lease."""
+    """Sessions: each node has one in the metadata, under a lease, by which the others know it."""
 
     ttl_s: int = Field(default=5, ge=2, le=60)
-    """How long a node that does not renew its session counts as alive. After that ticks go on without
-    it, and another coordinator takes its place; what it still does is not acknowledged, and it joins again
+    """How long a node that does not renew its session counts as alive. After that, ticks no longer wait
+    for it, and a standby coordinator replaces it. It acknowledges nothing from then on, and joins again
     under a new id. Short: a death is noticed soon. Long: a pause of the machine is survived."""
 
 
@@ -314,7 +316,7 @@ class MetricsSettings(Section):
     enabled: bool = True
     """Whether the port is opened. `elanus status` needs it."""
     host: Host = "127.0.0.1"
-    """The address to listen on. Roles can be restarted from loopback only, whatever stands here."""
+    """The address to listen on. Roles can be restarted only from loopback, whatever the address."""
     port: Port = 9091
     """The port to listen on; 0 takes a free one, which the server's announcement in the data
     directory names."""
@@ -324,7 +326,7 @@ class LoggingSettings(Section):
     """The server's own messages, on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "warning"
-    """The least severe messages shown."""
+    """The minimum severity of messages that are logged."""
     format: Literal["auto", "console", "json"] = "auto"
     """`console` is for people, `json` has one object per line, `auto` chooses by whether standard
     error is a terminal."""
@@ -334,7 +336,7 @@ class Settings(Section):
     """All settings of one server. Its fields are the top level of the YAML file."""
 
     data_dir: Path = Path("elanus-data")
-    """The directory that holds everything the server keeps. One server at a time uses it."""
+    """The directory for all data of the server. Only one server at a time can use it."""
     proxy: ProxySettings = ProxySettings()
     http: HttpSettings = HttpSettings()
     rootcoord: RootcoordSettings = RootcoordSettings()

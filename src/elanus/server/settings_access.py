@@ -19,21 +19,25 @@ class AccessSettings(Section):
     host: Host = "127.0.0.1"
     """The address to listen on. Anything but loopback needs `authorization_enabled`, or `open_to_all`."""
     authorization_enabled: bool = False
-    """Whether clients must sign in as a user, and may do only what its roles allow (docs/security.md)."""
+    """Whether clients must sign in as a user and are limited to what its roles allow (docs/security.md)."""
     open_to_all: bool = False
-    """Whether a server without `authorization_enabled` may listen on another address than loopback. Everybody
+    """Whether a server without `authorization_enabled` may listen on another address than loopback. Anyone
     who reaches that address may then read, change and delete all data."""
     root_password: str = Field(default="", pattern=r"^(.{6,72})?$", repr=False)
     """The password of the user root until it is changed for the first time. If none is set, it is the
-    reference's (`Milvus`) where `host` is loopback, and root cannot sign in elsewhere."""
+    reference's (`Milvus`) if `host` is loopback; on any other address root then cannot sign in."""
+    wrong_passwords_per_minute: int = Field(default=30, ge=0)
+    """How many wrong passwords one address (of IPv6: one /64 network) may try per minute. Further attempts
+    are refused unchecked until the minute has passed. Clients that have signed in before are not affected.
+    Set 0, for no limit, if all clients share one address, as behind a proxy that hides theirs."""
     tls_cert: str = ""
-    """A file with the certificate that clients are shown (PEM, intermediate ones behind it). With it they
-    must connect with TLS; they need none of their own (docs/production.md)."""
+    """A file with the server's certificate (PEM, followed by intermediate ones). If it is set, clients
+    must connect with TLS; they need no certificate of their own (docs/production.md)."""
     tls_key: str = ""
     """The file with the certificate's key (PEM, without a password)."""
     tls_client_ca: str = ""
-    """A file with the CA of clients (PEM). With it, clients must present a certificate that it signed, in
-    addition to what else they need."""
+    """A file with the CA of clients (PEM). If it is set, clients must present a certificate signed by this
+    CA, in addition to their password or API key."""
 
     @model_validator(mode="after")
     def _certificate_has_its_key(self) -> Self:
@@ -63,15 +67,16 @@ class AccessSettings(Section):
 
 
 class AuditSettings(Section):
-    """The record of who asked for what, on the proxies (docs/security.md)."""
+    """The audit log of the proxies: which user made which call (docs/security.md)."""
 
     enabled: bool = False
-    """Whether it is written."""
+    """Whether the audit log is written."""
     directory: str = ""
     """Where `audit.log` is written; without a value, the directory `audit` in the data directory."""
     data_share: float = Field(default=0.01, ge=0, le=1)
-    """The share of calls recorded of those that only look, or read or write rows. All others are recorded."""
+    """Of calls that only inspect, or that read or write rows, the fraction that is recorded. All other
+    calls are recorded."""
     file_max_mb: int = Field(default=100, ge=1, le=10_000)
-    """The size at which a file is put aside and another one is begun."""
+    """The size at which a file is rotated."""
     files_max: int = Field(default=10, ge=1, le=1000)
-    """Files that are kept, the current one included."""
+    """The number of files that are kept, including the current one."""

@@ -13,10 +13,9 @@ class ProviderSettings(Section):
     """A provider that turns texts into vectors."""
 
     url: str = Field(default="", pattern=r"^(https?://[^@]+)?$")
-    """The address to send texts to, http or https; without a value, the provider's public one."""
+    """The address of the provider, http or https; without a value, its public one."""
     api_key: SecretStr = SecretStr("")
-    """The key of the provider, best given in the environment. It is shown nowhere and is no part of
-    metadata."""
+    """The API key for the provider, best set in the environment. It is never shown or stored in metadata."""
     api_key_file: str = ""
     """A file that holds the key, instead of `api_key`. It is read for each request, so the key may be
     replaced."""
@@ -40,11 +39,11 @@ class FunctionSettings(Section):
     timeout_s: float = Field(default=30.0, gt=0, le=3600)
     """How long a client's request waits for the vectors of all its texts."""
     texts_max: int = Field(default=1024, ge=1, le=16_384)
-    """Texts that one client's request may have a provider turn into vectors. They are sent in as many
-    requests as the provider's limit makes necessary."""
+    """The maximum number of texts in one client's request that a provider embeds. They are sent to it in
+    as many requests as its limits require."""
     calls_max: int = Field(default=16, ge=1, le=1024)
-    """Clients' requests that wait for providers at a time, on each proxy; further ones are refused with an
-    error that clients retry. Each occupies one of `proxy.workers`."""
+    """How many requests of clients may wait for providers at a time on each proxy; further ones are
+    refused with an error that clients retry. Each occupies one of `proxy.workers`."""
     client_endpoints: bool = True
     """Whether a function may name the address of its provider (`endpoint`). The server then sends texts
     there, as any user who may create collections wants, but never a key."""

@@ -10,18 +10,18 @@ _PORT_ABOVE = 1000
 
 
 class HttpSettings(Section):
-    """The REST API (docs/rest.md), on a port of its own. It listens on `proxy.host`, and has the threads, the
-    limit of a request (`proxy.message_max_mb`) and the certificate of the first proxy."""
+    """The REST API (docs/rest.md), on its own port. It listens on `proxy.host` and shares the threads, the
+    request limit (`proxy.message_max_mb`) and the certificate of the first proxy."""
 
     enabled: bool = True
     """Whether the port is opened."""
     port: int = Field(default=-1, ge=-1, le=PORT_MAX)
-    """The port to listen on; 0 takes a free one. -1 stands for 1000 above `proxy.port` (20530), or for a free
-    one if that is 0 or another program has the port. The server prints the address when it starts."""
+    """The port to listen on; 0 takes a free one. -1: 1000 above `proxy.port` (20530), or a free one if
+    `proxy.port` is 0 or another program uses the port. The server prints the address when it starts."""
     console: bool = True
     """Whether the port serves the web console at `/ui/` (docs/console.md)."""
     strict_status: bool = False
-    """Whether errors have HTTP statuses of their own. Otherwise their status is 200, as in the reference, and
+    """Whether errors have an HTTP error status. Otherwise their status is 200, as in the reference, and
     only the body has the code. A client that sends `Accept: application/problem+json` gets statuses in any
     case."""
 

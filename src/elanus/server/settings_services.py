@@ -37,15 +37,15 @@ class MetaSettings(Section):
 
 
 class ClusterSettings(Section):
-    """Where a process of a cluster (`elanus run`) is reached by the others, and how they know each other."""
+    """How the processes of a cluster (`elanus run`) reach and authenticate each other."""
 
     host: Host = "127.0.0.1"
     """The address to listen on for the other processes of the cluster."""
     port: Port = 0
     """The port to listen on; 0 takes a free one. The others learn it from the metadata."""
     advertise: Host = "auto"
-    """The name or address under which the others reach this process; `auto` stands for `host`, and does not
-    do where that stands for all addresses of the machine."""
+    """The name or address at which the others reach this process; `auto`: the value of `host`, which must
+    then be a single address of the machine."""
     node_labels: dict[str, str] = Field(default_factory=dict)
     """Names and values that describe a query node in this process, for example `{"disk": "nvme"}`. A resource
     group with a `node_filter` takes only nodes with all its labels."""
@@ -56,11 +56,10 @@ class ClusterSettings(Section):
     tls_key: str = ""
     """The file with the certificate's key (PEM, without a password)."""
     tls_ca: str = ""
-    """The file with the certificate of the CA (PEM). A process with a certificate of this CA belongs to the
-    cluster and may do everything, so it should sign nothing else."""
+    """The file with the certificate of the CA (PEM). A process with a certificate of this CA belongs to
+    the cluster and may make any call, so the CA should sign nothing else."""
     tls_server_name: str = ""
-    """The name that the certificates of all processes are issued for, when that is not each one's own
-    address."""
+    """The name in the certificates of all processes, if it is not the address of each."""
 
     @model_validator(mode="after")
     def _can_be_reached(self) -> Self:
@@ -89,15 +88,15 @@ class LogSettings(Section):
     minutes does not survive the machine. `file:///directory` keeps a standalone server's log in files
     elsewhere. Empty: it is in files in the data directory. The last three settings below are for files."""
     append_timeout_s: float = Field(default=30, gt=0, le=600)
-    """How long a write waits for NATS servers that do not answer before it fails."""
+    """How long a write waits for NATS servers that do not respond before it fails."""
     fsync: bool = True
-    """Whether an acknowledged write is on stable storage. Without it an acknowledged write survives
-    the end of the process but not that of the machine."""
+    """Whether an acknowledged write is on stable storage. Without it, an acknowledged write survives a
+    crash of the process but not of the machine."""
     file_size_mb: int = Field(default=64, ge=1, le=4096)
-    """The size at which a log file is closed and the next one begun; the log is trimmed by whole
+    """The size at which a log file is closed and the next one is started; the log is trimmed by whole
     files."""
     sync_delay_ms: int = Field(default=1000, ge=1, le=60_000)
-    """Time ticks of an idle channel reach stable storage at the latest after this time."""
+    """Time ticks of an idle channel reach stable storage within this time."""
 
 
 class ChannelsSettings(Section):
@@ -106,8 +105,8 @@ class ChannelsSettings(Section):
 
     url: Annotated[str, _backend(CHANNELS)] = ""
     """The NATS servers that carry the query channels: `nats://host:port[,host:port]/prefix`, with the
-    parameters of `log.url`. All processes of the cluster need the same ones. Nothing in them outlives a read.
-    Empty: the channels are where the log is."""
+    parameters of `log.url`. All processes of the cluster need the same ones. The channels keep nothing
+    beyond a read. Empty: the servers of the log."""
 
 
 class StorageSettings(Section):

@@ -21,7 +21,7 @@ from elanus.api.pipeline import PipelineApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import ElanusError
-from elanus.core.faults import Fault
+from elanus.core.faults import Fault, MetaFault
 from elanus.metrics import Metrics
 from elanus.rpc.carrier import RpcServer
 from elanus.server.access import check_openness, open_audit
@@ -70,11 +70,13 @@ async def _serve(settings: Settings) -> int:
         metrics = Metrics()
         online = await _open(settings, data_dir, metrics)
         stack.push_async_callback(online.stop)
-        await online.start()
-        pipeline_address = data_dir.socket("pipeline")
+        try:
+            await online.start()
+        except MetaFault as error:
+            raise CannotStart(str(error)) from error
         online_address = await _open_coordinators(stack, settings, data_dir, online)
-        supervisor = await _start_pipeline(stack, settings, data_dir, online, pipeline_address, metrics)
-        pipeline = online.connections.to(pipeline_address).client(PipelineApi, timeout_s=1.0)
+        supervisor = await _start_pipeline(stack, settings, data_dir, online, metrics)
+        pipeline = online.pipeline.client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
         audit = open_audit(stack, settings, data_dir.root, metrics)
@@ -162,7 +164,6 @@ async def _start_pipeline(
     settings: Settings,
     data_dir: DataDir,
     online: Online,
-    address: str,
     metrics: Metrics,
 ) -> PipelineSupervisor | None:
     """Start the data node, whose Spark is a process of its own."""
@@ -173,11 +174,11 @@ async def _start_pipeline(
         from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
 
         neighbours = Neighbours(online.log, online.root, online.data, online.ledger, online.index)
-        return StandalonePipeline(settings, data_dir.paths, neighbours, address)
+        return StandalonePipeline(settings, data_dir.paths, neighbours, online.pipeline)
 
     supervisor = PipelineSupervisor(
         LatePipeline(online.query.loads, make),
-        functools.partial(online.register_data_node, address),
+        online.register_data_node,
         settings.pipeline.restart_backoff_ms,
         settings.pipeline.restart_backoff_max_ms,
         metrics.pipeline_restarts.inc,

@@ -22,7 +22,7 @@ from elanus.log.port import Log
 from elanus.meta.session import Session
 from elanus.pipeline.jobs import JobRunner, default_limits
 from elanus.pipeline.on_demand import OnDemandSession
-from elanus.rpc.carrier import RpcServer
+from elanus.rpc.local_port import LocalPort
 from elanus.server.backends import log_url, store_url
 from elanus.server.data_dir import Paths
 from elanus.server.pipeline_role import (
@@ -47,13 +47,13 @@ class Neighbours:
 
 
 class StandalonePipeline:
-    """Implements `elanus.server.supervise.Supervised`. ``address``: where the role takes its orders."""
+    """Implements `elanus.server.supervise.Supervised`. ``port``: where the role takes its orders."""
 
-    def __init__(self, settings: Settings, paths: Paths, neighbours: Neighbours, address: str) -> None:
+    def __init__(self, settings: Settings, paths: Paths, neighbours: Neighbours, port: LocalPort) -> None:
         self._settings = settings
         self._paths = paths
         self._neighbours = neighbours
-        self._address = address
+        self._port = port
         self._spark: SparkOnDemand | None = None
         self._runner: JobRunner | None = None
 
@@ -92,11 +92,10 @@ class StandalonePipeline:
             index=here.index,
         )
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        role = PipelineRole(needs, session.node_id, self._address, lambda error: _settle(over, error))
-        server = RpcServer(self._address, _parts(role))
+        role = PipelineRole(needs, session.node_id, self._port.name, lambda error: _settle(over, error))
         alive = asyncio.ensure_future(until_dead(spark))
         try:
-            await server.start()
+            self._port.up(_parts(role))
             await role.start()
             await asyncio.wait((over, alive), return_when=asyncio.FIRST_COMPLETED)
             for work in (over, alive):
@@ -106,7 +105,7 @@ class StandalonePipeline:
             alive.cancel()
             over.cancel()
             await role.stop()
-            await server.stop()
+            self._port.down()
 
 
 def _parts(role: PipelineRole) -> Sequence[tuple[type[Any], Any]]:

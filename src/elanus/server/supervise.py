@@ -76,14 +76,18 @@ class PipelineSupervisor:
     async def _keep_running(self) -> None:
         loop = asyncio.get_running_loop()
         wait_s = self._backoff_s
+        refusal = ""
         while True:
             started = loop.time()
             try:
                 session = await self._join()
             except ElanusError as error:
-                _log.warning("data node waits for its session", error=error.message)
+                if error.message != refusal:  # once for each cause: a full disk may last for hours
+                    refusal = error.message
+                    _log.warning("data node waits for its session", error=refusal)
                 await asyncio.sleep(wait_s)
                 continue
+            refusal = ""
             try:
                 cause = await self._run(session)
             finally:

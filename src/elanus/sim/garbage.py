@@ -14,7 +14,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.gc import GcPolicy, expires_ms, keeps_files
 from elanus.core.ids import SegmentID
 from elanus.core.invariants import InvariantBroken
-from elanus.core.pins import Pin
+from elanus.core.pins import Pin, expired
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.state import Vchannel
@@ -30,12 +30,22 @@ Owner = SegmentInfo | Vchannel | Build
 
 
 class GarbageJudge:
-    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none."""
+    """``stamp`` gives a fresh timestamp, and raises `ElanusError` while there is none.
+
+    ``latest_ms``: the latest time that the clock has shown by which pins expire. An expired pin keeps
+    nothing, even when the clock is set back later: its files may have been deleted.
+    """
 
     def __init__(
-        self, records: Records, store: MemoryStore, stamp: Callable[[], Timestamp], policy: GcPolicy
+        self,
+        records: Records,
+        store: MemoryStore,
+        stamp: Callable[[], Timestamp],
+        latest_ms: Callable[[], int],
+        policy: GcPolicy,
     ) -> None:
         self._policy = policy
+        self._latest_ms = latest_ms
         self._records = records
         self._store = store
         self._stamp = stamp
@@ -47,7 +57,7 @@ class GarbageJudge:
         for user in self._in_force():
             if path in self._files_of(user):
                 raise InvariantBroken("GC1", f"{path} is deleted, {_name(user)} is in force")
-        for pin in self._records.pins.values():
+        for pin in self._live_pins():
             if path in self._files_of_pin(pin):
                 raise InvariantBroken("GC1", f"{path} is deleted, and pin {pin.pin_id} is on it")
         name = parse(path)
@@ -121,6 +131,12 @@ class GarbageJudge:
             read = self._of_deltas if isinstance(owner, Vchannel) else self._of_segment
             self._named[manifest] = read(manifest) | {manifest}
         return self._named[manifest]
+
+    def _live_pins(self) -> list[Pin]:
+        """The pins that keep their files. One that is held for an unfinished clone does not expire."""
+        pins = self._records.pins.values()
+        over = {pin.pin_id for pin in expired(pins, self._latest_ms()) if not pin.clones}
+        return [pin for pin in pins if pin.pin_id not in over]
 
     def _files_of_pin(self, pin: Pin) -> frozenset[str]:
         """The files that a pin keeps; none once its release has begun, which deletes the snapshot first."""

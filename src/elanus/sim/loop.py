@@ -160,12 +160,18 @@ class VirtualClock:
 
     def __init__(self) -> None:
         self._steps_ms = 0
+        self._latest_ms = START_WALL_MS
 
     def step_ms(self, milliseconds: int) -> None:
+        self._latest_ms = self.latest_ms()
         self._steps_ms += milliseconds
 
     def wall_ms(self) -> int:
         return START_WALL_MS + self._steps_ms + round(self.monotonic_s() * 1000)
+
+    def latest_ms(self) -> int:
+        """Return the latest time that this clock has shown: what expires by it has expired by then."""
+        return max(self._latest_ms, self.wall_ms())
 
     def monotonic_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -94,7 +94,8 @@ class System:
         self.users_files = MemoryStore(
             chance, self.clocks["objects"].wall_ms, lambda path: None, self._take_time
         )
-        self.garbage = GarbageJudge(self.records, self.store, self.stamp, GC_POLICY)
+        expiry = self.clocks["datacoord"].latest_ms
+        self.garbage = GarbageJudge(self.records, self.store, self.stamp, expiry, GC_POLICY)
         self.reading = reading
         self.members = Members()
         self.ttl_s = density.ttl_s

@@ -11,7 +11,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.timestamps import Timestamp
 from elanus.spark.change_rows import (
     PARTITION_ID_COLUMN,
@@ -121,6 +121,33 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is kept follows the offset that the next batch begins at."""
+
+
+class RefusedStream(DataSourceStreamReader):
+    """A stream that cannot be read: each call of Spark raises why.
+
+    A source that raises from `DataSource.streamReader` itself is not heard: Spark's runner (4.0 to 4.3) then
+    stops the reader that it does not have, and reports only that error, an `UnboundLocalError`.
+    """
+
+    def __init__(self, reason: ElanusError) -> None:
+        self._reason = reason
+
+    @plain_errors()
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        raise self._reason
+
+    @plain_errors()
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        raise self._reason
+
+    @plain_errors()
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        raise self._reason
+
+    @plain_errors()
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise self._reason
 
 
 def up_to(snapshot: CollectionSnapshot, until: Timestamp) -> CollectionSnapshot:

@@ -30,8 +30,10 @@ from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_columns import check_names, split_names
 from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.core.schema import CollectionSchema
 from elanus.spark.asking import ask
 from elanus.spark.options import WriteOptions
 from elanus.spark.plain_errors import plain_errors
@@ -70,7 +72,8 @@ class Staging:
             file, writer = Path(scratch) / "rows.parquet", None
             for batch in batches:
                 if writer is None:
-                    writer = closing.enter_context(pq.ParquetWriter(file, batch.schema))
+                    # vectors have no repeated values: looking for them takes longer than the rest
+                    writer = closing.enter_context(pq.ParquetWriter(file, batch.schema, use_dictionary=False))
                 writer.write_batch(batch)
                 rows += batch.num_rows
             if writer is None or not rows:
@@ -110,14 +113,23 @@ class Staging:
 
 
 class Sink:
-    """Brings staged files into the collection."""
+    """Brings staged files into the collection.
 
-    def __init__(self, options: WriteOptions) -> None:
+    Making it raises what can be said before any task has run: the collection, the partition, the operation,
+    the rights, the ``columns`` of the frame by their names, and the directory.
+    """
+
+    def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
         self._options = options
-        self.staging = Staging(
-            options.import_directory or self._ask(lambda server: server.import_directory())
-        )
+        schema, directory = self._ask(self._target)
+        check_names(schema, split_names(schema, columns), "the frame")
+        self.staging = Staging(options.import_directory or directory)
         self.staging.check()
+
+    async def _target(self, server: ConnectorApi) -> tuple[CollectionSchema, str]:
+        place = self._options
+        where = place.database, place.collection, place.partition
+        return await server.write_schema(*where, place.operation), await server.import_directory()
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
@@ -164,10 +176,10 @@ class ElanusWriter(DataSourceArrowWriter):
     """A batch write: one partition of the frame is one task."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        self._sink = Sink(options)
+        self._generated = generated_columns(schema)
+        self._sink = Sink(options, [name for name in schema.fieldNames() if name not in self._generated])
         self._replaces = options.operation is WriteMode.OVERWRITE
         self._schema = schema
-        self._generated = generated_columns(schema)
         self._write_id = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -41,7 +41,7 @@ from pyspark.sql.types import (
 
 from elanus.api.connector import SnapshotLease
 from elanus.core import schema as elanus_schema
-from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.errors import ElanusError, InvalidParameter, NotSupported
 from elanus.core.imports import WriteMode
 from elanus.core.nullable import spread, valid_rows
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -50,7 +50,7 @@ from elanus.core.vector_lists import VectorLists
 from elanus.expr import compile_filter
 from elanus.spark import tables
 from elanus.spark.asking import ask
-from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader
+from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader, RefusedStream
 from elanus.spark.changes import take_changes
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
 from elanus.spark.plain_errors import plain_errors
@@ -168,10 +168,12 @@ class ElanusSource(DataSource):
             return ElanusChangeReader(options, lease, schema)
         return ElanusReader(options, lease, schema)
 
-    @plain_errors()
-    def streamReader(self, schema: StructType) -> ElanusStreamReader:  # noqa: N802
-        require_change_streams()
-        return ElanusStreamReader(parse_options(self._given()), schema)
+    def streamReader(self, schema: StructType) -> ElanusStreamReader | RefusedStream:  # noqa: N802
+        try:
+            require_change_streams()
+            return ElanusStreamReader(parse_options(self._given()), schema)
+        except ElanusError as error:
+            return RefusedStream(error)
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
@@ -196,7 +198,7 @@ class ElanusSource(DataSource):
         require("4.1", "writing a stream", hasattr(datasource, "DataSourceStreamArrowWriter"), _BATCHES)
         from elanus.spark.stream_sink import ElanusStreamWriter
 
-        return ElanusStreamWriter(parse_write_options(self._given()))
+        return ElanusStreamWriter(parse_write_options(self._given()), schema)
 
     def _given(self, of_table: Mapping[str, str] | None = None) -> dict[str, str]:
         """The options: those of the statement come first, then the table's, then the session's."""

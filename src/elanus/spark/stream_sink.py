@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
 from elanus.core.errors import InvalidParameter
 from elanus.spark.options import WriteOptions
@@ -19,13 +20,13 @@ from elanus.spark.sink import Sink
 class ElanusStreamWriter(DataSourceStreamArrowWriter):
     """A streaming query: each of its batches is a write, named by the query and the batch."""
 
-    def __init__(self, options: WriteOptions) -> None:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
         if not options.stream_id:
             raise InvalidParameter(
                 "a streaming query needs a name that survives restarts: give .option('checkpointLocation', "
                 "...) or .option('stream_id', ...)"
             )
-        self._sink = Sink(options)
+        self._sink = Sink(options, schema.fieldNames())
         self._stream_id = options.stream_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -15,12 +15,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import xxhash
 
 from elanus.storage.port import CorruptObject, ObjectExists, ObjectStore
 
+T = TypeVar("T")
+R = TypeVar("R")
 _BLOCK_BYTES = 8 * 1024 * 1024
 _AT_ONCE_MAX = 8
 
@@ -44,7 +47,7 @@ class Copy:
 
 
 class Interrupted(Exception):
-    """The copy was ended before it was complete."""
+    """The work was ended before it was complete."""
 
 
 def checksum_of(data: pa.Buffer | memoryview) -> str:
@@ -97,28 +100,23 @@ def _read(store: ObjectStore, path: str) -> Iterator[tuple[pa.Buffer, Path | Non
                 yield mapped.read_buffer(), file
 
 
-def in_threads(
-    work: Callable[[Copy], StoredFile],
-    copies: Iterable[Copy],
-    at_once: int,
-    done: Callable[[StoredFile], None],
-) -> None:
+def in_threads(work: Callable[[T], R], items: Iterable[T], at_once: int, done: Callable[[R], None]) -> None:
     """Run ``work`` for each, some at a time; ``done`` is called in this thread, as each ends.
 
     Raises the first error once those that run have ended, and `KeyboardInterrupt` in the same way.
     """
     ended = threading.Event()
 
-    def one(copy: Copy) -> StoredFile:
+    def one(item: T) -> R:
         if ended.is_set():
-            raise Interrupted(copy.path)
-        return work(copy)
+            raise Interrupted
+        return work(item)
 
-    waiting: set[Future[StoredFile]] = set()
+    waiting: set[Future[R]] = set()
     with ThreadPoolExecutor(at_once, thread_name_prefix="elanus-copy") as pool:
         try:
-            for copy in copies:
-                waiting.add(pool.submit(one, copy))
+            for item in items:
+                waiting.add(pool.submit(one, item))
                 if len(waiting) >= 2 * at_once:
                     waiting = _collected(waiting, done)
             while waiting:
@@ -127,9 +125,7 @@ def in_threads(
             ended.set()
 
 
-def _collected(
-    waiting: set[Future[StoredFile]], done: Callable[[StoredFile], None]
-) -> set[Future[StoredFile]]:
+def _collected(waiting: set[Future[R]], done: Callable[[R], None]) -> set[Future[R]]:
     finished, rest = wait(waiting, return_when=FIRST_COMPLETED)
     for future in finished:
         done(future.result())

@@ -282,6 +282,16 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
         raise CorruptObject(f"{path} cannot be read as Parquet: {error}") from error
 
 
+def check_pages(store: ObjectStore, path: str, kind: str) -> None:
+    """Read all pages of a Parquet object and compare their checksums. Memory: one row group.
+
+    Raises as `opened` does.
+    """
+    with opened(store, path, kind) as file:
+        for number in range(file.num_row_groups):
+            file.read_row_group(number)
+
+
 def worth_threads(file: pq.ParquetFile) -> bool:
     """Whether reading is faster with several threads: for a small file they cost more than they save."""
     return bool(file.metadata.num_rows >= _THREADS_ROWS_MIN)

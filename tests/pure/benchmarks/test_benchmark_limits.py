@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from benchmarks.limits import deleted
 from benchmarks.limits import measure as measuring
 from benchmarks.limits.figures import Dimension, End, Limits, Look, Step, Trickle
 from benchmarks.limits.growth import Gave, Growth, geometric, grow, one_by_one
@@ -27,8 +28,9 @@ from elanus.datacoord.state import DataState, Vchannel
 from elanus.meta.sqlite import SqliteMeta
 from elanus.server.data_dir import DataDir
 from elanus.storage.binlog import read_columns
+from elanus.storage.delta_log import PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.local import LocalStore
-from elanus.storage.manifests import read_manifest
+from elanus.storage.manifests import read_delta_list, read_manifest
 
 FOREVER_S = 1e9
 LOOK = Look(idle_percent=1.5, idle_all_percent=2.5, rss_mb=100.0, open_files=30, restart_s=4.0)
@@ -246,8 +248,10 @@ SCHEMA = CollectionSchema(
 VCHANNEL = "by-dev-rootcoord-dml_0_7v0"
 
 
-def test_segments_written_to_a_stopped_server_are_complete(tmp_path: Path) -> None:
-    async def prepare(opened: DataDir) -> None:
+def prepare(directory: Path) -> None:
+    """Write the metadata of a collection with one flushed segment."""
+
+    async def write(opened: DataDir) -> None:
         meta = SqliteMeta(opened.paths.meta)
         state = DataState(meta)
         await state.start()
@@ -259,6 +263,38 @@ def test_segments_written_to_a_stopped_server_are_complete(tmp_path: Path) -> No
         await state.put([flushed], [Vchannel(VCHANNEL, CollectionID(7), SCHEMA, checkpoint)])
         await meta.close()
 
+    opened = DataDir(directory)
+    asyncio.run(write(opened))
+    opened.close()
+
+
+def test_deletes_written_to_a_stopped_server_are_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lists(opened: DataDir) -> str:
+        meta = SqliteMeta(opened.paths.meta)
+        state = DataState(meta)
+        await state.start()
+        await meta.close()
+        vchannel = state.vchannel(VCHANNEL)
+        assert vchannel is not None
+        return vchannel.deltas
+
+    monkeypatch.setattr(deleted, "IN_A_LOG", 1000)
+    prepare(tmp_path)
+    deleted.add_deletes(tmp_path, 2500, first_key=10)
+    opened = DataDir(tmp_path)
+    path = asyncio.run(lists(opened))
+    opened.close()
+    store = LocalStore(tmp_path / "files")
+    logs = read_delta_list(store, path)
+    tables = [read_delta_log(store, log.file) for log in logs]
+    assert [table.num_rows for table in tables] == [1000, 1000, 500]
+    keys = [key for table in tables for key in table.column(PRIMARY_KEY_COLUMN).to_pylist()]
+    assert sorted(keys) == list(range(10, 2510))
+
+
+def test_segments_written_to_a_stopped_server_are_complete(tmp_path: Path) -> None:
     async def segments(opened: DataDir) -> list[SegmentInfo]:
         meta = SqliteMeta(opened.paths.meta)
         state = DataState(meta)
@@ -266,9 +302,7 @@ def test_segments_written_to_a_stopped_server_are_complete(tmp_path: Path) -> No
         await meta.close()
         return [info for info in state.segments_of(CollectionID(7)) if info.segment_id != 9]
 
-    opened = DataDir(tmp_path)
-    asyncio.run(prepare(opened))
-    opened.close()
+    prepare(tmp_path)
     add_segments(tmp_path, 3, rows=2, first_key=100)
     opened = DataDir(tmp_path)
     infos = asyncio.run(segments(opened))

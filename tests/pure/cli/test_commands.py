@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from elanus import __version__
 from elanus.api.gc import Finding, GcReport, GcState, GcStatus, PinnedSegment
 from elanus.api.pipeline import SparkState
 from elanus.cli.app import app
+from elanus.cli.pages import pages
 from elanus.cli.status import jobs_table
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable
 from elanus.core.gc import Verdict
@@ -163,6 +165,14 @@ def test_wrong_settings_are_named_and_end_with_2(command: str) -> None:
         "command line: unknown setting proxy.prot; did you mean proxy.port?",
         "command line: unknown setting colour (all settings: `elanus settings`)",
     ]
+
+
+def test_help_shows_each_command_under_a_heading_and_every_word() -> None:
+    """Rich takes ``[word]`` for a style and leaves it out."""
+    shown = elanus("--help").output
+    assert shown.index("Run a server") < shown.index(" serve ") < shown.index("Inspect a server")
+    assert " Commands " not in shown, "a command has no heading"
+    assert re.findall(r"\[\w.*", pages()["cli.md"]) == []
 
 
 def test_an_assignment_without_a_value_is_misuse() -> None:
@@ -344,7 +354,7 @@ def test_estimate_of_what_cannot_be_is_misuse(options: list[object], said: str) 
 def test_status_without_a_server_says_so(tmp_path: Path) -> None:
     result = elanus("status", "--data-dir", tmp_path)
     assert result.exit_code == 1
-    assert "no server has announced itself" in result.stderr
+    assert "no server is running on" in result.stderr
 
 
 def test_status_of_a_server_that_was_killed_says_so(tmp_path: Path) -> None:
@@ -360,7 +370,7 @@ def test_a_role_is_restarted_by_name(running: Path) -> None:
     assert elanus("restart-role", "querynode", "--data-dir", running).exit_code == 0
     result = elanus("restart-role", "nobody", "--data-dir", running)
     assert result.exit_code == 1
-    assert "404 there is no role nobody" in result.stderr
+    assert result.stderr == "there is no role nobody\n"
 
 
 def test_the_demo_names_the_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:

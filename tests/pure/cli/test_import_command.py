@@ -242,7 +242,7 @@ def test_the_command(connector: FakeConnector, address: str, file: Path, tmp_pat
     assert "expected the form" in odd.stderr
     nobody = CliRunner().invoke(app, [*command[:-1], str(tmp_path / "import")])
     assert nobody.exit_code == 1
-    assert "no server has announced itself" in nobody.stderr
+    assert "no server is running on" in nobody.stderr
 
 
 def test_the_command_over_tls(connector: FakeConnector, file: Path, tmp_path: Path) -> None:

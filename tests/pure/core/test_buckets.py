@@ -158,12 +158,12 @@ def test_the_search_groups_by_the_keys_of_all_levels() -> None:
             "FLOAT / DOUBLE fields are not supported with search_aggregation",
         ),
         ((replace(BRAND, keys=("doc",)),), "JSON / dynamic fields are not yet supported with search_agg"),
-        ((replace(BRAND, keys=("vector",)),), "unsupported data type FLOAT_VECTOR for group by operator"),
+        ((replace(BRAND, keys=("vector",)),), "unsupported data type VECTOR_FLOAT for group by operator"),
         ((replace(BRAND, metrics=(BucketMetric("m", "median", "kind"),)),), 'unsupported metric op "median"'),
         ((replace(BRAND, metrics=(BucketMetric("m", "sum", "*"),)),), "'*' only supports count op"),
         (
             (replace(BRAND, metrics=(BucketMetric("m", "sum", "brand"),)),),
-            "does not support data type VARCHAR",
+            "does not support data type VarChar",
         ),
         (
             (replace(BRAND, metrics=(BucketMetric("m", "sum", "x"),)),),
@@ -175,7 +175,7 @@ def test_the_search_groups_by_the_keys_of_all_levels() -> None:
             (replace(BRAND, best=BestHits(1, (HitOrder("doc['a']", True),))),),
             "JSON path is not yet supported",
         ),
-        ((replace(BRAND, best=BestHits(1, (HitOrder("vector", True),))),), "unsortable type FLOAT_VECTOR"),
+        ((replace(BRAND, best=BestHits(1, (HitOrder("vector", True),))),), "unsortable type FloatVector"),
     ],
 )
 def test_what_makes_no_sense_is_refused(levels: Levels, text: str) -> None:

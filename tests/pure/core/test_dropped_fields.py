@@ -116,10 +116,10 @@ def test_a_field_is_dropped_by_its_id_and_a_struct_array_as_a_whole() -> None:
         ("part", "cannot drop partition key field: part"),
         ("stars", "cannot drop clustering key field: stars"),
         ("$meta", r"cannot drop dynamic field: \$meta, use AlterCollection to disable dynamic schema"),
-        ("text", "referenced by function bm25 as input"),
-        ("terms", "referenced by function bm25 as output, drop function first"),
+        ("text", "field is referenced by function bm25 as input, drop function first"),
+        ("terms", "field is referenced by function bm25 as output, drop function first"),
         ("c[s]", "cannot drop sub-field of struct array field: c.s"),
-        ("until", "it is the collection's ttl_field"),
+        ("until", "because it is referenced by collection property ttl_field"),
     ],
 )
 def test_what_cannot_be_dropped(field: str, text: str) -> None:

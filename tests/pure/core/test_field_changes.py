@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.field_changes import (
     asks_for_dynamic_field,
+    field_needs_release,
+    param_name,
     with_added_field,
     with_added_struct,
     with_altered_field,
@@ -30,6 +34,8 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(103), "v", DataType.FLOAT_VECTOR, dim=4),
     ),
 )
+ANALYZED = {"enable_analyzer": "true", "enable_match": "true"}
+MATCHED = FieldSchema(FieldID(104), "matched", DataType.VARCHAR, max_length=8, params=ANALYZED)
 
 
 def test_the_bounds_of_values_change_and_nothing_else_does() -> None:
@@ -54,19 +60,59 @@ def test_parameters_that_change_no_answer_are_kept_and_taken_away() -> None:
     ("field", "params", "deleted", "text"),
     [
         ("id", {"max_length": "9"}, (), "can not modify the maxlength for non-string types"),
-        ("s", {"max_capacity": "9"}, (), "can not modify the max_capacity for non-array types"),
+        ("s", {"max_capacity": "9"}, (), "can not modify the maxcapacity for non-array types"),
         ("s", {"max_length": "0"}, (), r"should be in \(0, 65535\], but got 0"),
-        ("s", {"max_length": "x"}, (), r"should be in \(0, 65535\], but got x"),
+        ("s", {"max_length": "x"}, (), "max_length should be an integer, but got string"),
         ("texts", {"max_capacity": "4097"}, (), r"should be in \(0, 4096\]"),
         ("v", {"dim": "9"}, (), "dim does not allow update in collection field param"),
         ("v", {"mmap.enabled": "maybe"}, (), "invalid mmap.enabled value: maybe, expected: true, false"),
-        ("s", {}, ("max_length",), "max_length is not allowed to delete in collection field param"),
+        ("s", {}, ("max_length",), "max_length is not allowed to drop in collection field param"),
+        ("v", {"enable_analyzer": "true"}, (), "can not alter analyzer params for non-string field v"),
+        ("s", {"enable_analyzer": "maybe"}, (), "enable_analyzer should be a boolean, but got maybe"),
+        ("s", {"enable_match": "true"}, (), "enable_match does not allow update in collection field param"),
+        ("matched", {"enable_analyzer": "false"}, (), "field matched after text match is enabled or a BM25"),
+        ("matched", {}, ("analyzer_params",), "field matched after text match is enabled or a BM25"),
         ("s", {}, (), "no property of field s to alter"),
     ],
 )
 def test_what_cannot_change(field: str, params: dict[str, str], deleted: tuple[str, ...], text: str) -> None:
+    schema = replace(SCHEMA, fields=(*SCHEMA.fields, MATCHED))
     with pytest.raises(InvalidParameter, match=text):
-        with_altered_field(SCHEMA, field, params, deleted)
+        with_altered_field(schema, field, params, deleted)
+
+
+def test_a_field_gets_another_description_and_another_analyzer() -> None:
+    described = with_altered_field(SCHEMA, "s", {"field.description": "titles"}, ()).field("s")
+    assert (described.description, dict(described.params)) == ("titles", {})
+    params = {"enable_analyzer": "true", "analyzer_params": '{"type": "english"}'}
+    analyzed = with_altered_field(SCHEMA, "s", params, ())
+    assert dict(analyzed.field("s").params) == params
+    assert dict(with_altered_field(analyzed, "s", {}, tuple(params)).field("s").params) == {}
+
+
+def test_a_parameter_is_known_by_the_name_that_clients_show_too() -> None:
+    assert [param_name(name) for name in ("mmap_enabled", "mmap.enabled", "max_length")] == [
+        "mmap.enabled",
+        "mmap.enabled",
+        "max_length",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("params", "deleted", "change"),
+    [
+        ({"mmap.enabled": "true"}, (), "alter collection field properties"),
+        ({"warmup": "sync"}, (), "alter warmup"),
+        ({}, ("mmap.enabled",), "drop collection field properties"),
+        ({}, ("warmup",), "drop collection field properties"),
+        ({"max_length": "9"}, (), None),
+        ({}, ("analyzer_params",), None),
+    ],
+)
+def test_which_changes_of_a_field_need_a_release(
+    params: dict[str, str], deleted: tuple[str, ...], change: str | None
+) -> None:
+    assert field_needs_release(params, deleted) == change
 
 
 def test_a_field_that_is_not_there() -> None:

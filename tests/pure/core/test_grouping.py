@@ -102,7 +102,7 @@ SCHEMA = CollectionSchema(
     [
         ("nowhere", FieldNotFound, "groupBy field not found in schema"),
         ("price", InvalidParameter, "unsupported data type DOUBLE for group by operator"),
-        ("vector", InvalidParameter, "unsupported data type FLOAT_VECTOR for group by operator"),
+        ("vector", InvalidParameter, "unsupported data type VECTOR_FLOAT for group by operator"),
         ("facts", InvalidParameter, "json_path is required for json field when doing search_group_by"),
     ],
 )

@@ -41,7 +41,13 @@ def test_partitions_have_more_names(name: str) -> None:
 
 
 def test_an_index_may_have_no_name() -> None:
-    assert check_index_name("") == ""
+    assert [check_index_name(name) for name in ("", "  ")] == ["", ""]
+
+
+def test_an_index_may_have_the_name_of_a_field_of_structs() -> None:
+    assert check_index_name("clips[v]") == "clips[v]"
+    with pytest.raises(InvalidParameter, match="Index name can only contain numbers, letters, and"):
+        check_index_name("clips-v")
 
 
 @pytest.mark.parametrize(
@@ -105,6 +111,12 @@ def test_a_bad_name_is_refused_in_the_references_words(
         check(name)
     assert refusal.value.message == text
     assert refusal.value.code == 1100
+
+
+@pytest.mark.parametrize("name", ["null", "Null", "NULL", "like", "IN", "text_match"])
+def test_words_of_the_filter_language_name_no_field(name: str) -> None:
+    with pytest.raises(InvalidFieldName, match=rf"Invalid field name: {name}. {name} is keyword in milvus."):
+        check_field_name(name)
 
 
 @pytest.mark.parametrize(

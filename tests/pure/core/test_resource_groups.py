@@ -13,6 +13,7 @@ from elanus.core.errors import (
     ResourceGroupLimitReached,
     ResourceGroupNotFound,
 )
+from elanus.core.group_config import GroupConfig
 from elanus.core.group_nodes import reconcile, settle
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.limits import RESOURCE_GROUPS_MAX
@@ -101,8 +102,11 @@ def test_every_node_is_in_one_group_and_none_holds_more_than_its_capacity(data: 
 
 def test_a_group_is_made_once_and_not_without_end() -> None:
     assert created(NO_GROUPS, "a") == ResourceGroup("a", 0, ())
-    with pytest.raises(ResourceGroupAlreadyExists, match=r"resource group already exist\[rg=a\]"):
-        created(groups(a=(0, ())), "a")
+    known = groups(a=(0, ()), b=(1, ()))
+    assert created(known, "a") is created(known, "a", GroupConfig()) is known["a"]
+    for name, config in (("a", GroupConfig(0, 1)), ("b", None), (DEFAULT, None)):
+        with pytest.raises(ResourceGroupAlreadyExists, match=rf"resource group already exist\[rg={name}\]"):
+            created(known, name, config)
     full = {str(n): ResourceGroup(str(n)) for n in range(RESOURCE_GROUPS_MAX)}
     with pytest.raises(ResourceGroupLimitReached, match="reach limit 1024"):
         created(full, "a")
@@ -137,7 +141,7 @@ def test_a_transfer_moves_nodes_and_capacity_but_never_the_default_groups() -> N
         ("a", "b", 0, InvalidParameter, "invalid NumNode 0"),
         ("a", "b", -1, InvalidParameter, "invalid NumNode -1"),
         ("a", "b", 1, InvalidParameter, "collection 1 loaded for both"),
-        ("a", DEFAULT, 2, NodesNotEnough, "nodes not enough: 2 asked for, resource group a has 1"),
+        ("a", DEFAULT, 2, NodesNotEnough, r"not enough\[rg=a\]\[currentNodeNum=1\]\[expectedNodeNum=2\]"),
     ],
 )
 def test_transfers_that_are_refused(

@@ -59,7 +59,11 @@ def test_a_valid_schema_passes(valid: CollectionSchema) -> None:
         (schema(KEY, VECTOR, replace(ARRAY, max_length=0)), InvalidParameter, "max_length"),
         (schema(KEY, VECTOR, replace(ARRAY, default_value=1)), InvalidParameter, "type:Array, name:a"),
         (schema(KEY, VECTOR, replace(TEXT, name="like")), ElanusError, "keyword"),
-        (schema(KEY, VECTOR, replace(TEXT, name="RowID")), InvalidParameter, "system field"),
+        (
+            schema(KEY, VECTOR, replace(TEXT, name="RowID")),
+            InvalidParameter,
+            "schema contains system field: RowID, Timestamp, $meta, $namespace_id: invalid parameter[",
+        ),
         (schema(KEY, VECTOR, replace(TEXT, default_value="ééé")), InvalidParameter, "exceeds max length"),
         (replace(schema(KEY, VECTOR), enable_dynamic=True), InvalidParameter, "enable_dynamic_field"),
     ],

@@ -286,19 +286,21 @@ async def test_snapshots_have_names_and_may_be_pinned_again(tmp_path: Path) -> N
     await bench.written()
     await bench.far()
     pin = await bench.coord.create_snapshot(NewSnapshot(CID, "daily", "before the change"))
-    with pytest.raises(InvalidParameter, match="already exists"):
+    with pytest.raises(InvalidParameter, match="snapshot name daily already exists"):
         await bench.coord.create_snapshot(NewSnapshot(CID, "daily"))
     assert await bench.coord.named_snapshots() == (pin,)
     found = await bench.coord.named_snapshot(pin.pin_id)
     assert (found.collection, found.pin.description) == (collection().name, "before the change")
     assert found.partitions == tuple(p.name for p in collection().partitions)
     again = await bench.coord.pin_snapshot(pin.pin_id, 0)
+    await bench.coord.pin_snapshot(pin.pin_id, 1)  # which has expired
     await bench.restart()
+    with pytest.raises(InvalidParameter, match=f"1 active pins, unpin before .*pins={again.pin_id}"):
+        await bench.coord.drop_snapshot(CID, "daily")
+    assert await bench.coord.named_snapshots() == (pin,)
+    await bench.coord.unpin_snapshot(again.pin_id)
     await bench.coord.drop_snapshot(CID, "daily")
     assert await bench.coord.named_snapshots() == ()
-    assert pin.path in bench.in_files(), "it is pinned"
-    await bench.coord.unpin_snapshot(again.pin_id)
-    assert pin.path not in bench.in_files()
     for call in (bench.coord.named_snapshot(pin.pin_id), bench.coord.pin_snapshot(pin.pin_id, 0)):
         with pytest.raises(SnapshotNotFound):
             await call
@@ -325,6 +327,26 @@ async def test_a_snapshot_of_a_dropped_collection_is_restored(tmp_path: Path) ->
     info = await bench.segment(own)
     assert info.lender == segment
     assert {f.path for f in read_manifest(bench.store, info.manifest).insert_logs} <= bench.in_files()
+    await bench.coord.stop()
+
+
+async def test_an_expired_snapshot_is_no_source_even_when_the_clock_is_set_back(
+    tmp_path: Path,
+) -> None:
+    """Its files may have been deleted since, although its record is still there."""
+    bench = await begun(tmp_path)
+    await bench.written()
+    await bench.far()
+    expires_ms = int(bench.clock.wall_ms()) + 60_000
+    pin = await bench.coord.create_snapshot(NewSnapshot(CID, "short", expires_ms=expires_ms))
+    bench.clock.step_ms(60_000)
+    with pytest.raises(SnapshotNotFound, match="expired"):
+        await bench.coord.hold_source(CloneSource(CID, pin.pin_id))
+    bench.clock.step_ms(-60_000)
+    with pytest.raises(SnapshotNotFound, match="expired"):
+        await bench.coord.hold_source(CloneSource(CID, pin.pin_id))
+    await asyncio.sleep(11)
+    assert bench.coord.context.state.pins() == ()
     await bench.coord.stop()
 
 

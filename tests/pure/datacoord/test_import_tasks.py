@@ -15,6 +15,7 @@ from elanus.core.errors import (
     CollectionNotFound,
     DiskFull,
     ElanusError,
+    ImportRefused,
     InvalidParameter,
     PartitionNotFound,
     TaskQueueFull,
@@ -88,7 +89,7 @@ async def test_an_import_step_by_step(tmp_path: Path) -> None:
     await asyncio.sleep(1)
     assert await state(bench, task_id) is S.COMPLETED
     await asyncio.sleep(61)
-    with pytest.raises(InvalidParameter, match="not known"):
+    with pytest.raises(ImportRefused, match="import job does not exist, jobID="):
         await coord.import_task(task_id)
     await coord.stop()
 

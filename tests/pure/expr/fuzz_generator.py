@@ -184,7 +184,7 @@ class Generator:
         words = self._one_of(("is null", "IS NOT NULL", "is  Not\tnull", "exists"))
         if words == "exists":
             return conditions.exists(self._one_of([path for path in _PATHS if path.text != "meta"]))
-        name = self._one_of(("id", "tiny", "price", "color", "flag", "meta", *ARRAYS))
+        name = self._one_of(("id", "tiny", "price", "color", "flag", "meta", "clips", *ARRAYS))
         return conditions.null(self._one_of((conditions.field(name, "any"), self._json_path())), words)
 
     # ---- JSON
@@ -219,7 +219,7 @@ class Generator:
     # ---- arrays
 
     def _length(self) -> Condition:
-        arrays = (conditions.field(self._one_of(tuple(ARRAYS)), "array"), self._json_path())
+        arrays = (conditions.field(self._one_of((*ARRAYS, "clips")), "array"), self._json_path())
         target = conditions.length(self._one_of(arrays))
         return self._compared(target, self._random.randrange(-1, 5), _SIGNS)
 

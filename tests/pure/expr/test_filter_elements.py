@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,24 @@ def rows(text: str, **values: object) -> list[int]:
 )
 def test_rows_are_found_by_their_elements(text: str, found: Sequence[int]) -> None:
     assert rows(text) == found
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_struct_array_has_a_length_and_is_null_or_not(*, dynamic: bool) -> None:
+    meta = FieldSchema(FieldID(105), "$meta", DataType.JSON, is_dynamic=True)
+    of = replace(SCHEMA, fields=(*SCHEMA.fields, meta), enable_dynamic=True) if dynamic else SCHEMA
+    for text, found in (
+        ("clips is null", [2]),
+        ("clips is not null", [0, 1, 3, 4]),
+        ("array_length(clips) == 1", [3]),
+        ("not array_length(clips) > 0", [1]),
+    ):
+        assert compile_filter(text, of).evaluate(COLUMNS, 5).nonzero()[0].tolist() == found
+    for text in ("clips == 1", "clips > 'a'", "array_contains(clips, 1)", "clips in [1]", "id == clips"):
+        with pytest.raises(InvalidFilter, match="struct array field clips cannot be used as a value"):
+            compile_filter(text, of)
+    with pytest.raises(InvalidFilter, match=r'field clips\["nowhere"\]\[0\] not exist'):
+        compile_filter('clips["nowhere"][0] == 1', of)
 
 
 def test_values_may_come_from_templates() -> None:

@@ -9,11 +9,10 @@ import structlog
 from index_data import BUILD_PARAMS, CASES, DIM, spec_for
 
 from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter, InvalidTopK, NotSupported
-from elanus.core.metrics import Metric
+from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.schema import DataType
 from elanus.index import (
     SearchParams,
-    Window,
     brute_force,
     check_choice,
     ignored_params,
@@ -22,7 +21,6 @@ from elanus.index import (
     resolve_search,
     tolerated,
 )
-from elanus.index.search_params import FLOAT32_MAX
 
 FLOAT, BINARY = DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR
 
@@ -89,7 +87,16 @@ def test_build_parameters(sent: dict[str, str], expected: dict[str, int]) -> Non
         ({"index_type": "FLAT", "metric_type": "l2"}, FLOAT, "does not support metric type: l2"),
         ({"index_type": "HNSW", "params": "{M: 3}"}, FLOAT, "'params' is not JSON"),
         ({"index_type": "HNSW", "params": "[1]"}, FLOAT, "should be a JSON object"),
-        ({"index_type": "HNSW", "mmap.enabled": "yes"}, FLOAT, "invalid boolean value, key: 'mmap.enabled'"),
+        (
+            {"index_type": "HNSW", "mmap.enabled": "yes"},
+            FLOAT,
+            "invalid mmap type params: invalid mmap.enabled value: yes, expected: true, false",
+        ),
+        (
+            {"index_type": "HNSW", "metric_type": "L3"},
+            DataType.INT8_VECTOR,
+            "int vector index does not support metric",
+        ),
     ],
 )
 def test_build_parameters_that_are_refused(sent: dict[str, str], data_type: DataType, text: str) -> None:
@@ -224,7 +231,6 @@ def test_brute_force_is_a_spec_of_its_own() -> None:
         ("IVF_FLAT", {}, SearchParams(nprobe=8)),
         ("IVF_FLAT", {"nprobe": 65536, "ef": 1}, SearchParams(nprobe=65536)),
         ("FLAT", {"ef": -3, "nprobe": "many"}, SearchParams()),
-        ("FLAT", {"range_filter": 1}, SearchParams(Window(FLOAT32_MAX, 1.0, bigger_is_better=False))),
         ("DISKANN", {}, SearchParams(search_list=64)),
         ("DISKANN", {"search_list": "20"}, SearchParams(search_list=20)),
         (
@@ -236,6 +242,17 @@ def test_brute_force_is_a_spec_of_its_own() -> None:
 )
 def test_search_parameters(kind: str, sent: dict[str, object], expected: SearchParams) -> None:
     assert resolve_search(spec_for(kind, "L2"), sent, 10) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "effort"), [("HNSW", "ef"), ("DISKANN", "search_list"), ("SCANN", "reorder_k")]
+)
+def test_a_range_and_a_page_may_have_less_effort_than_hits(kind: str, effort: str) -> None:
+    for more in ({"radius": 5.0}, {"radius": 5.0, "range_filter": 1.0}, {ITERATOR_PAGE: True}):
+        found = resolve_search(spec_for(kind, "L2", **BUILD_PARAMS.get(kind, {})), {effort: 3, **more}, 10)
+        assert found.number(effort, 0) == 10
+    with pytest.raises(InvalidParameter, match=r"\(3\) should be larger than k\(10\)"):
+        resolve_search(spec_for(kind, "L2", **BUILD_PARAMS.get(kind, {})), {effort: 3}, 10)
 
 
 def test_the_default_ef_grows_with_k() -> None:
@@ -267,7 +284,11 @@ def test_the_default_ef_grows_with_k() -> None:
         ("FLAT", {"radius": True}, r"param 'radius' \(true\) should be a number"),
         ("FLAT", {"radius": float("nan")}, "should be a number"),
         ("FLAT", {"radius": 1, "range_filter": "x"}, "param 'range_filter'"),
-        ("FLAT", {"range_filter": "x"}, "param 'range_filter'"),
+        (
+            "FLAT",
+            {"range_filter": 1},
+            "range_filter requires radius to be set; range_filter alone is not a valid",
+        ),
     ],
 )
 def test_search_parameters_that_are_refused(kind: str, sent: dict[str, object], text: str) -> None:

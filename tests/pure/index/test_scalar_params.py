@@ -8,7 +8,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.index_properties import altered, without_properties
 from elanus.core.schema import DataType, FieldSchema
-from elanus.index import check_field, json_path_of, mapped_params, resolve_index
+from elanus.index import check_field, json_path_of, mapped_params, resolve_field_index, resolve_index
 
 T = DataType
 NUMBERS = (T.INT8, T.INT16, T.INT32, T.INT64, T.FLOAT, T.DOUBLE)
@@ -105,6 +105,7 @@ def test_an_unknown_kind() -> None:
         ),
         ({"index_type": "BITMAP", "json_cast_type": "DOUBLE"}, "DOUBLE is not supported for BITMAP index"),
         ({"index_type": "NGRAM"}, "JSON field with ngram index must specify json_cast_type"),
+        ({"mmap.enabled": "x", "json_cast_type": "DOUBLE", "json_path": "doc"}, "invalid mmap type params"),
         ({"index_type": "NGRAM", "json_cast_type": "DOUBLE"}, "only supports VARCHAR cast type, got: DOUBLE"),
     ],
 )
@@ -147,6 +148,22 @@ def test_gram_lengths_that_are_refused(sent: dict[str, str], text: str) -> None:
 def test_the_limit_of_a_bitmap() -> None:
     with pytest.raises(InvalidParameter, match="should be larger than 0 and smaller than 1000"):
         resolve_index({"index_type": "HYBRID", "bitmap_cardinality_limit": "0"}, T.INT64, 0)
+
+
+def test_a_json_path_is_sorted_by_numbers_or_texts() -> None:
+    documents, sent = field(T.JSON), {"index_type": "STL_SORT", "json_path": "doc['a']"}
+    for cast in ("double", "varchar"):
+        spec = resolve_field_index({**sent, "json_cast_type": cast}, documents)
+        assert (spec.declared_type, spec.index_type) == ("STL_SORT", "INVERTED")
+    with pytest.raises(InvalidParameter, match="json_cast_type BOOL is not supported for STL_SORT index"):
+        resolve_field_index({**sent, "json_cast_type": "bool"}, documents)
+    with pytest.raises(InvalidParameter, match="json index must specify cast type"):
+        resolve_field_index(sent, documents)
+
+
+def test_the_name_of_a_cast_function_may_be_in_small_letters() -> None:
+    sent = {**JSON, "json_cast_type": "double", "json_cast_function": " string_to_double"}
+    assert resolve_index(sent, T.JSON, 0).params["json_cast_function"] == "STRING_TO_DOUBLE"
 
 
 def test_what_depends_on_more_than_the_type() -> None:

@@ -34,8 +34,11 @@ from elanus.index import (
     save,
 )
 from elanus.index.curve import RecallCurve
+from elanus.index.hits import without
 from elanus.index.hnsw import HnswIndex
-from elanus.index.measuring import ROWS_MIN
+from elanus.index.measured_lists import ListMeasuring
+from elanus.index.measured_walks import BATCH_QUERIES, DEEP_QUERIES, SHALLOW, WalkMeasuring
+from elanus.index.measuring import BATCHES_MIN, BUDGET_SHARE, ROWS_MIN
 from elanus.index.withheld import late_rows, withheld
 
 ROWS, DIM, K = 4000, 16, 10
@@ -45,7 +48,7 @@ CURVE = RecallCurve(
 
 
 def clock() -> Callable[[], float]:
-    """By which each look takes a second, so that fourteen batches fit into 3 % of a thousand."""
+    """By which each look takes a second, so that many batches fit into a share of a thousand."""
     seconds = count()
     return lambda: float(next(seconds))
 
@@ -311,7 +314,7 @@ def test_lists_of_every_kind_have_a_curve(params: dict[str, str], data_type: Dat
 
 @pytest.mark.parametrize(
     ("build_s", "batches"),
-    [(0.001, 8), (1.0, 8), (100.0, 80)],
+    [(0.001, 8), (1.0, 8), (100.0, 120)],
     ids=["a build of a moment", "a build of a second", "a long build"],
 )
 def test_short_builds_have_time_for_more_than_the_fewest_queries(
@@ -321,6 +324,7 @@ def test_short_builds_have_time_for_more_than_the_fewest_queries(
     now_s, measured = 0.0, 0
 
     class Batches:
+        free_s, caution = ListMeasuring.free_s, ListMeasuring.caution
         depths, efforts = np.array([10]), np.array([1, 2])
 
         def batches(self) -> int:
@@ -334,3 +338,60 @@ def test_short_builds_have_time_for_more_than_the_fewest_queries(
     monkeypatch.setattr(measuring, "_measuring", lambda *_: Batches())
     measure(build(spec_of(index_type="IVF_FLAT", nlist="64"), rows, 1), rows, build_s, 1, now_s=lambda: now_s)
     assert abs(measured - batches) <= 1
+
+
+@pytest.mark.parametrize(
+    ("build_s", "batch_s", "took_s"),
+    [
+        (10.0, 0.1, 10.0 * BUDGET_SHARE),
+        (0.1, 0.01, WalkMeasuring.free_s),
+        (1.0, 1000.0, 1000.0 * BATCHES_MIN),
+    ],
+    ids=["a share of the build", "a moment after a short build", "the fewest batches in any case"],
+)
+def test_measuring_a_graph_is_bounded(
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, build_s: float, batch_s: float, took_s: float
+) -> None:
+    now_s, measured = 0.0, WalkMeasuring.measure
+
+    def slow(self: WalkMeasuring, batch: int) -> np.ndarray:
+        nonlocal now_s
+        now_s += batch_s
+        return measured(self, batch)
+
+    monkeypatch.setattr(WalkMeasuring, "measure", slow)
+    index = build(spec_of(index_type="HNSW", M="8", efConstruction="40"), rows, 1)
+    measure(index, rows, build_s, 1, now_s=lambda: now_s)
+    assert took_s - batch_s <= now_s + 1e-9 <= took_s + 2e-9
+
+
+def test_a_query_that_has_found_everything_is_walked_no_further() -> None:
+    """Walks of more effort are for the others; the recalls are those that walks of all queries would give."""
+    vectors = np.random.default_rng(6).standard_normal((20_000, 8), dtype=np.float32)
+    spec = resolve_index(
+        {"metric_type": "L2", "index_type": "HNSW", "M": "8", "efConstruction": "40"},
+        DataType.FLOAT_VECTOR,
+        8,
+    )
+    index = build(spec, vectors, 2)
+    assert isinstance(index, HnswIndex)
+    walks = WalkMeasuring(index, vectors, 64, 1)
+    assert walks.depths.tolist() == [10, 100, 1000]
+    first, second = walks.measure(0), walks.measure(1)
+    assert first.shape == (DEEP_QUERIES, 3, len(walks.efforts))
+    assert second.shape == (BATCH_QUERIES, 3, len(walks.efforts))
+    assert not np.isnan(first).any()
+    is_deep = walks.depths > SHALLOW
+    assert np.isnan(second[:, is_deep]).all()
+    assert not np.isnan(second[:, ~is_deep]).any()
+
+    rows = walks._rows[DEEP_QUERIES:][:BATCH_QUERIES]
+    exact = over_rows(DataType.FLOAT_VECTOR, 8, spec.metric_type, vectors)
+    truth = without(exact.search(vectors[rows], 101, SearchParams()).rows, rows)
+    with withheld(index.graph, rows):
+        for number, effort in enumerate(walks.efforts.tolist()):
+            if effort < 100:
+                continue
+            met = without(index.met(vectors[rows], 101, effort + 1, 1), rows)
+            found = [len(np.intersect1d(a[:100], b[:100])) / 100 for a, b in zip(met, truth, strict=True)]
+            assert second[:, 1, number] == pytest.approx(found, abs=0.011)

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from session_bench import TTL_S, Bench, now_s
 
-from elanus.core.errors import LeaseLost, Unavailable
-from elanus.meta.port import CompareFailed, LeaseID
+from elanus.core.errors import DiskFull, LeaseLost, Unavailable
+from elanus.meta.port import CompareFailed, LeaseID, MetaFailed
 from elanus.meta.session import Session, SessionInfo
 
 
@@ -57,6 +57,23 @@ async def test_a_lease_that_is_over_before_the_session_has_begun_is_replaced(
     await session.confirm()
     assert await bench.keys() == ["session/proxy-1"], "the lease that is renewed is the one it stands under"
     await session.close()
+
+
+@pytest.mark.parametrize("failure", [DiskFull("no room"), MetaFailed("disk I/O error"), Unavailable("gone")])
+async def test_it_closes_when_the_store_cannot_write_and_its_lease_expires(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    bench = Bench()
+    session = await bench.register()
+
+    async def fails(_: LeaseID) -> None:
+        raise failure
+
+    monkeypatch.setattr(bench.store, "revoke_lease", fails)
+    await session.close()
+    assert await bench.keys() == ["session/proxy-1"]
+    await asyncio.sleep(3 * TTL_S)
+    assert await bench.keys() == []
 
 
 async def test_it_lives_as_long_as_it_is_renewed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import signal
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 
 from elanus.core.errors import DiskFull
 from elanus.meta import sqlite
-from elanus.meta.port import MetaFailed, MetaInUse, Put, UnknownMetaFormat
+from elanus.meta.port import DamagedMeta, Delete, MetaFailed, MetaInUse, Put, UnknownMetaFormat
 from elanus.meta.sqlite import SqliteMeta
 
 OTHER_PROCESS = """
@@ -26,6 +27,9 @@ try:
 except MetaInUse as error:
     print(error)
 """
+
+ROUNDS = 400
+"""Damaged copies of a file."""
 
 WRITER = """
 import asyncio, os, sys
@@ -79,6 +83,17 @@ def test_a_full_disk_is_an_error_clients_know_and_applies_nothing(
     asyncio.run(run())
 
 
+def test_a_start_on_a_full_disk_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
+
+    monkeypatch.setattr(sqlite, "check_all", fail)
+    with pytest.raises(DiskFull, match=r"meta\.db; free disk space"):
+        SqliteMeta(tmp_path / "meta.db")
+
+
 def test_a_foreign_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(UnknownMetaFormat, match="is not a metadata store"):
@@ -104,9 +119,112 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     asyncio.run(SqliteMeta(path).close())
     path.write_bytes(path.read_bytes()[:100] + bytes(4000))
     with pytest.raises(
-        MetaFailed, match=r"the metadata in .*meta\.db cannot be used: database disk image is mal"
+        DamagedMeta, match=r"the metadata in .*meta\.db is damaged \(database disk image is mal.*backup"
     ):
         SqliteMeta(path)
+
+
+async def written(path: Path, count: int = 200) -> None:
+    store = SqliteMeta(path, fsync=False)
+    for first in range(0, count, 50):
+        await store.txn(
+            [Put(f"segment/{n:05d}", f'{{"rows":{n}}}'.encode()) for n in range(first, first + 50)]
+        )
+    await store.close()
+
+
+def test_a_record_with_a_changed_byte_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    asyncio.run(written(path))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'{"rows":123}', b'{"rows":124}'))
+    with pytest.raises(DamagedMeta, match=r"meta\.db is damaged at the record 'segment/00123'.*backup"):
+        SqliteMeta(path)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM entry WHERE key = 'segment/00100'",
+        "UPDATE counter SET revision = revision - 1",
+        "INSERT INTO leased VALUES ('segment/00100')",
+    ],
+)
+def test_what_is_missing_or_older_is_noticed(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "meta.db"
+    asyncio.run(written(path))
+    with sqlite3.connect(path) as connection:
+        connection.execute(statement)
+    connection.close()
+    with pytest.raises(DamagedMeta, match=r"records are missing, or older than others.*backup"):
+        SqliteMeta(path)
+
+
+def test_damage_after_the_opening_is_noticed_when_the_record_is_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = SqliteMeta(tmp_path / "meta.db", fsync=False)
+        await store.txn([Put("a", b"1")])
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(store._thread, store._connection.execute, "UPDATE entry SET value = x'32'")
+        with pytest.raises(DamagedMeta, match="at the record 'a'"):
+            await store.get("a")
+        with pytest.raises(DamagedMeta, match="at the record 'a'"):
+            await store.list("")
+        await store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_no_damage_of_a_byte_yields_other_records_than_were_written(tmp_path: Path) -> None:
+    """Either the byte is in no record, or the file is refused."""
+    path = tmp_path / "meta.db"
+    asyncio.run(written(path))
+    good = path.read_bytes()
+    chance = random.Random(1)
+    outcomes = {"refused": 0, "whole": 0}
+
+    async def listed() -> list[tuple[str, bytes]]:
+        store = SqliteMeta(path, fsync=False)
+        try:
+            return [(key, found.value) for key, found in await store.list("")]
+        finally:
+            await store.close()
+
+    whole = asyncio.run(listed())
+    for _ in range(ROUNDS):
+        at = chance.randrange(len(good))
+        damaged = bytearray(good)
+        damaged[at : at + 4] = chance.randbytes(4)
+        path.write_bytes(damaged)
+        for left in tmp_path.glob("meta.db-*"):
+            left.unlink()
+        try:
+            assert asyncio.run(listed()) == whole, f"at byte {at}"
+            outcomes["whole"] += 1
+        except (MetaFailed, UnknownMetaFormat):
+            outcomes["refused"] += 1
+    assert outcomes["refused"] > 100
+
+
+def test_a_file_without_checksums_gets_them(tmp_path: Path) -> None:
+    path = tmp_path / "meta.db"
+    asyncio.run(written(path))
+    with sqlite3.connect(path) as connection:
+        connection.execute("ALTER TABLE entry DROP COLUMN checksum")
+        connection.execute("ALTER TABLE counter DROP COLUMN digest")
+        connection.execute("PRAGMA user_version=2")
+    connection.close()
+
+    async def upgraded() -> None:
+        for _ in range(2):
+            store = SqliteMeta(path, fsync=False)
+            assert len(await store.list("segment/")) == 200
+            await store.txn([Delete("segment/00001"), Put("segment/00001b", b"{}")])
+            await store.txn([Delete("segment/00001b"), Put("segment/00001", b"{}")])
+            await store.close()
+
+    asyncio.run(upgraded())
 
 
 @pytest.mark.slow
@@ -131,8 +249,10 @@ def test_what_was_acknowledged_survives_a_kill(tmp_path: Path) -> None:
 def test_an_error_of_the_file_is_a_fault_of_the_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_db: sqlite3.Connection, _key: str) -> None:
-        raise sqlite3.OperationalError("disk I/O error")
+    def fail(*_: object) -> None:
+        error = sqlite3.OperationalError("disk I/O error")
+        error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+        raise error
 
     async def use() -> None:
         meta = SqliteMeta(tmp_path / "meta.db")

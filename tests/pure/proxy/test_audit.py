@@ -90,6 +90,14 @@ def test_a_line_names_who_what_and_the_outcome() -> None:
         ("Flush", False),
         ("Import", False),
         ("ConnectorApi.snapshot", False),
+        ("Rest.Search", True),
+        ("Rest.Get", True),
+        ("Rest.Insert", True),
+        ("Rest.ListKeys", True),
+        ("Rest.CreateKey", False),
+        ("Rest.Clone", False),
+        ("Console.Status", True),
+        ("Console.SignIn", False),
     ],
 )
 def test_changes_are_always_recorded(operation: str, sampled: bool) -> None:

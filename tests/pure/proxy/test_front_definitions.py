@@ -138,10 +138,9 @@ def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:
     asked(work)
 
 
-def test_aliases_are_listed_for_one_collection_or_for_all() -> None:
+def test_an_alias_leads_to_its_collection() -> None:
     def work(bench: Bench) -> None:
-        assert list(bench.front.list_aliases("default", "c")) == ["a"]
-        assert list(bench.front.list_aliases("default", "")) == ["a"]
+        assert list(bench.front.describe_collection("default", "c").aliases) == ["a"]
         assert bench.front.describe_alias("default", "a") == "c"
 
     asked(work)
@@ -348,11 +347,14 @@ def test_a_collection_is_flushed_before_it_is_truncated() -> None:
 def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
     def work(bench: Bench) -> None:
         bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
-        for change in (
-            lambda: bench.front.alter_collection("default", "c", {"mmap.enabled": "true"}, ()),
-            lambda: bench.front.alter_field("default", "c", "v0", {}, ("mmap.enabled",)),
+        front = bench.front
+        for change, what in (
+            (lambda: front.alter_collection("default", "c", {"mmap.enabled": "true"}, ()), "alter mmap"),
+            (lambda: front.alter_collection("default", "c", {}, ("mmap.enabled",)), "delete mmap"),
+            (lambda: front.alter_field("default", "c", "v0", {"warmup": "sync"}, ()), "alter warmup"),
+            (lambda: front.alter_field("default", "c", "v0", {}, ("mmap_enabled",)), "drop collection field"),
         ):
-            with pytest.raises(CollectionLoaded, match="can not alter mmap properties if collection loaded"):
+            with pytest.raises(CollectionLoaded, match=rf"can not {what}.* if collection loaded: .*=c\]"):
                 change()
 
     asked(work)
@@ -378,6 +380,38 @@ def test_the_field_by_which_rows_expire_is_checked() -> None:
 
     refused(lambda b: altered(b, "nope"), InvalidParameter, "ttl field name nope not found in schema")
     refused(lambda b: altered(b, "pk"), InvalidParameter, "must be timestamptz")
+
+
+@pytest.mark.parametrize(
+    ("known", "changed", "text"),
+    [
+        ({"ttl_field": "pk"}, {"collection.ttl.seconds": "5"}, "ttl field is already exists, cannot be set"),
+        ({"collection.ttl.seconds": "5"}, {"ttl_field": "pk"}, "TTL is already set, cannot be set ttl field"),
+        ({}, {"ttl_field": "pk", "collection.ttl.seconds": "5"}, "cannot be set at the same time"),
+        ({}, {"allow_insert_auto_id": "true"}, "must be false when autoID is false"),
+        ({}, {}, "no properties or delete keys provided"),
+    ],
+)
+def test_properties_that_exclude_what_a_collection_has(
+    known: dict[str, str], changed: dict[str, str], text: str
+) -> None:
+    def alter(bench: Bench) -> None:
+        bench.root.collections[CID] = replace(collection(), properties=known)
+        bench.front.alter_collection("default", "c", changed, ())
+
+    refused(alter, InvalidParameter, text)
+
+
+def test_another_analyzer_of_a_field_is_checked() -> None:
+    text = FieldSchema(FieldID(110), "t", DataType.VARCHAR, max_length=9)
+
+    def alter(bench: Bench) -> None:
+        plain = schema()
+        bench.root.collections[CID] = collection(replace(plain, fields=(*plain.fields, text)))
+        params = {"enable_analyzer": "true", "analyzer_params": '{"type": "klingon"}'}
+        bench.front.alter_field("default", "c", "t", params, ())
+
+    refused(alter, InvalidParameter, "unknown build-in analyzer type: klingon")
 
 
 def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:

@@ -14,13 +14,13 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import (
     CollectionNotFound,
     ElanusError,
+    ImportRefused,
     InvalidParameter,
-    NotSupported,
     PartitionNotFound,
 )
 from elanus.core.imports import CsvFormat, Duplicates, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
-from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID
+from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID, is_made
 
 
 def in_a_thread(
@@ -74,8 +74,8 @@ def test_files_may_bring_keys_where_the_collection_keeps_sent_ones() -> None:
         ([".hidden.parquet"], InvalidParameter),
         (["s3://bucket/a.parquet"], InvalidParameter),
         (["a.parquet", "a.parquet"], InvalidParameter),
-        (["a.xml"], NotSupported),
-        ([f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)], InvalidParameter),
+        (["a.xml"], ImportRefused),
+        ([f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)], ImportRefused),
     ],
 )
 def test_files_that_are_refused_at_once(files: list[str], error: type[ElanusError]) -> None:
@@ -105,5 +105,22 @@ def test_rows_are_chosen_by_keys_only_where_the_files_have_them() -> None:
             bench.front.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.UPSERT)
         bench.front.start_import("default", "c", "", ["a.parquet"])
         assert len(bench.data.calls.of("start_import")) == 1
+
+    in_a_thread(work, auto_id=True)
+
+
+def test_the_schema_of_a_write_is_refused_as_the_write_would_be() -> None:
+    def work(bench: Bench) -> None:
+        front, names = bench.front, []
+        for mode in (WriteMode.APPEND, WriteMode.DELETE):
+            schema = front.write_schema("default", "c", "p1", mode)
+            names.append([field.name for field in schema.fields if is_made(field, schema.by_name)])
+        assert names == [["pk"], []], "a delete names keys that the server made"
+        with pytest.raises(PartitionNotFound):
+            front.write_schema("default", "c", "nothing", WriteMode.APPEND)
+        with pytest.raises(InvalidParameter, match="use append"):
+            front.write_schema("default", "c", "", WriteMode.UPSERT)
+        with pytest.raises(CollectionNotFound):
+            front.write_schema("default", "d", "", WriteMode.APPEND)
 
     in_a_thread(work, auto_id=True)

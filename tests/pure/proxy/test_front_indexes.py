@@ -8,11 +8,13 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, collection, index, schema
 from proxy_bench import Bench, asked, refused
 
+from elanus.api.indexcoord import BuildState, IndexStatus
 from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import (
     CollectionLoaded,
     ElanusError,
     FieldNotFound,
+    IndexNotFound,
     InvalidDimension,
     InvalidParameter,
     InvalidProperty,
@@ -88,8 +90,8 @@ def test_properties_of_an_index_are_altered() -> None:
 @pytest.mark.parametrize(
     ("name", "properties", "dropped", "error", "text"),
     [
-        ("v0", {"nlist": "3"}, [], InvalidParameter, "nlist is not configable index param"),
-        ("v0", {}, ["M"], InvalidParameter, "M is not configable index param"),
+        ("v0", {"nlist": "3"}, [], InvalidParameter, "nlist is not a configable index property"),
+        ("v0", {}, ["M"], InvalidParameter, "M is not a configable index property"),
         ("v0", {"mmap.enabled": "x"}, [], InvalidProperty, "invalid mmap.enabled value: x, expected: true"),
         (
             "v0",
@@ -98,6 +100,7 @@ def test_properties_of_an_index_are_altered() -> None:
             InvalidParameter,
             "cannot provide both DeleteKeys",
         ),
+        ("v0", {"warmup": "x"}, [], InvalidParameter, "invalid warmup params: invalid warmup policy: x"),
         ("v0", {}, [], InvalidParameter, "no properties to set or drop"),
         ("", {"mmap.enabled": "true"}, [], InvalidParameter, "index name is empty"),
         ("1v", {"mmap.enabled": "true"}, [], InvalidParameter, "Invalid index name: 1v"),
@@ -151,6 +154,55 @@ def test_an_index_on_a_key_of_the_dynamic_field_may_name_the_key() -> None:
     assert bench.index.calls.of("create_index") == [(CID, "$meta", "", params | {"json_path": "year"})]
 
 
+def test_an_index_without_a_path_is_on_what_the_request_names() -> None:
+    params = {"index_type": "INVERTED", "json_cast_type": "double"}
+    for named, field in (("doc", "doc"), ("year", "$meta")):
+        bench = asked(lambda b, on=named: b.front.create_index("default", "c", on, "", params), DOCUMENTS)
+        announced = [(CID, field, "", params | {"json_path": named})]
+        assert bench.index.calls.of("create_index") == announced
+
+
+def test_an_index_on_a_key_of_the_dynamic_field_is_described_with_the_key() -> None:
+    dynamic = DOCUMENTS.schema.dynamic_field
+    assert dynamic is not None
+    params = {"index_type": "INVERTED", "json_path": "year['last']", "json_cast_type": "double"}
+    defined = replace(index(90), field_id=dynamic.field_id, name="years", params=params)
+
+    async def describe(_collection: object) -> tuple[IndexStatus, ...]:
+        return (IndexStatus(defined, BuildState.FINISHED, "", 0, 0, 0),)
+
+    def work(bench: Bench) -> None:
+        bench.index.defined.append(defined)
+        bench.index.describe = describe  # type: ignore[attr-defined]
+        for named in ("", "year", "$meta"):
+            (view,) = bench.front.describe_index("default", "c", "", named)
+            assert (view.name, view.field_name) == ("years", "year")
+        with pytest.raises(IndexNotFound, match=r"index not found\[indexName=nope\]"):
+            bench.front.describe_index("default", "c", "nope", "")
+        bench.front.drop_index("default", "c", "year", "")
+        assert bench.index.calls.of("drop_index") == [(CID, IndexID(90))]
+
+    asked(work, DOCUMENTS)
+
+
+@pytest.mark.parametrize(
+    ("field", "params", "text"),
+    [
+        ("price", {"index_type": "HYBRID"}, r"\[actual=invalid index type: HYBRID\]"),
+        ("v0", {"index_type": "HYBRID", "metric_type": "L2"}, r"\[actual=invalid index type: HYBRID\]"),
+        (
+            "v0",
+            {"index_type": "DISKANN", "metric_type": "L2", "mmap.enabled": "true"},
+            "invalid mmap type params: index type DISKANN does not support mmap",
+        ),
+        ("v0", {"index_type": "FLAT", "metric_type": "L2", "warmup": "x"}, "invalid warmup params"),
+    ],
+)
+def test_what_clients_cannot_choose(field: str, params: dict[str, str], text: str) -> None:
+    bench = refused(lambda b: b.front.create_index("default", "c", field, "", params), InvalidParameter, text)
+    assert bench.index.calls.of("create_index") == []
+
+
 def test_an_index_of_a_field_that_is_being_added_is_not_dropped_with_the_others() -> None:
     def drop(bench: Bench) -> None:
         bench.index.defined += [index(90), replace(index(91), field_id=FieldID(999), name="soon")]
@@ -166,3 +218,13 @@ def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
         bench.front.drop_index("default", "c", "", "price")
 
     assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(91))]
+
+
+def test_the_file_of_a_diskann_index_is_not_mapped_later_either() -> None:
+    def alter(bench: Bench) -> None:
+        bench.index.defined.append(index(index_type="DISKANN"))
+        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "false"}, [])
+        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
+
+    bench = refused(alter, InvalidParameter, "index type DISKANN does not support mmap")
+    assert len(bench.index.calls.of("alter_index")) == 1

@@ -221,7 +221,7 @@ def test_groups_of_a_hybrid_search() -> None:
         ({"searches": (search("v0", [0, 0], 1),) * 1025}, "maximum of ann search requests is 1024"),
         ({"ranker": Weighted((1.0,))}, "the length of weights param mismatch with ann search requests"),
         ({"ranker": Rrf(0)}, "The rank params k should be in range (0, 16384)"),
-        ({"ranker": Decay("v0", "exp", 0, 1)}, "Decay rerank: unsupported input field type:FLOAT_VECTOR"),
+        ({"ranker": Decay("v0", "exp", 0, 1)}, "Decay rerank: unsupported input field type:FloatVector"),
         ({"ranker": Decay("nowhere", "exp", 0, 1)}, "input field nowhere of the decay ranker not found"),
         ({"limit": 0}, "limit [0] is invalid, should be greater than 0"),
         ({"round_decimal": 9}, "round_decimal [9] is invalid"),
@@ -450,7 +450,7 @@ def test_an_order_reads_its_fields_and_does_not_return_them() -> None:
             "output field price is neither in group_by_fields",
         ),
         ({"output_fields": ("sum(price)", "pk")}, "output field pk is neither in group_by_fields"),
-        ({"group_by": ("price",)}, "group by field price has unsupported data type DOUBLE"),
+        ({"group_by": ("price",)}, "group by field price has unsupported data type Double"),
         (
             {"output_fields": ("count(*)",), "group_by": ("pk",), "order": (OrderBy("price"),)},
             "ORDER BY field 'price' is not valid",

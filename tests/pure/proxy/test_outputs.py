@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from fakes import schema
 
-from elanus.core.errors import FieldNotFound, FieldNotLoaded
+from elanus.core.errors import FieldNotLoaded, InvalidParameter
+from elanus.core.schema import CollectionSchema
 from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
 from elanus.proxy.verbs.plans import Plans
 
@@ -76,13 +77,35 @@ def test_a_dynamic_key_that_is_not_loaded_is_refused_by_its_name() -> None:
 
 
 def test_without_a_dynamic_field_an_unknown_name_is_an_error() -> None:
-    with pytest.raises(FieldNotFound, match="color"):
+    with pytest.raises(InvalidParameter, match="field color not exist"):
         resolve_outputs(PLAIN, ("color",), with_key=False)
 
 
-@pytest.mark.parametrize("name", ["*%", "**", "@", "count(*)", "a b", '$meta["', "j['k']", "", "$meta['']"])
+@pytest.mark.parametrize("name", ["count(*)", " SUM( pk ) ", "avg(nowhere)"])
+@pytest.mark.parametrize("schema", [PLAIN, DYNAMIC])
+def test_a_search_has_no_aggregates(schema: CollectionSchema, name: str) -> None:
+    with pytest.raises(InvalidParameter, match="aggregates are not supported in search request"):
+        resolve_outputs(schema, ("pk", name), with_key=False)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "*%",
+        "**",
+        "@",
+        "count(*)",
+        "a b",
+        '$meta["',
+        "j['k']",
+        "",
+        "$meta['']",
+        '$meta["a"]["b"]',
+        "$meta['a'][0]",
+    ],
+)
 def test_what_could_be_no_dynamic_key_is_an_error_with_a_dynamic_field_too(name: str) -> None:
-    with pytest.raises(FieldNotFound, match="parse output field name failed"):
+    with pytest.raises(InvalidParameter, match="parse output field name failed"):
         resolve_outputs(DYNAMIC, ("pk", name), with_key=True)
 
 

@@ -15,7 +15,13 @@ from proxy_bench import Bench, resolved
 from elanus.api.rootcoord import NewCollection
 from elanus.core.catalog import Collection, Partition
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
-from elanus.core.errors import InvalidFilter, InvalidParameter
+from elanus.core.errors import (
+    CollectionIllegalSchema,
+    ImportRefused,
+    IndexConflict,
+    InvalidFilter,
+    InvalidParameter,
+)
 from elanus.core.ids import ALL_PARTITIONS, FieldID, PartitionID
 from elanus.core.messages import UpsertMessage
 from elanus.core.partition_keys import checked_partitions, isolates_keys, partition_names
@@ -136,9 +142,8 @@ def test_a_delete_looks_at_the_partitions_of_its_keys_and_deletes_in_all() -> No
         lambda b: b.front.upsert(Insert(resolved(KEYED), "_default_0", rows(["a"]))),
         lambda b: b.front.delete(Delete(resolved(KEYED), "_default_0", "pk in [1]")),
         lambda b: b.front.query(query("pk > 1", "_default_0")),
-        lambda b: b.front.start_import("default", "c", "_default_0", ["a.parquet"]),
     ],
-    ids=["insert", "upsert", "delete", "query", "import"],
+    ids=["insert", "upsert", "delete", "query"],
 )
 def test_no_request_names_a_partition(named: Callable[[Bench], object]) -> None:
     def work(bench: Bench) -> None:
@@ -171,6 +176,8 @@ def test_an_import_goes_to_the_partitions_of_its_keys() -> None:
         bench.front.start_import("default", "c", "", ["a.parquet"])
         (request,) = bench.data.calls.of("start_import")
         assert (request.partition_id, request.partition) == (ALL_PARTITIONS, "")
+        with pytest.raises(ImportRefused, match="not allow to set partition name for collection with"):
+            bench.front.start_import("default", "c", "p1", ["a.parquet"])
 
     in_a_thread(work)
 
@@ -216,7 +223,7 @@ def test_isolation_needs_a_partition_key_and_a_truth_value() -> None:
     isolated = {"partitionkey.isolation": "true"}
     assert isolates_keys(isolated, KEYED.schema)
     assert not isolates_keys({"partitionkey.isolation": "False"}, schema())
-    with pytest.raises(InvalidParameter, match="but no partition key field is set"):
+    with pytest.raises(CollectionIllegalSchema, match="but no partition key field is set"):
         isolates_keys(isolated, schema())
     with pytest.raises(InvalidParameter, match="is 'maybe': give true or false"):
         isolates_keys({"partitionkey.isolation": "maybe"}, KEYED.schema)
@@ -233,7 +240,7 @@ def test_isolation_is_not_changed_under_an_index() -> None:
 
         bench.root.alter_collection = alter  # type: ignore[attr-defined]
         bench.index.defined = [index(field_id=vector_field)]
-        with pytest.raises(InvalidParameter, match="can not alter partition key isolation mode"):
+        with pytest.raises(IndexConflict, match="can not alter partition key isolation mode"):
             bench.front.alter_collection("default", "c", {"partitionkey.isolation": "true"}, ())
         bench.front.alter_collection("default", "c", {"partitionkey.isolation": "false"}, ())
         assert len(changes) == 1

@@ -19,7 +19,6 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DeadlineExceeded,
     DiskFull,
-    FieldNotFound,
     IndexNotFound,
     InvalidFilter,
     InvalidParameter,
@@ -198,12 +197,12 @@ def test_a_search_covers_its_offset_and_names_ids() -> None:
     ("request_", "of", "error"),
     [
         (search(vector_field="price"), schema(), InvalidParameter),
-        (search(vector_field="nope"), schema(), FieldNotFound),
+        (search(vector_field="nope"), schema(), InvalidParameter),
         (search(), schema(vectors=2), InvalidParameter),
         (search(vector_field="v1"), schema(vectors=2), IndexNotFound),
         (search(metric_type="IP"), schema(), InvalidParameter),
         (search(partitions=("nope",)), schema(), PartitionNotFound),
-        (search(output_fields=("nope",)), schema(), FieldNotFound),
+        (search(output_fields=("nope",)), schema(), InvalidParameter),
     ],
 )
 def test_an_invalid_search_is_refused_before_it_reaches_the_nodes(

@@ -41,7 +41,7 @@ def expected_bytes(disk_bytes: int, *, is_loaded: bool = True) -> tuple[int, int
     target = Target(known, (PartitionID(1),), recovery, {SEGMENT: manifest}, (), {SEGMENT: (file,)}, ())
     if not is_loaded:
         target = replace(target, files={}, left_out=frozenset({field.field_id}))
-    return target.piece(SEGMENT).size_bytes, width
+    return target.pieces([SEGMENT])[0].size_bytes, width
 
 
 def test_vectors_in_memory_count_once_and_the_files_too() -> None:

@@ -9,6 +9,7 @@ from fakes import schema
 from root_bench import Bench, new, refused, started
 
 from elanus.core.catalog import Index
+from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import CollectionNotFound, FieldNotFound, InvalidParameter, Unavailable
 from elanus.core.functions import Function
 from elanus.core.ids import CollectionID, FieldID, IndexID
@@ -30,6 +31,18 @@ async def test_a_field_gets_other_bounds_and_the_schema_another_version() -> Non
     assert found.schema_ts > made.created > made.schema_ts
     assert bench.proxy.calls.asked, "proxies drop the old schema"
     await refused(root.alter_field("default", "c", "nope", {"max_length": "1"}, ()), FieldNotFound)
+    await root.stop()
+
+
+async def test_a_collection_gets_another_description_and_consistency_level() -> None:
+    bench, root = await started("c")
+    bench.proxy.calls.asked.clear()
+    changed = {"collection.description": "books", "consistency_level": "Strong", "other": "1"}
+    await root.alter_collection("default", "c", changed, ())
+    found = await root.describe_collection("default", "c")
+    assert (found.schema.description, found.consistency_level) == ("books", ConsistencyLevel.STRONG)
+    assert dict(found.properties) == {"other": "1"}
+    assert bench.proxy.calls.asked, "proxies drop what they cached"
     await root.stop()
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from elanus.core.errors import Unavailable
 from elanus.server.supervise import LatePipeline, PipelineSupervisor
@@ -109,10 +110,12 @@ async def test_a_lost_session_ends_the_run() -> None:
 
 async def test_it_waits_while_there_is_no_session() -> None:
     place = Place()
-    place.refusals = 2
-    await asyncio.sleep(5)
+    place.refusals = 20
+    with capture_logs() as logged:
+        await asyncio.sleep(25)
     assert len(place.node.runs) == 1
     assert place.supervisor.restarts == 0
+    assert [entry["event"] for entry in logged] == ["data node waits for its session"], "once for one cause"
     await place.supervisor.stop()
 
 

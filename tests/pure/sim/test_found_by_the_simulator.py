@@ -27,3 +27,22 @@ def test_a_drop_that_was_cut_off_is_finished_before_the_collection_is_said_to_be
         power_cut=False,
     )
     assert run(scenario).broken == ""
+
+
+def test_a_pin_that_expired_by_a_step_of_the_clock_keeps_nothing() -> None:
+    """The pin of a restore expired when the clock jumped by a day. A collection swept its files before its
+    record was removed, and the judge still took the pin for one in force."""
+    scenario = Scenario(
+        seed=100001,
+        work_s=32.26122968810477,
+        operations=(
+            Operation(26.06236904856226, 11, "insert", "epsilon", 395),
+            Operation(27.822401654399183, 11, "clone", "epsilon", 396),
+        ),
+        faults=(
+            Fault(28.341136668055235, FaultKind.STORE_SLOW, "", 1.363026),
+            Fault(32.26122968810477, FaultKind.STEP_CLOCK, "", 86_400_000),
+        ),
+        power_cut=False,
+    )
+    assert run(scenario).broken == ""

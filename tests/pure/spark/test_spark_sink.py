@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql.types import StructType
 
 from elanus.core.errors import InvalidParameter, MissingParameter
-from elanus.core.ids import CollectionID, PartitionID, TaskID
+from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.structs import StructSchema
+from elanus.core.types import DataType
+from elanus.spark import sink
 from elanus.spark.options import parse_write_options
 from elanus.spark.sink import Sink, Staged, Staging
 from elanus.spark.stream_sink import ElanusStreamWriter
@@ -62,7 +68,45 @@ def test_the_options_of_a_write() -> None:
 
 def test_a_streaming_query_without_a_name_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="checkpointLocation"):
-        ElanusStreamWriter(OPTIONS)
+        ElanusStreamWriter(OPTIONS, StructType())
+
+
+class Answering:
+    """A server with one collection."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    async def write_schema(self, *place: Any) -> CollectionSchema:
+        self.asked.append(place)
+        key = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
+        title = FieldSchema(FieldID(101), "clips[title]", DataType.ARRAY, element_type=DataType.VARCHAR)
+        return CollectionSchema("docs", (key, title), structs=(StructSchema(FieldID(102), "clips"),))
+
+    async def import_directory(self) -> str:
+        return "file:///proc/elsewhere"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Answering:
+    answering = Answering()
+    monkeypatch.setattr(sink, "ask", lambda options, call: asyncio.run(call(answering)))
+    return answering
+
+
+def test_a_frame_that_lacks_a_column_is_refused_before_any_task_runs(
+    server: Answering, tmp_path: Path
+) -> None:
+    options = replace(OPTIONS, import_directory=tmp_path.as_uri())
+    for columns in (["id", "clips"], ["id", "clips[title]"]):
+        Sink(options, columns)
+    assert server.asked == [("default", "docs", "p", WriteMode.APPEND)] * 2
+    with pytest.raises(InvalidParameter, match=r"the frame has no column id, which .* it has clips"):
+        Sink(options, ["clips"])
+    with pytest.raises(InvalidParameter, match="the frame: column colour is no field of collection docs"):
+        Sink(options, ["id", "clips", "colour"])
+    with pytest.raises(InvalidParameter, match="import directory file:///proc/elsewhere cannot be written"):
+        Sink(replace(OPTIONS, import_directory=""), ["id", "clips"])
 
 
 def test_a_task_leaves_one_file_and_none_without_rows(tmp_path: Path) -> None:

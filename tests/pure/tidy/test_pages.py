@@ -28,7 +28,7 @@ NAMED = re.compile(r"`([a-z_]+(?:\.[a-z_0-9]+)+)[`=]")
 MENTIONED = re.compile(
     r"(?<![\w./-])([a-z_]+(?:\.[a-z_]+)+_(?:s|ms|mb|max|min))\b(?!\w|\(|\.\w)(?=[^\n]*[\"`])"
 )
-FILE_ENDINGS = (".py", ".yaml", ".log", ".md")
+FILE_ENDINGS = (".py", ".yaml", ".log", ".md", ".db")
 METRIC = re.compile(r"\belanus_[a-z_0-9]+")
 OF_THE_PROCESS = {"elanus_process_resident_memory_bytes", "elanus_process_cpu_seconds_total"}
 SQL_FUNCTIONS = {"elanus_search", "elanus_jobs"}

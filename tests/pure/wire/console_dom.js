@@ -30,7 +30,7 @@ class Element {
   getContext() {
     const calls = (document.drawn = []);
     const kept = (name) => (...values) => { calls.push([name, ...values]); };
-    return { scale: kept("scale"), fillRect: kept("fillRect"), strokeRect: kept("strokeRect"), getImageData: kept("get"), putImageData: kept("put") };
+    return { scale: kept("scale"), fillRect: kept("fillRect"), strokeRect: kept("strokeRect"), fillText: kept("fillText"), strokeText: kept("strokeText"), measureText: (text) => ({ width: 7 * text.length }), getImageData: kept("get"), putImageData: kept("put") };
   }
   every() { return [this, ...this.children.flatMap((child) => child.every())]; }
 }
@@ -48,7 +48,7 @@ globalThis.document = {
   querySelectorAll: () => places.pages.children,
 };
 globalThis.location = { hash: address };
-globalThis.window = { devicePixelRatio: 1 };
+globalThis.window = { devicePixelRatio: 1, addEventListener() {}, matchMedia: () => ({ addEventListener() {} }) };
 globalThis.getComputedStyle = () => ({ color: "black" });
 globalThis.requestAnimationFrame = (work) => setTimeout(work, 0);
 const real = globalThis.fetch;

@@ -5,8 +5,9 @@ const segments = Array.from({ length: 10000 }, (_, at) => ({ id: at, rows: 1 + (
 const map = grouped(segments, (one) => one.group, (one) => one.rows, 1200, 460);
 const rows = segments.reduce((sum, one) => sum + one.rows, 0);
 let calls = 0;
-const context = { fillRect: () => (calls += 1), strokeRect: () => (calls += 1) };
-draw(context, map, () => "red", "black");
+const written = () => (calls += 1);
+const context = { fillRect: () => (calls += 1), strokeRect: () => (calls += 1), strokeText: written, fillText: written, measureText: () => ({ width: Infinity }) };
+draw(context, map, () => "red", "black", () => "rows");
 let wrong = 0, long = 0, lost = 0;
 map.tiles.forEach((tile, at) => {
   const area = tile.segment.rows / rows * 1200 * 460;

@@ -39,6 +39,7 @@ from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, Write
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
+from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
@@ -216,11 +217,6 @@ class FakeFront(
             if held.view.database == database and alias in held.view.aliases:
                 return held.view.name
         raise AliasNotFound(f"alias not found[database={database}][alias={alias}]")
-
-    def list_aliases(self, database: str, collection: str) -> Sequence[str]:
-        if collection:
-            return self._held(database, collection).view.aliases
-        return [alias for view in self.list_collections(database) for alias in view.aliases]
 
     # partitions
 
@@ -440,6 +436,11 @@ class FakeFront(
         )
         self.imports[task_id] = task
         return task
+
+    def write_schema(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        return self.describe_collection(database, collection).schema
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))

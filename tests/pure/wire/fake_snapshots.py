@@ -40,7 +40,7 @@ class FakeSnapshots:
     def describe_snapshot(self, database: str, collection: str, name: str) -> SnapshotView:
         found = self.snapshots.get((database, collection, name))
         if found is None:
-            raise SnapshotNotFound(f"snapshot not found[collection={collection}][snapshot={name}]")
+            raise SnapshotNotFound(f"collection {collection}: snapshot not found[snapshot={name}]")
         return found
 
     def restore_snapshot(

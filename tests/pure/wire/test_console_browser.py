@@ -13,6 +13,7 @@ import pytest
 from console_client import World, books, served
 from fake_front import FakeFront
 
+from elanus.console.sessions import SESSION_S
 from elanus.core.access import User, with_user
 from elanus.core.ids import SegmentID
 from tools.browser import Page, find, opened
@@ -87,6 +88,55 @@ def color_in(page: Page, scheme: str) -> str:
     return color
 
 
+def test_no_page_is_wider_than_a_narrow_window(page: Page, world: World) -> None:
+    """Tables scroll by themselves, and long names are cut or broken."""
+    books(world.front, name="a_collection_with_a_long_name_" * 8)
+    sign_in(page, "root", "Milvus")
+    page.wait_for_text("Sign out")
+    page.resize(400, 800)
+    for name, text in PAGES.items():
+        page.value(f"location.hash = '#/{name}'")
+        page.wait_for_text(text)
+        assert page.value("document.documentElement.scrollWidth") <= 400, name
+        assert page.value("document.querySelector('h1').getBoundingClientRect().top") < 250, name
+
+
+def test_a_picture_fits_its_window_again(page: Page, world: World) -> None:
+    sign_in(page, "root", "Milvus")
+    page.wait_for_text("Sign out")
+    for name in ("segments", "projection"):
+        page.resize(1000, 800)
+        page.value(f"location.hash = '#/{name}/default/books'")
+        page.wait_for(
+            "document.title.startsWith('" + name + "') && document.querySelector('canvas')?.width > 600"
+        )
+        page.resize(500, 800)
+        page.wait_for(
+            "document.querySelector('canvas').width === document.querySelector('canvas').clientWidth"
+        )
+
+
+def test_a_page_says_what_is_wrong_and_comes_back(page: Page, world: World) -> None:
+    sign_in(page, "root", "Milvus")
+    page.wait_for_text("Sign out")
+    page.value("location.hash = '#/%'")  # typed wrong: the first page
+    page.wait_for_text("Roles")
+    page.value("window.answering = window.fetch; window.fetch = () => Promise.reject(new TypeError('gone'))")
+    page.value("location.hash = '#/jobs'")
+    page.wait_for_text("The server does not answer.")
+    page.value("window.fetch = window.answering")
+    page.wait_for_text("a flush was due")
+    page.value("location.hash = '#/playground/default/books'")
+    page.wait_for_text("Random row")
+    page.value("document.querySelector('textarea').value = '[1,'")
+    page.value("document.querySelector('form').requestSubmit()")
+    page.wait_for_text("The vector: not valid JSON")
+    world.clock.now_s += SESSION_S
+    page.value("location.hash = '#/users'")
+    page.wait_for_text("The session has ended: sign in again.")
+    assert page.problems == []
+
+
 def test_ten_thousand_segments_are_one_picture(
     page: Page, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,7 +159,8 @@ def test_ten_thousand_segments_are_one_picture(
 def test_a_user_without_grants_sees_no_names(page: Page, world: World) -> None:
     world.front.policy = with_user(world.front.policy, User("ada", "secret1", 1), 10)
     sign_in(page, "ada", "secret1")
-    page.wait_for_text("permission deny to ada")
+    page.wait_for_text("Your user may not see this page.")
+    assert "permission deny to ada" in page.text()
     for name in ("collections", "segments", "playground", "channels"):
         page.value(f"location.hash = '#/{name}'")
         page.wait_for(

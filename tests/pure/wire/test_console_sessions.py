@@ -7,7 +7,7 @@ from console_client import Clock
 
 from elanus.console import sessions
 from elanus.console.sessions import SESSION_S, Sessions
-from elanus.core.access import first_policy
+from elanus.core.access import User, first_policy, with_user
 from elanus.core.errors import Unauthenticated
 from elanus.proxy.sign_in import SignIn
 
@@ -53,3 +53,18 @@ def test_neither_ids_nor_passwords_are_kept(made: Sessions) -> None:
     kept = repr(made._sessions)
     assert session_id not in kept
     assert "Milvus" not in kept
+
+
+def test_nobody_ends_the_sessions_of_others_by_signing_in(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_OF_USER_MAX", 2)
+    policy = with_user(first_policy(), User("ada", "secret1", 7), 10)
+    made = Sessions(SignIn(lambda: policy, "Milvus", lambda password, stored: password == stored), clock)
+    roots = made.begin("root", "Milvus")
+    ids = [made.begin("ada", "secret1") for _ in range(9)]
+    assert made.user_of(roots) == "root"
+    assert [made.user_of(one) for one in ids[-2:]] == ["ada"] * 2
+    for one in ids[:-2]:
+        with pytest.raises(Unauthenticated):
+            made.user_of(one)

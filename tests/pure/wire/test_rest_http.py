@@ -20,10 +20,13 @@ from rest_client import rest_front
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
+from elanus.core.access import first_policy
 from elanus.core.errors import Unavailable
-from elanus.proxy.rest import entrance
+from elanus.proxy.rest import entrance, v1
 from elanus.proxy.rest import server as rest_server
 from elanus.proxy.rest.server import RestServer
+from elanus.proxy.rest.table import PREFIX, TABLE
+from elanus.proxy.sign_in import SignIn
 
 BODY_MAX_BYTES = 100_000
 LIST = "/v2/vectordb/collections/list"
@@ -111,6 +114,44 @@ def test_the_first_generation(port: int) -> None:
 def test_the_openapi_document_is_served(port: int) -> None:
     status, document = ask(port, "/openapi.json", b"", "GET")
     assert (status, document["openapi"]) == (200, "3.1.0")
+
+
+def test_with_users_nothing_but_pages_answers_without_a_token(front: FakeFront) -> None:
+    sign_in = SignIn(first_policy, "Milvus")
+    with ThreadPoolExecutor(2) as workers:
+        rest = RestServer(
+            rest_front(front, sign_in=sign_in), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES
+        )
+        port = int(rest.start().rpartition(":")[2])
+        try:
+            paths = [("POST", PREFIX + path) for path in TABLE]
+            paths += [("GET" if path in v1.READS else "POST", v1.PREFIX + path) for path in v1.TABLE]
+            paths.append(("GET", "/openapi.json"))
+            for method, path in paths:
+                assert ask(port, path, b"{}", method)[1]["code"] == 1800, path
+            for token, status in (("root:Milvus", 200), ("root:wrong", 401), ("elk_0_none", 401)):
+                sent = f"Bearer {token}"
+                assert ask(port, "/openapi.json", b"", "GET", authorization=sent)[0] == status
+            assert ask(port, "/openapi.json", b"", "GET", authorization="Basic %%%")[0] == 400
+        finally:
+            rest.stop(grace_s=0)
+
+
+@pytest.mark.parametrize("name", ["Authorization", "DB-Name"])
+def test_a_request_has_one_token_and_one_database(port: int, name: str) -> None:
+    line = f"{name}: x\r\n".encode()
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+        client.sendall(b"POST %s HTTP/1.1\r\nhost: localhost\r\n%s%s\r\n" % (LIST.encode(), line, line))
+        assert client.recv(12) == b"HTTP/1.1 400"
+
+
+def test_what_anybody_sends_does_not_fill_the_log(port: int, caplog: pytest.LogCaptureFixture) -> None:
+    upgrade = b"connection: upgrade\r\nupgrade: websocket\r\n"
+    for sent in (b"no request\r\n\r\n", b"GET /ui HTTP/1.1\r\nhost: localhost\r\n" + upgrade + b"\r\n"):
+        with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
+            client.sendall(sent)
+            assert client.recv(12).startswith(b"HTTP/1.1 ")
+    assert [record.message for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 def test_other_applications_can_be_mounted(port: int) -> None:

@@ -14,7 +14,7 @@ from wire_calls import LEASE, FakeSnapshots, Recorder, calls_of
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import CollectionNotFound, Internal, InvalidParameter, NotSupported
 from elanus.core.ids import TaskID
-from elanus.core.imports import ImportTask
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.proxy.calls import Caller, ObjectType
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.carrier import RpcChannel
@@ -72,6 +72,8 @@ def test_a_snapshot_goes_to_its_verb_with_the_time_that_is_left(own: Port) -> No
 def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
     assert own.ask(lambda server: server.import_directory()) == "file:///import"
     with pytest.raises(CollectionNotFound):
+        own.ask(lambda server: server.write_schema("default", "books", "", WriteMode.UPSERT))
+    with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.start_import("default", "books", "", ("a.parquet",), {}))
     with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.write_files("default", "books", "", ("a.parquet",), "w1"))
@@ -82,6 +84,7 @@ def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
         own.ask(lambda server: server.import_task(TaskID(77)))
     assert own.counted == [
         ("ConnectorApi.import_directory", 0),
+        ("ConnectorApi.write_schema", CollectionNotFound.code),
         ("ConnectorApi.start_import", CollectionNotFound.code),
         ("ConnectorApi.write_files", CollectionNotFound.code),
         ("ConnectorApi.write_files", InvalidParameter.code),
@@ -94,6 +97,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
     calls: list[Callable[[ConnectorApi], Awaitable[Any]]] = [
         lambda server: server.snapshot("shop", "books", (), 4000),
         lambda server: server.start_import("shop", "books", "", ("a.parquet",), {}),
+        lambda server: server.write_schema("shop", "books", "", WriteMode.APPEND),
         lambda server: server.write_files("shop", "books", "", ("a.parquet",), "w1"),
         lambda server: server.cancel_import(TaskID(1)),
         lambda server: server.release(3),
@@ -104,6 +108,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
             own.ask(call)
     assert [asked[1:] for asked in own.guard.asked] == [
         ("PrivilegeQuery", ObjectType.COLLECTION, "shop", ("books",)),
+        ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.GLOBAL, "default", ()),

@@ -250,6 +250,13 @@ def test_aliases_are_described_listed_moved_and_dropped(call: Call) -> None:
     assert call("AlterAlias", collection_name="books", alias="shelf").code == 0
     assert call("DropAlias", alias="shelf").code == 0
     assert call("DescribeAlias", alias="shelf").status.code == 1600
+    assert call("ListAliases", collection_name="1 book").status.code == 1100
+
+
+@pytest.mark.parametrize("name", ["1 book", " ", "", "books!"])
+def test_dropping_a_name_that_nothing_can_have_succeeds(call: Call, name: str) -> None:
+    assert call("DropCollection", collection_name=name).code == 0
+    assert call("DropAlias", alias=name).code == 0
 
 
 @pytest.mark.usefixtures("books")

@@ -74,8 +74,23 @@ def test_queries_are_widened(data_type: DataType, member: str, dtype: np.dtype, 
     assert np.array_equal(queries, values.astype(np.float32))
     with pytest.raises(InvalidDimension, match=r"expected vector size\(byte\) 8, actual 16"):
         decode_queries(queries_of(placeholder, [values.tobytes()]), 1, half(data_type))
-    with pytest.raises(InvalidParameter, match=r"vector type must be the same.*search info type FloatVector"):
-        decode_queries(queries_of(101, [bytes(16)]), 1, half(data_type))
+    with pytest.raises(InvalidParameter, match=r"vector type must be the same.*search info type VECTOR_INT8"):
+        decode_queries(queries_of(105, [bytes(8)]), 1, half(data_type))
+
+
+@each_type
+def test_float32_queries_are_rounded_to_the_precision_of_the_field(
+    data_type: DataType, member: str, dtype: np.dtype, placeholder: int
+) -> None:
+    single = (VALUES + np.float32(0.001)).astype(np.float32)
+    queries = decode_queries(queries_of(101, [row.tobytes() for row in single]), 2, half(data_type))
+    assert queries.dtype == np.float32
+    assert np.array_equal(queries, single.astype(dtype).astype(np.float32))
+    with pytest.raises(InvalidDimension, match=r"expected vector size\(byte\) 16, actual 8"):
+        decode_queries(queries_of(101, [bytes(8)]), 1, half(data_type))
+    beyond = np.full(DIM, np.finfo(np.float32).max, np.float32)  # infinite as a half
+    with pytest.raises(InvalidParameter, match=r"value '\+Inf' is not a number or infinity"):
+        decode_queries(queries_of(101, [beyond.tobytes()]), 1, half(data_type))
 
 
 @each_type

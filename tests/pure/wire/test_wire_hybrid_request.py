@@ -105,8 +105,9 @@ def test_a_search_repeats_parameters_of_the_whole_request_without_effect() -> No
     assert (search.limit, search.offset, search.grouping, search.round_decimal) == (900, 0, None, -1)
 
 
-def test_a_search_without_a_limit_has_that_of_the_whole_request() -> None:
-    got = decode(hybrid_request({"offset": 4}, requests=[search_request(params={"topk": None})]))
+@pytest.mark.parametrize("topk", [None, "None"])
+def test_a_search_without_a_limit_has_that_of_the_whole_request(topk: str | None) -> None:
+    got = decode(hybrid_request({"offset": 4}, requests=[search_request(params={"topk": topk})]))
     assert [search.limit for search in got.searches] == [7]
 
 
@@ -341,7 +342,7 @@ def test_the_order_of_a_search_and_of_a_query() -> None:
     assert search.order == (OrderBy("x", True, True), OrderBy("tag", False, True))
     request = milvus_pb2.QueryRequest(
         collection_name="books",
-        query_params=pairs({"order_by_fields": "x:desc,tag", "group_by_fields": "x, tag,"}),
+        query_params=pairs({"order_by_fields": "x:desc,tag", "group_by_fields": "x, tag,", "limit": 5}),
     )
     query: Query = decode_query(request, resolved(BOOKS))
     assert query.order == (OrderBy("x", True, True), OrderBy("tag", False, False))

@@ -12,6 +12,7 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.query_request import decode_query
+from elanus.proxy.wire.search_parameters import ORDER
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
 BOOKS = resolved(schema())
@@ -67,7 +68,14 @@ def test_a_query_may_ask_for_a_moment_of_the_past() -> None:
 
 
 def test_without_a_limit_all_rows_are_meant() -> None:
-    assert decode_query(query_request(expr="id > 1"), BOOKS).limit is None
+    query = decode_query(query_request({"offset": 7}, expr="id > 1"), BOOKS)
+    assert (query.limit, query.offset) == (None, 0)
+
+
+def test_an_order_needs_a_limit() -> None:
+    with pytest.raises(InvalidParameter, match="ORDER BY requires explicit limit"):
+        decode_query(query_request({ORDER: "id:desc"}, expr="id > 1"), BOOKS)
+    assert decode_query(query_request({ORDER: "id:desc", "limit": 3}, expr="id > 1"), BOOKS).limit == 3
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,14 @@ def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
             "not support to add partition key field, field name  = n",
         ),
         (field_message("RowID", DataType.INT64), "not support to add system field, field name = RowID"),
+        (
+            field_message("w", DataType.FLOAT_VECTOR, nullable=True),
+            "vector field must have dimension specified, field name = w",
+        ),
+        (
+            field_message("w", DataType.NONE, nullable=True),
+            "invalid parameter[expected=valid field][actual=field data type: None is not supported]",
+        ),
     ):
         sent = field.SerializeToString()
         refused = call("AddCollectionField", collection_name="books", schema=sent)

@@ -152,8 +152,14 @@ def test_a_bad_schema_is_refused_in_the_references_words(fields: list[Message], 
             "32769 of field vector. float vector dimension should be in range 2 ~ 32768",
         ),
         (vector_message(dim="x"), "invalid dimension: x"),
-        (field_message("v", DataType.FLOAT_VECTOR), "dimension is not defined in field type params"),
-        (field_message("v", DataType.BINARY_VECTOR, {"dim": 12}), "12 of field v. should be multiple of 8"),
+        (
+            field_message("v", DataType.FLOAT_VECTOR),
+            "dimension is not defined in field type params of field v, check",
+        ),
+        (
+            field_message("v", DataType.BINARY_VECTOR, {"dim": 12}),
+            "12 of field v. binary vector dimension should be multiple of 8. ",
+        ),
         (
             field_message("v", DataType.BINARY_VECTOR, {"dim": 8 * 32768 + 8}),
             "262152 of field v. binary vector dimension should be in range 2 ~ 262144",

@@ -13,7 +13,6 @@ from wire_messages import field, pairs, placeholder_group, resolved, schema, sea
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import (
     ElanusError,
-    FieldNotFound,
     InvalidDimension,
     InvalidParameter,
     InvalidTopK,
@@ -274,7 +273,7 @@ def test_a_moment_that_is_no_timestamp_is_refused(text: str) -> None:
 
 def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
     missing = search_request(params={"anns_field": "nowhere"})
-    assert "fieldName(nowhere) not found" in refusal(missing, FieldNotFound)
+    assert "fieldName(nowhere) not found" in refusal(missing, InvalidParameter)
     two = schema(field("a", DataType.FLOAT_VECTOR, dim=4), field("b", DataType.FLOAT_VECTOR, dim=4))
     unnamed = search_request(params={"anns_field": None})
     assert "multiple anns_fields exist, please specify a anns_field in search_params: a, b" in refusal(
@@ -287,8 +286,8 @@ def test_the_vector_field_must_exist_and_be_named_among_several() -> None:
     [
         ({"search_by_primary_keys": True}, "the field search_by_primary_keys of a search"),
         ({"namespace": "n"}, "the field namespace of a search"),
-        ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "the search parameter hints [x]"),
-        ({"search_params": pairs({"topk": 1, "params": '{"hints":["x"]}'})}, "the search parameter hints"),
+        ({"search_params": pairs({"topk": 1, "params": '{"hints":"x"}'})}, "hints: x not supported"),
+        ({"search_params": pairs({"topk": 1, "params": '{"hints":["x"]}'})}, "hints: ['x'] not supported"),
     ],
 )
 def test_what_is_not_built_is_refused(fields: dict[str, Any], text: str) -> None:
@@ -330,7 +329,17 @@ def test_the_old_query_language_is_refused() -> None:
         (
             {"placeholder_group": placeholder_group([b"x" * 16], common_pb2.BinaryVector)},
             InvalidParameter,
-            "vector type must be the same, field vector - type FLOAT_VECTOR, search info type BinaryVector",
+            "vector type must be the same, field vector - type VECTOR_FLOAT, search info type VECTOR_BINARY",
+        ),
+        (
+            {"placeholder_group": placeholder_group([b"a text"], common_pb2.VarChar)},
+            InvalidParameter,
+            "vector type must be the same, field vector - type VECTOR_FLOAT, search info type VARCHAR",
+        ),
+        (
+            {"placeholder_group": placeholder_group([b"x"], common_pb2.SparseFloatVector)},
+            InvalidParameter,
+            "field vector - type VECTOR_FLOAT, search info type VECTOR_SPARSE_U32_F32",
         ),
     ],
 )

@@ -59,7 +59,8 @@ def test_pins(call: Call, front: FakeFront) -> None:
 @pytest.mark.parametrize(
     ("rpc", "fields", "text"),
     [
-        ("CreateSnapshot", {**DAILY, "compaction_protection_seconds": -1}, "must not be negative"),
+        ("CreateSnapshot", {**DAILY, "compaction_protection_seconds": -1}, "must be non-negative"),
+        ("CreateSnapshot", {**DAILY, "compaction_protection_seconds": 604801}, "must not exceed 604800"),
         ("CreateSnapshot", {"name": "daily"}, "collection name should not be empty"),
         ("CreateSnapshot", {"name": "daily", "collection_name": "none"}, "collection not found"),
         ("RestoreSnapshot", DAILY, "collection name should not be empty"),
@@ -68,7 +69,8 @@ def test_pins(call: Call, front: FakeFront) -> None:
             {**DAILY, "rewrite_data": True},
             "rewrite_data of RestoreSnapshot is not",
         ),
-        ("PinSnapshotData", {**DAILY, "ttl_seconds": -1}, "must not be negative"),
+        ("PinSnapshotData", {**DAILY, "ttl_seconds": -1}, "must be non-negative"),
+        ("PinSnapshotData", {**DAILY, "ttl_seconds": 2592001}, "exceeds maximum of 2592000 (30 days)"),
         ("DropSnapshot", {"name": "daily"}, "collection name should not be empty"),
     ],
 )

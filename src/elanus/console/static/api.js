@@ -1,5 +1,6 @@
 // Calls of the server. Every call that is no GET has the header by which the server knows its own pages.
 
+// `status` 0: nothing answered, or something that is no Elanus.
 export class Failure extends Error {
   constructor(status, code, message) {
     super(message);
@@ -10,12 +11,17 @@ export class Failure extends Error {
 
 async function sent(method, path, body) {
   const headers = method === "GET" ? {} : { "X-Elanus-Request": "console", "Content-Type": "application/json" };
-  const response = await fetch(`/ui/api/${path}`, {
-    method,
-    headers,
-    body: body === undefined ? undefined : JSON.stringify(body),
-  });
-  const answer = await response.json();
+  let response, answer;
+  try {
+    response = await fetch(`/ui/api/${path}`, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    answer = await response.json();
+  } catch {
+    throw new Failure(0, 0, "The server does not answer.");
+  }
   if (!response.ok || answer.code !== 0) throw new Failure(response.status, answer.code, answer.message);
   return answer;
 }

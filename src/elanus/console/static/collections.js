@@ -3,7 +3,7 @@
 import { call } from "./api.js";
 import { address, chosen } from "./chooser.js";
 import { h, table } from "./dom.js";
-import { count } from "./format.js";
+import { count, plural } from "./format.js";
 
 const PAGE_ROWS = 25;
 
@@ -12,7 +12,7 @@ export default async function collections(place, parts, life) {
   if (!collection) return place.replaceChildren(line);
   const links = names.map((name) => h("li", {}, h("a", { href: address("collections", database, name), "aria-current": name === collection ? "true" : null }, name)));
   const detail = h("div");
-  place.replaceChildren(line, h("div", { class: "split" }, h("ul", { class: "list" }, links), detail));
+  place.replaceChildren(line, names.length > 1 ? h("div", { class: "split" }, h("ul", { class: "list" }, links), detail) : detail);
   const body = { dbName: database, collectionName: collection };
   const found = await call("collections/describe", body);
   const [partitions, indexes] = await Promise.all([call("partitions/list", body), described(found, body)]);
@@ -25,7 +25,7 @@ function described(found, body) {
 }
 
 function schema(found) {
-  const facts = [`id ${found.collectionID}`, found.load.replace("LoadState", ""), `${found.shardsNum} shards`, found.consistencyLevel];
+  const facts = [`id ${found.collectionID}`, found.load.replace("LoadState", ""), plural(found.shardsNum, "shard"), `consistency ${found.consistencyLevel}`];
   if (found.enableDynamicField) facts.push("dynamic fields");
   if (found.aliases.length) facts.push(`aliases ${found.aliases.join(", ")}`);
   const fields = found.fields.map((field) => {
@@ -33,8 +33,7 @@ function schema(found) {
     const params = (field.params || []).map(({ key, value }) => `${key}=${value}`);
     return [field.name, field.type, [...marks, ...params].join(", "), field.description];
   });
-  const problem = h("span", { class: "quiet" }, found.description || "");
-  return [h("h2", {}, found.collectionName), h("p", {}, facts.join(" · "), " ", problem), table(["field", "type", "properties", "description"], fields)];
+  return [h("h2", {}, found.collectionName), h("p", {}, facts.join(" · ")), found.description ? h("p", { class: "quiet" }, found.description) : "", table(["field", "type", "properties", "description"], fields)];
 }
 
 function below(found, indexes, partitions) {

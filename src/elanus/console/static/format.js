@@ -14,6 +14,10 @@ export function duration(ms) {
   return `${Math.round(ms)} ms`;
 }
 
+export function plural(number, noun) {
+  return `${count(number)} ${noun}${Number(number) === 1 ? "" : "s"}`;
+}
+
 export function count(number) {
   return Number(number).toLocaleString("en");
 }

@@ -47,6 +47,6 @@ function timeline(found, nowMs) {
   });
   const height = placed.length * ROW + 2;
   const begin = new Date(Math.min(...placed.map(([job]) => Date.parse(job.started)))).toISOString().replace("T", " ").slice(0, 19);
-  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, width: "100%", role: "img", "aria-label": "The jobs by time; the table has the same" }, shapes);
-  return [picture, h("p", { class: "line quiet" }, h("span", {}, begin), "to now")];
+  const picture = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, width: "100%", height, preserveAspectRatio: "none", role: "img", "aria-label": "The jobs by time; the table has the same" }, shapes);
+  return [picture, h("p", { class: "ends quiet" }, h("span", {}, begin), h("span", {}, "each bar is a job, in the order of the table"), h("span", {}, "now"))];
 }

@@ -30,9 +30,9 @@ function drawn(found, before, after) {
     ...rates,
     tile("processors in use", load === null ? "…" : load.toFixed(2)),
     tile(`memory, of ${size(figures.machineMemoryBytes)}`, memory),
-    tile("growing rows", size(figures.growingBytes || 0)),
-    tile("log", size(figures.logBytes || 0)),
-    tile("event loop late by up to", duration(found.loop_lag_ms)),
+    tile("memory of growing rows", size(figures.growingBytes || 0)),
+    tile("size of the log", size(figures.logBytes || 0)),
+    tile("longest pause of the server", duration(found.loop_lag_ms)),
   ];
   const pipeline = found.pipeline;
   const roles = found.roles.map((role) => [role.role, state(role.state), role.detail]);

@@ -29,7 +29,7 @@ function form(found, body, vectors, rowKey) {
   const check = liveCheck(body, checked);
   const typed = () => check(filter.value.trim(), asOf.value.trim());
   const filter = h("input", { placeholder: "all rows", spellcheck: "false", oninput: typed });
-  const asOf = h("input", { placeholder: "now, or 2026-01-31T12:00:00 (UTC)", spellcheck: "false", oninput: typed });
+  const asOf = h("input", { placeholder: "now, or 2026-01-31T12:00:00 (UTC)", size: "32", spellcheck: "false", oninput: typed });
   const limit = h("input", { type: "number", min: "1", max: "1000", value: "10" });
   const params = h("input", { placeholder: '{"ef": 64}', spellcheck: "false" });
   const explained = h("input", { type: "checkbox" });
@@ -43,7 +43,7 @@ function form(found, body, vectors, rowKey) {
   };
   const search = async () => {
     const sent = { ...body, ...query(id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
-    const searchParams = params.value.trim() ? JSON.parse(params.value) : {};
+    const searchParams = params.value.trim() ? parsed(params.value, "The search parameters") : {};
     if (asOf.value.trim()) searchParams.travel_timestamp = (await view("check", { ...body, asOf: asOf.value.trim() })).timestamp;
     if (Object.keys(searchParams).length) sent.searchParams = { params: searchParams };
     const began = performance.now();
@@ -98,10 +98,18 @@ function liveCheck(body, place) {
   };
 }
 
+function parsed(text, name) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Error(`${name}: not valid JSON, ${error.message}`);
+  }
+}
+
 // What is searched with: a pasted vector or text if there is one, else the vector of a row.
 export function query(id, vector, key) {
   const pasted = vector.trim();
-  if (pasted.startsWith("[") || pasted.startsWith("{")) return { data: [JSON.parse(pasted)] };
+  if (pasted.startsWith("[") || pasted.startsWith("{")) return { data: [parsed(pasted, "The vector")] };
   if (pasted) return { data: [pasted] };
   if (!id.trim()) throw new Error(`give the ${key.name} of a row, a vector, or a text`);
   return { ids: [id.trim()] };

@@ -30,7 +30,9 @@ export default async function projection(place, parts, life) {
     event?.preventDefault();
     try {
       const sample = await view("projection", { ...body, fieldName: field.value, colorField: color.value, filter: filter.value.trim(), limit: Number(limit.value) });
-      if (life.active) picture.replaceChildren(...drawn(sample, color.value, (key) => (location.hash = address("playground", database, collection, String(key)))));
+      const colorField = color.value;
+      life.repaint = () => picture.replaceChildren(...drawn(sample, colorField, (key) => (location.hash = address("playground", database, collection, String(key)))));
+      if (life.active) life.repaint();
     } catch (error) {
       if (error.status === 401) return life.failed(error);
       picture.replaceChildren(h("div", { class: "error", role: "alert" }, error.message));
@@ -62,6 +64,7 @@ function drawn(sample, colorField, search) {
 function paint(canvas, rows, colorOf, detail, colorField, search) {
   const ratio = window.devicePixelRatio || 1;
   const width = canvas.clientWidth;
+  if (!width) return; // another page is shown already
   canvas.width = width * ratio;
   canvas.height = HEIGHT * ratio;
   const context = canvas.getContext("2d");

@@ -3,7 +3,7 @@
 import { view } from "./api.js";
 import { chosen } from "./chooser.js";
 import { h, select } from "./dom.js";
-import { count, size } from "./format.js";
+import { plural, size } from "./format.js";
 import { draw, grouped, tileAt } from "./treemap.js";
 
 const COLORS = {
@@ -26,6 +26,7 @@ export default async function segments(place, parts, life) {
   let found = [];
   const again = () => map.replaceChildren(...drawing(found, again));
   place.replaceChildren(line, map);
+  life.repaint = () => found.length && again();
   await life.every(5000, async () => {
     const lists = await view("segments", body);
     const text = JSON.stringify(lists);
@@ -49,10 +50,10 @@ function drawing(found, again) {
     return [mark, state];
   });
   const head = h("div", { class: "line" }, select("Group by", Object.keys(GROUPS), group, change),
-    h("span", {}, `${count(found.length)} segments, ${count(rows)} rows`, marks));
+    h("span", {}, `${plural(found.length, "segment")}, ${plural(rows, "row")}`, marks));
   if (!found.length) return [head, h("p", { class: "quiet" }, "The collection has no segments yet: they appear with its first rows.")];
   const detail = h("p", { role: "status" }, "Point at a tile, or use the arrow keys.");
-  const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": `${found.length} segments by ${group}; arrow keys go through them` });
+  const canvas = h("canvas", { tabindex: "0", role: "img", "aria-label": `${plural(found.length, "segment")} by ${group}; arrow keys go through them` });
   canvas.style.height = `${HEIGHT}px`;
   requestAnimationFrame(() => paint(canvas, found, detail));
   return [head, canvas, detail];
@@ -60,6 +61,7 @@ function drawing(found, again) {
 
 function paint(canvas, found, detail) {
   const width = canvas.clientWidth;
+  if (!width) return; // another page is shown already
   const ratio = window.devicePixelRatio || 1;
   canvas.width = width * ratio;
   canvas.height = HEIGHT * ratio;
@@ -67,7 +69,7 @@ function paint(canvas, found, detail) {
   context.scale(ratio, ratio);
   const map = grouped(found, GROUPS[group], (segment) => Math.max(1, Number(segment.rows)), width, HEIGHT);
   const front = getComputedStyle(document.body).color;
-  const picture = () => draw(context, map, (segment) => COLORS[segment.state] || COLORS.Dropped, front);
+  const picture = () => draw(context, map, (segment) => COLORS[segment.state] || COLORS.Dropped, front, (segment) => plural(segment.rows, "row"));
   picture();
   const still = context.getImageData(0, 0, canvas.width, canvas.height);
   let at = -1;
@@ -76,7 +78,7 @@ function paint(canvas, found, detail) {
     at = next;
     const tile = map.tiles[at];
     context.putImageData(still, 0, 0);
-    context.lineWidth = 3;
+    Object.assign(context, { lineWidth: 3, strokeStyle: front });
     context.strokeRect(tile.x + 1.5, tile.y + 1.5, Math.max(1, tile.w - 3), Math.max(1, tile.h - 3));
     detail.textContent = described(tile.segment);
   };
@@ -90,7 +92,7 @@ function paint(canvas, found, detail) {
 }
 
 function described(segment) {
-  const facts = [`segment ${segment.id}`, segment.state, `${count(segment.rows)} rows`, `partition ${segment.partition}`];
+  const facts = [`segment ${segment.id}`, segment.state, plural(segment.rows, "row"), `partition ${segment.partition}`];
   if (segment.vchannel) facts.push(segment.vchannel);
   if (segment.nodes.length) facts.push(`on node ${segment.nodes.join(", ")}`, size(segment.bytes));
   if (segment.index) facts.push(`index ${segment.index}`);

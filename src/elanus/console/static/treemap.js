@@ -63,8 +63,19 @@ export function grouped(segments, groupOf, weightOf, w, h) {
   return { groups, tiles };
 }
 
-// Draws each tile with one call, and an outline around each group.
-export function draw(context, { groups, tiles }, colorOf, lineColor) {
+const TEXT = "#10151b"; // on all colors of tiles
+const HALO = "rgba(255, 255, 255, .75)"; // around it, where small tiles are below
+const LINE = 16;
+
+// A text in the corner of a box, if it fits.
+function written(context, text, x, y, w) {
+  if (context.measureText(text).width + 12 > w) return;
+  context.strokeText(text, x + 6, y);
+  context.fillText(text, x + 6, y);
+}
+
+// Draws each tile with one call, an outline and the name of each group, and what `textOf` says of the tiles that are large enough.
+export function draw(context, { groups, tiles }, colorOf, lineColor, textOf) {
   for (const tile of tiles) {
     const gap = Math.min(tile.w, tile.h) > 4 ? 1 : 0;
     context.fillStyle = colorOf(tile.segment);
@@ -73,6 +84,11 @@ export function draw(context, { groups, tiles }, colorOf, lineColor) {
   context.strokeStyle = lineColor;
   context.lineWidth = 2;
   for (const box of groups) context.strokeRect(box.x, box.y, box.w, box.h);
+  Object.assign(context, { fillStyle: TEXT, strokeStyle: HALO, lineWidth: 3 });
+  context.font = "bold 13px system-ui, sans-serif";
+  for (const box of groups) if (box.h > 2 * LINE) written(context, box.name, box.x, box.y + LINE + 2, box.w);
+  context.font = "12px system-ui, sans-serif";
+  for (const tile of tiles) if (tile.h > 3 * LINE) written(context, textOf(tile.segment), tile.x, tile.y + tile.h - 8, tile.w);
 }
 
 export function tileAt(tiles, x, y) {

@@ -16,7 +16,7 @@ export default async function users(place, parts, life) {
     const held = roles.flatMap((role, at) => grants[at].map((grant) => [role, grant.privilege, grant.objectType, grant.dbName, grant.objectName]));
     const lines = names.map((name, at) => [name, of[at].join(", "), actions(name, of[at], roles, tried)]);
     place.replaceChildren(...[note, problem,
-      h("h2", {}, "Users"), table(["user", "roles", "actions"], lines), added(tried),
+      h("h2", {}, "Users and roles"), table(["user", "roles", "actions"], lines), added(tried),
       h("h2", {}, "API keys"), table(["key", "user", "expires", "roles", "databases", "description", "actions"], keys.map((key) => keyLine(key, tried)), "no keys"),
       h("h2", {}, "Privileges"), table(["role", "privilege", "object type", "database", "object"], held, "no grants"),
       h("h2", {}, "Audit log"), records].filter(Boolean));
@@ -45,8 +45,8 @@ async function audited() {
   try {
     const records = await auditRecords();
     if (records === null) return h("p", { class: "quiet" }, "The server keeps none: audit.enabled is off.");
-    const lines = records.map((one) => [one.time, one.key ? `${one.user}, key ${one.key}` : one.user, one.origin, one.operation, `${one.database}${one.objects.length ? `: ${one.objects.join(", ")}` : ""}`, one.decision === "refused" ? h("span", { class: "bad" }, "refused") : one.decision, one.code || ""]);
-    return table(["time", "user", "from", "operation", "on", "decision", "#code"], lines, "no records");
+    const lines = records.map((one) => [one.time.replace("T", " ").slice(0, 19), one.key ? `${one.user}, key ${one.key}` : one.user, one.origin, one.operation, `${one.database}${one.objects.length ? `: ${one.objects.join(", ")}` : ""}`, one.decision === "refused" ? h("span", { class: "bad" }, "refused") : one.decision, one.code || ""]);
+    return table(["time (UTC)", "user", "from", "operation", "on", "decision", "#code"], lines, "no records");
   } catch (error) {
     if (error.status === 401) throw error;
     return h("p", { class: "quiet" }, error.message);

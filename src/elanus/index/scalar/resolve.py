@@ -12,20 +12,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.index_properties import MMAP_KEY
 from elanus.core.json_keys import JsonPath, parse_json_path
 from elanus.core.schema import FieldSchema
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Family, family_of, type_name
 from elanus.index.scalar.params import JSON_CAST_TYPE, WHOLE_DOCUMENT, invalid, missing
 from elanus.index.spec import AUTOINDEX, INDEX_TYPE_KEY, IndexKind, IndexSpec
-from elanus.index.values import boolean
+from elanus.index.values import mapped
 
 JSON_PATH = "json_path"
 JSON_CAST_FUNCTION = "json_cast_function"
 JSON_PARAMS = (JSON_PATH, JSON_CAST_TYPE, JSON_CAST_FUNCTION)
 CAST_TYPES = ("BOOL", "DOUBLE", "VARCHAR", "ARRAY_BOOL", "ARRAY_DOUBLE", "ARRAY_VARCHAR", WHOLE_DOCUMENT)
 _BITMAP_CAST_TYPES = ("BOOL", "VARCHAR")
+_SORTED_CAST_TYPES = ("DOUBLE", "VARCHAR")
 _CAST_OF_FAMILY = {
     Family.BOOL: "BOOL",
     Family.INTEGER: "DOUBLE",
@@ -52,7 +52,7 @@ def resolve_scalar(
         data_type=data_type,
         params=params,
         declared_type=declared,
-        memory_mapped=boolean(MMAP_KEY, sent[MMAP_KEY]) if MMAP_KEY in sent else True,
+        memory_mapped=mapped(sent, default=True),
     )
 
 
@@ -114,8 +114,8 @@ def _json_params(sent: Mapping[str, object], kind: IndexKind) -> dict[str, Any]:
     if kind.name == "BITMAP" and cast not in _BITMAP_CAST_TYPES:
         raise invalid(f"json_cast_type {cast} is not supported for BITMAP index: invalid parameter")
     params: dict[str, Any] = {JSON_CAST_TYPE: cast}
-    function = sent.get(JSON_CAST_FUNCTION)
-    if function not in (None, ""):
+    function = str(sent.get(JSON_CAST_FUNCTION) or "").strip().upper()
+    if function:
         if function != "STRING_TO_DOUBLE":
             raise invalid(f"json_cast_function {function} is not supported: invalid parameter")
         if cast != "DOUBLE":
@@ -133,6 +133,13 @@ def _cast_type(sent: object) -> str:
     text = str(sent).strip().upper()
     numbered = {str(kind.value): kind for kind in DATA_TYPES}
     return _CAST_OF_FAMILY.get(family_of(numbered[text]), text) if text in numbered else text
+
+
+def check_sorted_cast(spec: IndexSpec) -> None:
+    """Check the type of the values of STL_SORT on a JSON field. Raises `InvalidParameter`."""
+    cast = spec.params[JSON_CAST_TYPE]
+    if cast not in _SORTED_CAST_TYPES:
+        raise invalid(f"json_cast_type {cast} is not supported for STL_SORT index: invalid parameter")
 
 
 def check_field(spec: IndexSpec, field: FieldSchema) -> None:

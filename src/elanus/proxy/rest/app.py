@@ -4,7 +4,7 @@
 
     POST /v2/vectordb/<path>    an endpoint
     POST /v1/vector/<path>      one of the first generation; GET for collections and their descriptions
-    GET  /openapi.json          the OpenAPI document of all endpoints
+    GET  /openapi.json          the OpenAPI document of all endpoints; with users, for those who sign in
 
 Other applications on the same port (static pages, for example) are mounted with ``mounts``.
 
@@ -35,6 +35,10 @@ from elanus.proxy.rest.table import PREFIX, TABLE
 from elanus.proxy.rest.values import encoded
 
 _JSON_TYPES = ("application/json", "text/json")
+_OPENAPI = "openapi.json"
+"""The name of a refused request for the document, in metrics and in the audit log."""
+_ONCE = ("authorization", "db-name")
+"""Headers that a request has once: others on its way might look at another one."""
 
 
 def application(
@@ -105,10 +109,7 @@ class _Api:
             response = response_of(refused.reply)
             response.headers["connection"] = "close"  # the rest of the body is not read
             return response
-        headers = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]
-        }
-        client = request.client.host if request.client else ""
+        headers, client = _headers(request), _client(request)
         work: Callable[[], Reply] = lambda: self._front.answer(path, headers, body, client, table, success)  # noqa: E731
         return response_of(await self._in_thread(work))
 
@@ -117,15 +118,26 @@ class _Api:
             self._entrance.check_origin(request)
         except Refused as refused:
             return response_of(refused.reply)
+        headers, client = _headers(request), _client(request)
+        return response_of(await self._in_thread(lambda: self._described(headers, client)))
+
+    def _described(self, headers: Mapping[str, str], client: str) -> Reply:
+        if (refused := self._front.refused(_OPENAPI, headers, client)) is not None:
+            return refused
         if self._openapi is None:
-            self._openapi = await self._in_thread(lambda: encoded(document()))
-        return response_of(Reply(HTTPStatus.OK, self._openapi))
+            self._openapi = encoded(document())
+        return Reply(HTTPStatus.OK, self._openapi)
 
     def _in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
         return asyncio.get_running_loop().run_in_executor(self._workers, work)
 
     def _check(self, request: Request) -> None:
         self._entrance.check_origin(request)
+        for name in _ONCE:
+            if len(request.headers.getlist(name)) > 1:
+                raise Refused(
+                    HTTPStatus.BAD_REQUEST, f"the request has several headers {name.title()}: send one"
+                )
         kind = request.headers.get("content-type", _JSON_TYPES[0]).partition(";")[0].strip().lower()
         if kind not in _JSON_TYPES and not kind.endswith("+json"):
             raise Refused(
@@ -134,3 +146,11 @@ class _Api:
                 "send Content-Type: application/json",
                 BAD_FORMAT,
             )
+
+
+def _headers(request: Request) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in request.scope["headers"]}
+
+
+def _client(request: Request) -> str:
+    return request.client.host if request.client else ""

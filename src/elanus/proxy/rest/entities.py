@@ -9,6 +9,7 @@ from elanus.core.explanation import text_of
 from elanus.proxy.api import MutationResult, QueryResult, SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
+from elanus.proxy.rest.aggregations import bucket_rows
 from elanus.proxy.rest.endpoint import Answer, Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import reported
 from elanus.proxy.rest.searches import level_named
@@ -76,7 +77,14 @@ def hybrid_search(session: Session, body: bodies.HybridSearch) -> Answer:
 
 
 def _hits(session: Session, result: SearchResult) -> Answer:
-    """All hits in one list, as in the reference; ``topks``: how many of them each query has."""
+    """All hits in one list, as in the reference; ``topks``: how many of them each query has.
+
+    Of an aggregation, the buckets of each query; ``aggTopks``: how many of them each query has.
+    """
+    recalls = {"recalls": list(result.recalls)} if result.recalls else {}
+    if result.buckets is not None:
+        counts = {"aggTopks": [len(buckets) for buckets in result.buckets], **recalls, **_explained(session)}
+        return Answer(bucket_rows(result, session.integers), {**_NO_COST, **counts})
     ids = result.ids.tolist()
     rows: list[Row] = rows_of(result.fields, result.schema, len(ids), result.dynamic_fields, session.integers)
     keys = session.integers.listed(ids) if ids and isinstance(ids[0], int) else ids
@@ -86,7 +94,7 @@ def _hits(session: Session, result: SearchResult) -> Answer:
     if result.elements is not None:
         for row, element in zip(rows, result.elements.tolist(), strict=True):
             row["offset"] = element
-    extra = {"topks": operations.hits_per_query(result), **_explained(session)}
+    extra = {"topks": operations.hits_per_query(result), **recalls, **_explained(session)}
     return Answer(rows, {**_NO_COST, **extra})
 
 

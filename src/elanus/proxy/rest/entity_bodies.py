@@ -69,6 +69,72 @@ class FunctionScore(Body, kw_only=True):
     params: dict[str, Any] = {}
 
 
+class ChainArgument(Body, kw_only=True):
+    """Either of the two."""
+
+    column: str | None = None
+    literal: Any = None
+
+
+class ChainExpression(Body, kw_only=True):
+    name: str = ""
+    args: list[ChainArgument] = []
+    params: dict[str, Any] = {}
+
+
+class ChainOperation(Body, kw_only=True):
+    op: str = ""
+    expr: ChainExpression | None = None
+    inputs: list[str] = []
+    outputs: list[str] = []
+    params: dict[str, Any] = {}
+
+
+class Chain(Body, kw_only=True):
+    """``stage``: such as ``FunctionChainStageL2Rerank``."""
+
+    name: str = ""
+    stage: str = ""
+    ops: list[ChainOperation] = []
+
+
+class Metric(Body, kw_only=True):
+    op: str = ""
+    field_name: str = ""
+
+
+class BucketOrder(Body, kw_only=True):
+    """``key``: the name of a metric, ``_count`` or ``_key``. ``direction``: ``asc`` or ``desc``."""
+
+    key: str = ""
+    direction: str = ""
+
+
+class HitOrder(Body, kw_only=True):
+    field_name: str = ""
+    direction: str = ""
+
+
+class TopHits(Body, kw_only=True):
+    size: int = 0
+    sort: list[HitOrder] = []
+
+
+class Aggregation(Body, kw_only=True):
+    """``fields``: whose values are the keys of the buckets; ``size``: how many buckets.
+
+    ``subAggregation``: the buckets in each of them.
+    """
+
+    fields: list[str] = []
+    size: int = 0
+    search_size: int = 0
+    metrics: dict[str, Metric] = {}
+    order: list[BucketOrder] = []
+    top_hits: TopHits | None = None
+    sub_aggregation: Aggregation | None = None
+
+
 class Search(OfCollection, kw_only=True):
     """``data``: the query vectors, or texts; or ``ids``, keys of rows with the vectors.
 
@@ -92,6 +158,8 @@ class Search(OfCollection, kw_only=True):
     explain: bool = False
     expr_params: dict[str, Any] = {}
     function_score: FunctionScore | None = None
+    function_chains: list[Chain] = []
+    search_aggregation: Aggregation | None = None
     order_by_fields: list[str] = []
     params: dict[str, Any] = {}
 

@@ -73,6 +73,16 @@ class RestFront:
 
         return reply_of(path, work, trace, strict=strict)
 
+    def refused(self, path: str, headers: Mapping[str, str], client: str) -> Reply | None:
+        """The answer for a caller who has not signed in; None for one who has, or need not."""
+        try:
+            self._caller(path, headers, client)
+        except AccessRefused as error:
+            return Reply(access_status(error), refusal(reported(error), strict=True).body)
+        except (ElanusError, RestError) as error:
+            return refusal(error if isinstance(error, RestError) else reported(error), strict=True)
+        return None
+
     def _caller(self, path: str, headers: Mapping[str, str], client: str) -> Caller:
         """Return who calls. Raises `Unauthenticated`, among others."""
         unknown = Caller(
@@ -83,7 +93,7 @@ class RestFront:
             origin=client,
         )
         try:
-            found = self.calls.sign_in.identity_of(token_of(headers.get("authorization", "")))
+            found = self.calls.sign_in.identity_of(token_of(headers.get("authorization", "")), client)
         except ElanusError as error:
             self.calls.refuse(path, unknown, error)
             raise

@@ -33,6 +33,16 @@ _ANSWER: dict[str, Any] = {
             "items": {"type": "integer"},
             "description": "Searches: how many of the hits each query has.",
         },
+        "aggTopks": {
+            "type": "array",
+            "items": {"type": "integer"},
+            "description": "Searches with an aggregation: how many buckets each query has.",
+        },
+        "recalls": {
+            "type": "array",
+            "items": {"type": "number"},
+            "description": "Searches that ask for it: the recall of each query.",
+        },
     },
 }
 

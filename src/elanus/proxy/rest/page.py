@@ -61,7 +61,29 @@ API only:
 | 1806 | the keys do not fit the primary key |
 
 A search with several vectors answers with all hits in one list, as the reference does; `topks` says how many
-of them each vector has. The key of a hit is `id`, whatever its field is called.
+of them each vector has. The key of a hit is `id`, whatever its field is called. `recalls` has the recall of
+each vector, if the search asks for it.
+
+A search may have `functionChains`, [chains](searching.md#function-chains) with these members:
+
+```json
+[{"stage": "FunctionChainStageL2Rerank", "ops": [
+  {"op": "map", "outputs": ["$score"], "expr": {
+    "name": "num_combine", "args": [{"column": "$score"}, {"column": "price"}], "params": {"mode": "sum"}}},
+  {"op": "sort", "params": {"column": "$score", "desc": true}}
+]}]
+```
+
+With a `searchAggregation`, `data` has an object for each vector: its `buckets`, each with `key`, `count`,
+`metrics`, `hits` and `subGroups`. `aggTopks` says how many they are. The key of a hit in a bucket has the
+name of its field.
+
+```json
+{"fields": ["brand"], "size": 5, "searchSize": 20, "order": [{"key": "mean", "direction": "asc"}],
+ "metrics": {"mean": {"op": "avg", "fieldName": "price"}},
+ "topHits": {"size": 3, "sort": [{"fieldName": "price", "direction": "desc"}]},
+ "subAggregation": {"fields": ["year"], "size": 2}}
+```
 
 Integers are exact in both directions. Answers quote integers beyond 2^53, which JavaScript and others would
 round. With `Accept-Type-Allow-Int64: true` they are always numbers, with `false` those of rows are always
@@ -98,9 +120,9 @@ Programs written for `/v1/vector/` work, too: `collections` and `collections/des
 
 ## Programs
 
-`/openapi.json` describes all endpoints for generators of clients. `pymilvus.bulk_writer.bulk_import`,
-`get_import_progress` and `list_import_jobs` work with this port as `url`; the files are Parquet, below the
-server's directory for imports.
+`/openapi.json` describes all endpoints for generators of clients; a server with users asks for a token there
+too. `pymilvus.bulk_writer.bulk_import`, `get_import_progress` and `list_import_jobs` work with this port as
+`url`; the files are Parquet, below the server's directory for imports.
 """
 
 

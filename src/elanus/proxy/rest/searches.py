@@ -17,7 +17,9 @@ from elanus.core.requests import search_field
 from elanus.core.rows import check_queries
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.rest import entity_bodies as bodies
+from elanus.proxy.rest.aggregations import aggregation_message
 from elanus.proxy.rest.bodies import FunctionBody
+from elanus.proxy.rest.chains import chain_messages
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
@@ -87,6 +89,9 @@ def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
     )
     if body.function_score is not None and body.function_score.functions:
         request.function_score.CopyFrom(function_score(body.function_score))
+    if body.search_aggregation is not None:
+        request.search_aggregation.CopyFrom(aggregation_message(body))
+    request.function_chains.extend(chain_messages(body.function_chains))
     if body.ids and body.data:
         raise InvalidParameter("data and ids are both given: send the vectors, or keys of rows with them")
     if body.ids:

@@ -147,6 +147,7 @@ class RestServer:
                 loop="asyncio",
                 lifespan="off",
                 log_config=None,
+                log_level="error",  # what anybody sends must not fill the log: bad requests are warnings
                 access_log=False,
                 date_header=False,
                 server_header=False,

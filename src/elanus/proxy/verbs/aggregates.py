@@ -18,7 +18,7 @@ def aggregation_of(
 ) -> tuple[Aggregation, tuple[str, ...]] | None:
     """Return the aggregation and the names of its columns in the client's order; None: a query of rows.
 
-    Raises `FieldNotFound`, `InvalidParameter`.
+    Raises `InvalidParameter`.
     """
     aggregates: list[Aggregate] = []
     names: list[str] = []
@@ -45,6 +45,6 @@ def aggregation_of(
         if by.field not in keys:  # an aggregate is no field, so `parse_order` has refused it
             raise InvalidParameter(
                 f"ORDER BY field '{by.field}' is not valid: when using GROUP BY or aggregates, "
-                f"ORDER BY can only reference GROUP BY columns. Valid targets are: {list(keys)}"
+                f"ORDER BY can only reference GROUP BY columns. Valid targets are: [{' '.join(keys)}]"
             )
     return Aggregation(keys, tuple(dict.fromkeys(aggregates))), tuple(dict.fromkeys(names)) or keys

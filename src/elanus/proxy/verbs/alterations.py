@@ -8,12 +8,14 @@ from typing import Any
 
 from elanus.api.querycoord import QueryCoordApi
 from elanus.core.dropped_fields import with_dropped_field
-from elanus.core.errors import CollectionLoaded, InvalidParameter
+from elanus.core.errors import CollectionLoaded, IndexConflict, InvalidParameter
 from elanus.core.field_changes import (
-    MMAP,
     asks_for_dynamic_field,
+    field_needs_release,
+    param_name,
     with_added_field,
     with_added_struct,
+    with_altered_field,
 )
 from elanus.core.function_changes import with_added_function, with_dropped_function, with_set_function
 from elanus.core.functions import Function
@@ -21,23 +23,27 @@ from elanus.core.ids import CollectionID, FieldID
 from elanus.core.moments import check_timezone
 from elanus.core.names import check_index_name
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
+from elanus.core.property_changes import check_property_change, collection_needs_release
 from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
 from elanus.core.segment_filter import property_ratio
-from elanus.core.sent_keys import keeps_sent_keys
+from elanus.core.sent_keys import check_takes_sent_keys
 from elanus.core.structs import StructSchema
 from elanus.core.target_recall import property_target
 from elanus.core.time_to_live import (
     TTL_FIELD_PROPERTY,
     TTL_PROPERTY,
+    check_ttl_change,
     checked_ttl_field,
     time_to_live_s,
 )
+from elanus.core.types import Family
 from elanus.core.warmup import check_collection_warmups
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.indexes import checked_index
+from elanus.text import check_text_field
 
 _LOOK_S = 0.05
 _LOOKS = 200
@@ -47,18 +53,18 @@ class Alterations(Verbs):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:
+        check_property_change(set_properties, delete_keys)
         time_to_live_s(set_properties)
         check_timezone(set_properties)
         check_collection_warmups(set_properties)
         check_properties(set_properties)
-        keeps_sent_keys(set_properties)
         property_target(set_properties)
         property_ratio(set_properties)
         if asks_for_dynamic_field(set_properties, delete_keys):
             self._enable_dynamic_field(database, name)
             return
-        if MMAP in {*set_properties, *delete_keys}:
-            self._check_not_loaded(database, name)
+        self._check_released(database, name, collection_needs_release(set_properties, delete_keys))
+        check_takes_sent_keys(set_properties, self._collection(database, name).view.schema)
         if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
             _check_isolation_change(self._collection(database, name), set_properties)
         root = self._proxy.coordinators.root
@@ -70,6 +76,7 @@ class Alterations(Verbs):
         if not touched.isdisjoint({TTL_PROPERTY, TTL_FIELD_PROPERTY}):
             view = self._collection(database, name).view
             left = {k: v for k, v in view.properties.items() if k not in delete_keys}
+            check_ttl_change(set_properties, left)
             checked_ttl_field({**left, **set_properties}, view.schema)
         if TTL_FIELD_PROPERTY in touched:
             self._change_schema(database, name, alter)
@@ -84,8 +91,13 @@ class Alterations(Verbs):
         set_properties: Mapping[str, str],
         delete_keys: Sequence[str],
     ) -> None:
-        if MMAP in {*set_properties, *delete_keys}:
-            self._check_not_loaded(database, collection)
+        set_properties = {param_name(key): value for key, value in set_properties.items()}
+        delete_keys = tuple(map(param_name, delete_keys))
+        self._check_released(database, collection, field_needs_release(set_properties, delete_keys))
+        schema = self._collection(database, collection).view.schema
+        altered = with_altered_field(schema, field, set_properties, delete_keys).by_name.get(field)
+        if altered is not None and altered.kind.family is Family.TEXT:
+            check_text_field(altered, schema.by_name)
         self._proxy.define(
             "alter field",
             lambda: self._proxy.coordinators.root.alter_field(
@@ -177,13 +189,16 @@ class Alterations(Verbs):
         self._proxy.define("change schema", change)
         self._proxy.call(_served_again(self._proxy.coordinators.query, cached.collection_id))
 
-    def _check_not_loaded(self, database: str, collection: str) -> None:
+    def _check_released(self, database: str, collection: str, change: str | None) -> None:
+        """Raise `CollectionLoaded` for a change that needs a release. ``change``: None if it needs none."""
+        if change is None:
+            return
         cached = self._collection(database, collection)
         query = self._proxy.coordinators.query
         if self._proxy.define("loads", lambda: query.loads(cached.collection_id)):
             raise CollectionLoaded(
-                f"can not alter mmap properties if collection loaded[collection={cached.view.name}]: "
-                "release it first"
+                f"can not {change} if collection loaded: collection already loaded"
+                f"[collection={cached.view.name}]: release it first"
             )
 
     def truncate_collection(self, database: str, name: str) -> None:
@@ -210,11 +225,12 @@ async def _served_again(query: QueryCoordApi, collection_id: CollectionID) -> No
 
 
 def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:
-    """Raises `InvalidParameter` while an index made for the other mode exists."""
+    """Raises `IndexConflict` while an index made for the other mode exists."""
     wanted = isolates_keys(properties, cached.view.schema)
     vectors = {field.field_id for field in cached.view.schema.searched_fields}
     if wanted != cached.isolates_keys and any(index.field_id in vectors for index in cached.indexes):
-        raise InvalidParameter(
+        names = ", ".join(index.name for index in cached.indexes if index.field_id in vectors)
+        raise IndexConflict(
             "can not alter partition key isolation mode if the collection already has a vector index. "
-            f"Please drop the index first: collection {cached.view.name}"
+            f"Please drop the index first: index duplicates[indexName={names}]"
         )

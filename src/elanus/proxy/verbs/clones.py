@@ -183,7 +183,7 @@ class Cloning(Verbs):
             for pin in pins:
                 if pin.collection_id == collection_id:
                     return pin
-        raise SnapshotNotFound(f"snapshot not found[collection={collection}][snapshot={name}]")
+        raise SnapshotNotFound(f"collection {collection}: snapshot not found[snapshot={name}]")
 
     async def _ids_of(self, database: str, collection: str, pins: Sequence[Pin]) -> list[CollectionID]:
         """Return the ids of the collection with this name, and of those that were dropped under it and have

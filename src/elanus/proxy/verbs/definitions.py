@@ -190,11 +190,6 @@ class Definitions(Verbs):
                 return collection.name
         raise AliasNotFound(f"alias not found[database={database}][alias={alias}]")
 
-    def list_aliases(self, database: str, collection: str) -> Sequence[str]:
-        if collection:
-            return self._collection(database, collection).view.aliases
-        return [alias for found in self.list_collections(database) for alias in found.aliases]
-
     # partitions
 
     def create_partition(self, database: str, collection: str, partition: str) -> None:

@@ -159,7 +159,7 @@ def check_decay_field(schema: CollectionSchema, ranker: Ranker | None) -> tuple[
         )
     if not field.kind.family.is_number:
         raise InvalidParameter(
-            f"Decay rerank: unsupported input field type:{field.data_type.name}, "
+            f"Decay rerank: unsupported input field type:{field.kind.name}, "
             f"only support numberic field: field {ranker.field}"
         )
     return (ranker.field,)

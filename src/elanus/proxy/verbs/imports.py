@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.api.imports import ImportRequest
-from elanus.core.errors import InvalidParameter, NotSupported
+from elanus.core.errors import ImportRefused, InvalidParameter, NotSupported
+from elanus.core.given_columns import keys_only
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import SUFFIXES, is_pattern
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
+from elanus.core.sent_keys import marked
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.mutations import write_partition
@@ -36,6 +38,10 @@ class BulkImports(Verbs):
         self._proxy.admission.allow(Action.WRITING, cached)
         if mode is not WriteMode.DELETE:
             self._proxy.admission.check_disk(cached, 1)  # how large the files are is not known yet
+        if partition and cached.view.schema.partition_key is not None:
+            raise ImportRefused(
+                "not allow to set partition name for collection with partition key: importing data failed"
+            )
         partition_id = write_partition(cached, partition)
         check_mode(mode, cached.view.schema, partition)
         check_duplicates(duplicates, cached.view.schema)
@@ -59,6 +65,17 @@ class BulkImports(Verbs):
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
+
+    def write_schema(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        cached = self._collection(database, collection)
+        write_partition(cached, partition)
+        schema = cached.view.schema
+        check_mode(mode, schema, partition)
+        if mode is WriteMode.DELETE:
+            return keys_only(schema)
+        return marked(schema) if cached.keeps_sent_keys else schema
 
     def import_task(self, task_id: int) -> ImportTask:
         return self._proxy.call(self._proxy.coordinators.data.import_task(TaskID(task_id)))
@@ -105,12 +122,13 @@ def check_duplicates(duplicates: Duplicates, schema: CollectionSchema) -> None:
 
 
 def check_files(files: Sequence[str]) -> None:
-    """Check that these files may be imported. Raises `InvalidParameter`, `NotSupported`."""
+    """Check that these files may be imported. Raises `InvalidParameter`, `ImportRefused`."""
     if not files:
-        raise InvalidParameter("no file to import: give paths of files below the import directory")
+        raise InvalidParameter("import request is empty: give paths of files below the import directory")
     if len(files) > IMPORT_FILES_MAX:
-        raise InvalidParameter(
-            f"{len(files)} files in one import; at most {IMPORT_FILES_MAX}: import them in several tasks"
+        raise ImportRefused(
+            f"The max number of import files should not exceed {IMPORT_FILES_MAX}, but got {len(files)}: "
+            "import them in several tasks: importing data failed"
         )
     if len(set(files)) < len(files):
         raise InvalidParameter("a file is named twice in one import")
@@ -122,7 +140,7 @@ def check_files(files: Sequence[str]) -> None:
                 "whose parts do not begin with a dot"
             )
         if not is_pattern(file) and not file.endswith(SUFFIXES):
-            raise NotSupported(
-                f"file {file!r} has no supported format: import {', '.join(SUFFIXES)} files, or a "
-                "directory with a / at its end"
+            raise ImportRefused(
+                f"unexpected file type, files=[{file}]: import {', '.join(SUFFIXES)} files, or a directory "
+                "with a / at its end: importing data failed"
             )

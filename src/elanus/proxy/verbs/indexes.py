@@ -7,16 +7,25 @@ from collections.abc import Mapping, Sequence
 from elanus.api.indexcoord import IndexStatus
 from elanus.core.catalog import Index
 from elanus.core.errors import CollectionLoaded, FieldNotFound, IndexNotFound, InvalidParameter
-from elanus.core.index_properties import check_properties
+from elanus.core.index_properties import (
+    MMAP_KEY,
+    WARMUP_KEY,
+    check_index_warmup,
+    check_properties,
+    property_of,
+)
 from elanus.core.names import check_index_name
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.index import (
     check_choice,
     check_field,
+    check_mappable,
     check_metric,
     completed,
     ignored_params,
+    json_path_of,
+    located,
     note_ignored,
     resolve_field_index,
     with_metric,
@@ -37,7 +46,7 @@ class IndexDefinitions(Verbs):
         self._proxy.admission.allow(Action.DDL, cached)
         check_index_name(index_name)
         field = _index_field(cached.view.schema, field_name)
-        params = checked_index(cached.view.schema, field, params)
+        params = checked_index(cached.view.schema, field, located(params, field, field_name))
         index = self._proxy.coordinators.index
         self._proxy.define(
             "create index", lambda: index.create_index(cached.collection_id, field, index_name, params)
@@ -54,7 +63,7 @@ class IndexDefinitions(Verbs):
         chosen = [
             v
             for v in views
-            if (not index_name or v.name == index_name) and (not field_name or v.field_name == field_name)
+            if index_name in ("", v.name) and field_name in ("", v.field_name, schema.by_id[v.field_id].name)
         ]
         if not chosen:
             raise _not_found(collection, index_name)
@@ -81,6 +90,9 @@ class IndexDefinitions(Verbs):
                     "can't alter index on loaded collection, please release the collection first: "
                     f"collection already loaded[collection={collection}]"
                 )
+            if properties.get(MMAP_KEY, "").lower() == "true":
+                declared = await coordinators.index.indexes(cached.collection_id)
+                check_mappable(i.params.get("index_type") for i in declared if i.name == index_name)
             await coordinators.index.alter_index(
                 cached.collection_id, index_name, properties, tuple(delete_keys)
             )
@@ -99,7 +111,9 @@ class IndexDefinitions(Verbs):
 
         def is_meant(index: Index) -> bool:
             field = fields.get(index.field_id)
-            return field is not None and index_name in ("", index.name) and field_name in ("", field.name)
+            if field is None or index_name not in ("", index.name):
+                return False
+            return field_name in ("", field.name, _shown_name(index, field))
 
         async def drop() -> None:
             meant = [i for i in await coordinators.index.indexes(cached.collection_id) if is_meant(i)]
@@ -123,6 +137,8 @@ def checked_index(
     computed_by = "" if function is None else function.kind
     params = completed(with_metric(params, computed_by), field)
     spec = resolve_field_index(params, field)
+    if (warmup := property_of(params, WARMUP_KEY)) is not None:
+        check_index_warmup(warmup)
     check_metric(spec, computed_by)
     check_choice(spec)
     check_field(spec, field)
@@ -138,8 +154,14 @@ def _index_field(schema: CollectionSchema, name: str) -> FieldSchema:
 
 
 def _not_found(collection: str, index_name: str) -> IndexNotFound:
-    wanted = f"[index={index_name}]" if index_name else ""
-    return IndexNotFound(f"index not found{wanted}[collection={collection}]")
+    wanted = f"[indexName={index_name}]" if index_name else f"[collection={collection}]"
+    return IndexNotFound(f"index not found{wanted}")
+
+
+def _shown_name(index: Index, field: FieldSchema) -> str:
+    """The field as an index's description names it: of the dynamic field, the key."""
+    path = json_path_of(resolve_field_index(index.params, field), field) if field.is_dynamic else None
+    return str(path[0]) if path else field.name
 
 
 def _index_view(status: IndexStatus, schema: CollectionSchema) -> IndexView:
@@ -148,7 +170,7 @@ def _index_view(status: IndexStatus, schema: CollectionSchema) -> IndexView:
         index_id=index.index_id,
         name=index.name,
         field_id=index.field_id,
-        field_name=schema.by_id[index.field_id].name,
+        field_name=_shown_name(index, schema.by_id[index.field_id]),
         params=index.params,
         state=status.state.value,
         fail_reason=status.fail_reason,

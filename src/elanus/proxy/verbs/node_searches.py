@@ -31,6 +31,12 @@ from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter, read_partitions
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
+_OF_LISTS = "not supported for multi-search-multi on embedding list fields"
+_ROWS_HAVE_NO_ELEMENTS = (
+    "element_filter is only supported for element-level search on vector sub-fields of the same struct "
+    "array; use MATCH_ANY/MATCH_* for row-level vector search"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -69,6 +75,8 @@ def planned(
     if grouping is not None:
         check_grouping(cached, request, grouping)
     bound = plan_filter(cached, request.filter, request.filter_values)
+    if bound.element_filter is not None and not bound.restricts_elements(field.name):
+        raise InvalidParameter(_ROWS_HAVE_NO_ELEMENTS)
     partition_ids = read_partitions(cached, partitions, bound)
     key = schema.partition_key
     if key is not None and cached.isolates_keys:
@@ -113,7 +121,7 @@ def pinned(
         plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
     )
     if plan.field.has_vector_lists:
-        _check_lists(plan, Metric(metric))
+        _check_lists(plan, Metric(metric), cached.view.schema.primary_field.name)
     if metric == Metric.BM25:
         return ranked_by_bm25(proxy, cached, plan.field, draft, patience)
     if plan.request.texts:
@@ -123,8 +131,11 @@ def pinned(
     return replace(draft, queries=_vectors_of(proxy, cached, plan, draft, patience))
 
 
-def _check_lists(plan: Planned, metric: Metric) -> None:
-    """Check what a search of lists of vectors cannot do. Raises `InvalidParameter`."""
+def _check_lists(plan: Planned, metric: Metric, key: str) -> None:
+    """Check what a search of lists of vectors cannot do. ``key``: the primary key.
+
+    Raises `InvalidParameter`.
+    """
     request, name = plan.request, plan.field.name
     if request.query_ids is not None:
         raise InvalidParameter(
@@ -137,6 +148,10 @@ def _check_lists(plan: Planned, metric: Metric) -> None:
             f"vector, or create the index with metric MAX_SIM_{metric} to search with an embedding list"
         )
     if not metric.compares_lists:
+        if plan.draft.grouping is not None and plan.draft.grouping.fields != (key,):
+            raise InvalidParameter(
+                f"only group by primary key is supported for element-level search: group by {key}"
+            )
         return
     if not are_lists:
         raise InvalidParameter(
@@ -144,11 +159,13 @@ def _check_lists(plan: Planned, metric: Metric) -> None:
             f"an embedding list, or create the index with metric {metric.of_vectors} to search single vectors"
         )
     if RANGE_PARAMS & request.params.keys():
-        raise InvalidParameter(f"range search is not supported on embedding lists: field {name}")
+        raise InvalidParameter(f"range search is {_OF_LISTS}: field {name}")
     if request.page is not None or request.consistency.pinned:
-        raise InvalidParameter(f"search iterator is not supported on embedding lists: field {name}")
+        raise InvalidParameter(f"search iterator is {_OF_LISTS}: field {name}")
     if plan.draft.grouping is not None:
-        raise InvalidParameter(f"group by is not supported on embedding lists: field {name}")
+        raise InvalidParameter(f"group by is {_OF_LISTS}: field {name}")
+    if plan.draft.filter.element_filter is not None:
+        raise InvalidParameter(_ROWS_HAVE_NO_ELEMENTS)
 
 
 def _embedded(proxy: Proxy, cached: CachedCollection, plan: Planned, patience: Patience) -> Matrix:

@@ -7,13 +7,14 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from elanus.core.errors import FieldNotFound, FieldNotLoaded, InvalidParameter
+from elanus.core.errors import FieldNotLoaded, InvalidParameter
+from elanus.core.ordering import AGGREGATE
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
 from elanus.core.structs import struct_and_name
 
 COUNT = "count(*)"
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUOTED_KEY = re.compile(rf"""{re.escape(DYNAMIC_FIELD)}\[(?P<quote>["'])(?P<key>.+)(?P=quote)\]""")
+_QUOTED_KEY = re.compile(rf"""{re.escape(DYNAMIC_FIELD)}\[(?:"(?P<key>[^"]+)"|'(?P<other>[^']+)')\]""")
 
 
 def asks_for_count(requested: tuple[str, ...]) -> bool:
@@ -65,8 +66,8 @@ class Outputs:
 def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, with_key: bool) -> Outputs:
     """``*`` means every field. ``with_key`` always includes the primary key (queries).
 
-    With a dynamic field, any identifier can be the name of a key. Raises `FieldNotFound` for a name that is
-    neither a field nor could be a key.
+    With a dynamic field, any identifier can be the name of a key. Raises `InvalidParameter` for a name that
+    is neither a field nor could be a key.
     """
     structs = {struct.name for struct in schema.structs}
     columns: dict[str, None] = {}
@@ -78,6 +79,8 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
         if name == "*":
             columns |= dict.fromkeys(f.name for f in schema.fields if schema.returns(f))
             whole_meta = schema.dynamic_field is not None
+        elif not with_key and AGGREGATE.fullmatch(name):
+            raise InvalidParameter(f"aggregates are not supported in search request: {name}; send a query")
         elif name in structs:
             members = [f.name for f in schema.members(name)]
             columns |= dict.fromkeys(members)
@@ -93,7 +96,7 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
             named.add(schema.dynamic_field.name)
             keys.append(_dynamic_key(name))
         else:
-            raise FieldNotFound(f"field {name} not exist")
+            raise InvalidParameter(f"field {name} not exist")
     if with_key:
         columns = {schema.primary_field.name: None} | columns
     names = list(dict.fromkeys(_shown(c) for c in columns if not schema.by_name[c].is_dynamic))
@@ -115,7 +118,7 @@ def _dynamic_key(name: str) -> str:
     if _IDENTIFIER.fullmatch(name):
         return name
     if quoted := _QUOTED_KEY.fullmatch(name):
-        return quoted["key"]
-    raise FieldNotFound(
+        return quoted["key"] or quoted["other"]
+    raise InvalidParameter(
         f"parse output field name failed: {name}: field {name} not exist, and it is no name of a dynamic key"
     )

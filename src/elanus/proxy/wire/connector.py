@@ -11,6 +11,7 @@ from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
 from elanus.proxy.port import Front
@@ -115,6 +116,12 @@ class Connector:
             duplicates=wanted.duplicates,
             csv=wanted.csv,
         )
+
+    @requires("PrivilegeImport", on="collection")
+    def write_schema(
+        self, caller: Caller, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> CollectionSchema:
+        return self._front.write_schema(database, collection, partition, mode)
 
     @requires("PrivilegeImport", on="collection")
     def write_files(

@@ -61,7 +61,7 @@ def with_user(caller: Caller, context: Context, calls: Calls) -> Caller:
     if not calls.sign_in.is_required:
         return caller
     token = next((str(v) for key, v in context.invocation_metadata() if key == _TOKEN_HEADER), "")
-    found = calls.sign_in.identity_of_header(token)
+    found = calls.sign_in.identity_of_header(token, caller.origin)
     return structs.replace(caller, user=found.user, key=found.key)
 
 

@@ -68,7 +68,7 @@ def decode_field(
     field = declared_field(
         Declaration(
             member_name(struct, name) if struct else name,
-            _data_type(message),
+            data_type_of(message),
             message.description,
             bool(message.is_primary_key),
             bool(message.autoID),
@@ -127,7 +127,8 @@ def _refuse_unbuilt_roles(message: schema_pb2.FieldSchema) -> None:
         )
 
 
-def _data_type(message: schema_pb2.FieldSchema) -> DataType:
+def data_type_of(message: schema_pb2.FieldSchema) -> DataType:
+    """Raises `InvalidParameter`, and `NotSupported` for types without support."""
     try:
         data_type = DataType(message.data_type)
     except ValueError:

@@ -16,7 +16,7 @@ from elanus.index import note_ignored
 from elanus.proxy.api import Search
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.wire.grouping import GROUPING_PARAMS, grouping
-from elanus.proxy.wire.parameters import IGNORE_GROWING, ignore_growing, integer
+from elanus.proxy.wire.parameters import IGNORE_GROWING, ignore_growing, integer, is_integer
 from elanus.proxy.wire.rankers import FunctionScore, function_score, legacy_ranker
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.requests import refuse_unknown_fields, to_dict
@@ -126,10 +126,14 @@ def _scoring(request: milvus_pb2.HybridSearchRequest, params: Mapping[str, str])
 def _search(
     request: milvus_pb2.SearchRequest, collection: CachedCollection, cache: TemplateCache, hits: int
 ) -> Search:
-    """Return one of the searches. ``hits``: how many it finds if it does not say it."""
+    """Return one of the searches. ``hits``: how many it finds if it does not say it, or says no number."""
     own = [pair for pair in request.search_params if pair.key not in _OF_THE_WHOLE]
-    if all(pair.key != "topk" for pair in own):
+    sent = [pair for pair in own if pair.key == "topk"]
+    if not sent:
         own.append(common_pb2.KeyValuePair(key="topk", value=str(hits)))
+    for pair in sent:
+        if not is_integer(pair.value):  # a client whose user gave no limit sends the text None
+            pair.value = str(hits)
     del request.search_params[:]
     request.search_params.extend(own)
     search = decode_search(request, collection, cache)

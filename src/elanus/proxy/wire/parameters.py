@@ -34,6 +34,10 @@ def integer(params: Mapping[str, str], name: str) -> int | None:
     return int(params[name])
 
 
+def is_integer(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None
+
+
 def boolean(params: Mapping[str, str], name: str) -> bool:
     """Return the parameter's value; False if it is missing."""
     text = params.get(name, "")

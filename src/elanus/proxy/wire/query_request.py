@@ -86,6 +86,8 @@ def decode_query(
     refuse_unknown(params, _UNDERSTOOD_PARAMS, {})
     limit, offset = _window(params)
     order = parse_order(params.get(ORDER, ""), collection.view.schema)
+    if order and limit is None:
+        raise InvalidParameter("ORDER BY requires explicit limit: send one, at most 16384")
     group_by = tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip())
     if iterates(params) and (order or group_by):
         # the next page begins behind the last row's key: with another order, rows would be left out
@@ -130,8 +132,8 @@ def _cursor(params: Mapping[str, str]) -> ElementCursor | None:
 
 
 def _window(params: Mapping[str, str]) -> tuple[int | None, int]:
-    """Return limit (``None``: all rows) and offset."""
+    """Return limit (``None``: all rows) and offset, which has no effect without a limit."""
     limit = integer(params, "limit")
-    offset = integer(params, "offset") or 0
+    offset = 0 if limit is None else integer(params, "offset") or 0
     check_query_window(limit, offset)
     return limit, offset

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,11 +14,14 @@ from elanus.core.requests import check_query_count
 from elanus.core.rows import check_queries
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.sparse import padded
-from elanus.core.types import Matrix
+from elanus.core.types import DataType, Matrix, engine_type_name
 from elanus.core.vector_lists import Queries, packed
 from elanus.proxy.wire.codecs import VECTOR_CODECS
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 from elanus.text import QueryTexts
+
+_TYPES = frozenset(DataType)
+_HALVES = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
 
 
 def decode_queries(
@@ -25,12 +29,12 @@ def decode_queries(
 ) -> Queries:
     """Return the query vectors: float32 (nq, dim), uint8 (nq, dim / 8) for a binary field, or uint64
     (nq, pairs) for a sparse one (`elanus.core.sparse.padded`); or nq lists of vectors
-    (`elanus.core.vector_lists.packed`).
+    (`elanus.core.vector_lists.packed`). Float32 vectors are rounded to the precision of a field of halves.
 
     ``nq`` 0 means that the client did not count them. ``texts``: makes vectors of the texts to search with,
     if the field is the output of a function. Raises `InvalidParameter`, `InvalidDimension`.
     """
-    values, are_lists = _placeholder_values(placeholder_group, field, texts)
+    values, are_lists, dtype = _placeholder_values(placeholder_group, field, texts)
     count = len(values)
     check_query_count(count)
     if nq not in (0, count):
@@ -42,14 +46,17 @@ def decode_queries(
         return padded(values)
     if are_lists:
         return packed(form, [_vectors_of_list(value, field) for value in values])
-    size_bytes = form.row_bytes(field.dim)
+    size_bytes = form.width(field.dim) * dtype.itemsize
     if any(length != size_bytes for length in set(map(len, values))):
         wrong = next(len(v) for v in values if len(v) != size_bytes)
         raise InvalidDimension(
             f"vector dimension mismatch, expected vector size(byte) {size_bytes}, actual {wrong}."
         )
     content = values[0] if count == 1 else b"".join(values)
-    queries = np.frombuffer(content, form.dtype)
+    queries = np.frombuffer(content, dtype)
+    if dtype != form.dtype:
+        with np.errstate(over="ignore"):  # a number beyond the half's range becomes infinite, and is refused
+            queries = queries.astype(form.dtype)
     check_queries(field, queries)
     return form.compared(queries.reshape(count, -1))
 
@@ -112,26 +119,35 @@ def _texts(values: Sequence[bytes]) -> list[str]:
 
 def _placeholder_values(
     placeholder_group: bytes, field: FieldSchema, texts: QueryTexts | None
-) -> tuple[Sequence[bytes], bool]:
-    """Return the values, and whether each is a list of vectors."""
+) -> tuple[Sequence[bytes], bool, np.dtype[Any]]:
+    """Return the values, whether each is a list of vectors, and the dtype of their numbers."""
     placeholder = _placeholder(placeholder_group)
+    form = field.vector
     if texts is not None:
         if placeholder.type != common_pb2.VarChar:
             raise InvalidParameter(
                 f"please provide varchar/text for {texts.function.kind} Function based search: "
                 f"field {field.name} is the output of a function"
             )
-        return placeholder.values, False
+        return placeholder.values, False, form.dtype
     codec = VECTOR_CODECS[field.searched_type]
     are_lists = field.has_vector_lists and placeholder.type == codec.list_placeholder_type
-    if not are_lists and placeholder.type != codec.placeholder_type:
-        known = common_pb2.PlaceholderType.values()
-        sent = common_pb2.PlaceholderType.Name(placeholder.type) if placeholder.type in known else "unknown"
-        raise InvalidParameter(
-            f"vector type must be the same, field {field.name} - type {field.data_type.name}, "
-            f"search info type {sent}"
-        )
-    return placeholder.values, are_lists
+    if are_lists or placeholder.type == codec.placeholder_type:
+        return placeholder.values, are_lists, form.dtype
+    if placeholder.type == common_pb2.FloatVector and field.data_type in _HALVES:
+        return placeholder.values, False, np.dtype(np.float32)
+    raise InvalidParameter(
+        f"vector type must be the same, field {field.name} - type {engine_type_name(field.data_type)}, "
+        f"search info type {_sent_type(placeholder.type)}"
+    )
+
+
+def _sent_type(number: int) -> str:
+    """The name of a placeholder's type in the reference's words: most have the number of a field's type."""
+    if number in _TYPES:
+        return engine_type_name(DataType(number))
+    names = {int(known): name for name, known in common_pb2.PlaceholderType.items()}
+    return names.get(number, "unknown")
 
 
 def _placeholder(placeholder_group: bytes) -> common_pb2.PlaceholderValue:

@@ -83,7 +83,7 @@ def function_score(message: schema_pb2.FunctionScore) -> FunctionScore:
             case other:
                 raise InvalidParameter(f"unsupported reranker {other}")
     if len(rankers) > 1:
-        raise InvalidParameter("Currently only supports one rerank")
+        raise InvalidParameter(f"Currently only supports one rerank, but got {len(rankers)}")
     if not boosts:
         return FunctionScore(rankers[0])
     options = {name.lower(): text for name, text in to_dict(message.params).items()}
@@ -96,7 +96,7 @@ def function_score(message: schema_pb2.FunctionScore) -> FunctionScore:
 def _check_no_inputs(name: str, fields: tuple[str, ...]) -> None:
     if fields:
         raise InvalidParameter(
-            f"The {name} function does not support input parameters, but got {list(fields)}"
+            f"The {name} function does not support input parameters, but got [{' '.join(fields)}]"
         )
 
 
@@ -128,7 +128,8 @@ def _norm_score(value: object) -> bool:
 
 def _decay(params: Mapping[str, str], fields: tuple[str, ...]) -> Decay:
     if len(fields) != 1:
-        raise InvalidParameter(f"Decay function only supoorts single input, but gets [{list(fields)}] input")
+        named = " ".join(fields)
+        raise InvalidParameter(f"Decay function only supoorts single input, but gets [[{named}]] input")
     for name in ("function", "origin", "scale"):
         if name not in params:
             raise InvalidParameter(f"Decay function lost param: {name}")

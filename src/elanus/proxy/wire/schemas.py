@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from google.protobuf.message import DecodeError
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.field_changes import check_addable
 from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
@@ -17,8 +17,9 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
 from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
+from elanus.core.types import KINDS
 from elanus.proxy.api import CollectionView
-from elanus.proxy.wire.fields import decode_field, encode_field
+from elanus.proxy.wire.fields import data_type_of, decode_field, encode_field
 from elanus.proxy.wire.functions import decode_function, encode_function
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields
 from elanus.proxy.wire.structs import decode_struct, encode_structs
@@ -98,9 +99,22 @@ def added_field(
     """Return a field that is to be added. ``zone``: as for `decode_schema`. Raises as that does."""
     check_addable(message.name, is_primary=message.is_primary_key, is_partition_key=message.is_partition_key)
     check_declared_names([message.name])
+    _check_added_type(message)
     field = decode_field(message, collection, zone)
     check_text_field(field, {field.name: field})
     return field
+
+
+def _check_added_type(message: schema_pb2.FieldSchema) -> None:
+    """Check what the reference says in other words of a further field than of those of a new collection."""
+    if message.data_type == schema_pb2.DataType.Value("None"):
+        raise InvalidParameter(
+            "invalid parameter[expected=valid field][actual=field data type: None is not supported]: "
+            f"field {message.name}"
+        )
+    form = KINDS[data_type_of(message)].vector
+    if form is not None and form.has_dim and not message.type_params:
+        raise InvalidDimension(f"vector field must have dimension specified, field name = {message.name}")
 
 
 def encode_schema(schema: CollectionSchema, zone: str = DEFAULT_TIMEZONE) -> schema_pb2.CollectionSchema:

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH
 from elanus.core.moments import TIME_FIELDS, TIMEZONE
 from elanus.core.target_recall import MISS_FACTOR
@@ -30,7 +30,6 @@ from elanus.index.kinds import search_param_names
 from elanus.proxy.wire.grouping import GROUPING_PARAMS
 from elanus.proxy.wire.iterator_page import ITERATOR_PARAMS
 from elanus.proxy.wire.parameters import COLLECTION_ID, IGNORE_GROWING, ITERATOR, json_object
-from elanus.proxy.wire.unsupported import unsupported
 
 Scalar = float | int | str | bool
 
@@ -99,7 +98,7 @@ def split_search_params(pairs: Mapping[str, str], filter_: str) -> tuple[dict[st
 def _check_hints(places: Mapping[str, object]) -> None:
     hints = places.get("hints")
     if hints is not None and str(hints) not in _HINTS:
-        raise unsupported(f"the search parameter hints [{hints}]", "use iterative_filter, or leave it out")
+        raise NotSupported(f"hints: {hints} not supported: use iterative_filter, or leave it out")
 
 
 def _check_filter(places: Mapping[str, object], filter_: str) -> None:

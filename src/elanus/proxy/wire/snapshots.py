@@ -13,6 +13,8 @@ from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 _DONE = 100
+_PROTECTION_S_MAX = 7 * 24 * 3600
+_PIN_S_MAX = 30 * 24 * 3600
 
 
 class Snapshots:
@@ -30,11 +32,9 @@ class Snapshots:
     def CreateSnapshot(self, request: milvus_pb2.CreateSnapshotRequest, caller: Caller) -> common_pb2.Status:
         """``compaction_protection_seconds`` changes nothing: a snapshot keeps its files whatever compaction
         does."""
-        if request.compaction_protection_seconds < 0:
-            raise InvalidParameter(
-                f"compaction_protection_seconds is {request.compaction_protection_seconds}: "
-                "it must not be negative"
-            )
+        _check_seconds(
+            "compaction_protection_seconds", request.compaction_protection_seconds, _PROTECTION_S_MAX
+        )
         self._front.create_snapshot(
             database_of(request, caller),
             check_collection_name(request.collection_name),
@@ -115,8 +115,7 @@ class Snapshots:
     def PinSnapshotData(
         self, request: milvus_pb2.PinSnapshotDataRequest, caller: Caller
     ) -> milvus_pb2.PinSnapshotDataResponse:
-        if request.ttl_seconds < 0:
-            raise InvalidParameter(f"ttl_seconds is {request.ttl_seconds}: it must not be negative")
+        _check_seconds("ttl_seconds", request.ttl_seconds, _PIN_S_MAX)
         name = check_collection_name(request.collection_name)
         pin_id = self._front.pin_snapshot(
             database_of(request, caller), name, request.name, request.ttl_seconds
@@ -130,6 +129,16 @@ class Snapshots:
         """Releasing a pin that is gone succeeds: it may have expired."""
         self._front.unpin_snapshot(request.pin_id)
         return success()
+
+
+def _check_seconds(name: str, seconds: int, longest: int) -> None:
+    if seconds < 0:
+        raise InvalidParameter(f"{name} must be non-negative, but got {seconds}")
+    if seconds > longest:
+        raise InvalidParameter(
+            f"{name} must not exceed {longest}: {seconds} exceeds maximum of {longest} "
+            f"({longest // 86400} days)"
+        )
 
 
 def _info(job: RestoreJob) -> milvus_pb2.RestoreSnapshotInfo:

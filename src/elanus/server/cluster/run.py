@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from elanus import __version__
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError
+from elanus.core.faults import MetaFault
 from elanus.meta.format import check_format
 from elanus.meta.keeper import LeaseKeeper
 from elanus.metrics import Metrics
@@ -101,6 +102,8 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
             await process.start()
         except ElanusError as error:
             raise CannotStart(error.message) from error
+        except MetaFault as error:
+            raise CannotStart(str(error)) from error
         report = Report(process, None, None)
         observe_url = start_observing(stack, settings, process, metrics, report)
         client_address = ""

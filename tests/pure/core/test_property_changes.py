@@ -1,0 +1,66 @@
+"""Properties of a collection that clients change, and the two that stand for something else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fakes import collection
+
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import InvalidParameter
+from elanus.core.property_changes import (
+    check_property_change,
+    collection_needs_release,
+    with_changed_properties,
+)
+
+PLAIN = replace(collection(), properties={"a": "1", "b": "2"})
+
+
+def test_properties_are_set_and_dropped() -> None:
+    assert dict(with_changed_properties(PLAIN, {"a": "3", "c": "4"}, ()).properties) == {
+        "a": "3",
+        "b": "2",
+        "c": "4",
+    }
+    assert dict(with_changed_properties(PLAIN, {}, ("a", "nope")).properties) == {"b": "2"}
+
+
+@pytest.mark.parametrize("level", ["Strong", "STRONG", "0"])
+def test_the_description_and_the_consistency_level_are_no_properties(level: str) -> None:
+    sent = {"collection.description": "all books", "consistency_level": level}
+    changed = with_changed_properties(PLAIN, sent, ())
+    assert changed.schema.description == "all books"
+    assert changed.consistency_level is ConsistencyLevel.STRONG
+    assert changed.properties == PLAIN.properties
+
+
+@pytest.mark.parametrize(
+    ("properties", "deleted", "text"),
+    [
+        ({}, (), "no properties or delete keys provided"),
+        ({"a": "1"}, ("b",), "cannot provide both DeleteKeys and ExtraParams"),
+        ({"consistency_level": "Late"}, (), "invalid consistency level: Late"),
+    ],
+)
+def test_what_is_no_change(properties: dict[str, str], deleted: tuple[str, ...], text: str) -> None:
+    with pytest.raises(InvalidParameter, match=text):
+        check_property_change(properties, deleted)
+
+
+@pytest.mark.parametrize(
+    ("properties", "deleted", "change"),
+    [
+        ({"mmap.enabled": "true"}, (), "alter mmap properties"),
+        ({"warmup.vectorIndex": "sync"}, (), "alter warmup properties"),
+        ({}, ("mmap.enabled",), "delete mmap properties"),
+        ({}, ("warmup.scalarField",), "delete warmup.scalarField properties"),
+        ({"collection.ttl.seconds": "1"}, (), None),
+        ({}, ("collection.ttl.seconds",), None),
+    ],
+)
+def test_which_changes_need_a_release(
+    properties: dict[str, str], deleted: tuple[str, ...], change: str | None
+) -> None:
+    assert collection_needs_release(properties, deleted) == change
