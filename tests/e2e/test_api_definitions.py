@@ -17,7 +17,7 @@ from pymilvus import (
     connections,
     utility,
 )
-from pymilvus.client.types import LoadState
+from pymilvus.client.types import LoadState, ResourceGroupConfig
 from pymilvus.exceptions import MilvusException
 
 pytestmark = [
@@ -259,8 +259,10 @@ def test_what_is_loaded_in_a_resource_group(client: MilvusClient, orm: None) -> 
     books.create_index("v", {"index_type": "FLAT", "metric_type": "L2", "params": {}})
     utility.create_resource_group("rg")
     try:
-        with pytest.raises(MilvusException, match="already exist"):
-            utility.create_resource_group("rg")
+        utility.create_resource_group("rg")
+        one = {"node_num": 1}
+        with pytest.raises(MilvusException, match="already exist, but create with different config"):
+            utility.create_resource_group("rg", config=ResourceGroupConfig(requests=one, limits=one))
         assert sorted(utility.list_resource_groups()) == [default, "rg"]
         with pytest.raises(MilvusException, match=r"nodes not enough.* in resource group rg"):
             books.load(_resource_groups=["rg"])

@@ -92,7 +92,7 @@ BAD: dict[str, tuple[Request, int | None, str]] = {
     "a query vector of another dimension": (lambda c: search(c, data=[[1.0, 2.0, 3.0]]), 1100, "dim"),
     "another metric": (lambda c: search(c, search_params={"metric_type": "IP"}), 1100, "metric"),
     "ef below top-k": (lambda c: search(c, search_params={"params": {"ef": 1}}), 1100, "ef"),
-    "an unknown vector field": (lambda c: search(c, anns_field="w"), 1700, "w"),
+    "an unknown vector field": (lambda c: search(c, anns_field="w"), 1100, "fieldName.w. not found"),
     "rounding out of range": (lambda c: search(c, round_decimal=9), None, "round_decimal"),
     "an unknown index type": (
         lambda c: index(c, field_name="v", index_name="w", index_type="MAGIC", metric_type="L2"),
