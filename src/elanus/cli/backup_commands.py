@@ -112,9 +112,7 @@ def verify(
             state = f"{len(one.damages)} damaged" if one.damages else "whole"
             typer.echo(f"{one.collection}: {one.files} files, {one.size_bytes / 2**20:,.1f} MB, {state}")
     if damages:
-        fail(
-            "\n".join(f"{d.path or d.collection}: {d.said}. Remedy: {d.remedy}" for d in damages), EXIT_FOUND
-        )
+        fail("\n".join(damage.text for damage in damages), EXIT_FOUND)
 
 
 @on_server

@@ -47,6 +47,13 @@ class Damage:
     said: str
     remedy: str
 
+    @property
+    def text(self) -> str:
+        """A line for people, which names the file once."""
+        where = self.path or self.collection
+        said = self.said if self.path and self.path in self.said else f"{where}: {self.said}"
+        return f"{said}. Remedy: {self.remedy}"
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:

@@ -77,10 +77,17 @@ class Target:
         """``width`` and ``filed``: bytes of a row's vectors that are loaded, and of those that are not."""
         manifest = self.segments[segment_id]
         files = self.files.get(segment_id, ())
+        rows = manifest.rows
+        insert_log_bytes = max(0, manifest.size_bytes - rows * filed)
+        if not files:  # of thousands of segments, most are too small for an index
+            size_bytes = segment_memory_bytes(
+                rows=rows, vector_row_bytes=width, insert_log_bytes=insert_log_bytes
+            )
+            return Piece(segment_id, self.collection.collection_id, size_bytes)
         size_bytes = segment_memory_bytes(
-            rows=manifest.rows,
+            rows=rows,
             vector_row_bytes=width,
-            insert_log_bytes=max(0, manifest.size_bytes - manifest.rows * filed),
+            insert_log_bytes=insert_log_bytes,
             vector_index_bytes=sum(file.size_bytes for file in files if file.metric_type),
             scalar_index_bytes=sum(file.size_bytes for file in files if not file.metric_type),
             index_disk_bytes=sum(file.disk_bytes for file in files),
