@@ -4,8 +4,8 @@ A server is filled, and the bytes of searches for one vector each are replayed t
 call after the other. Rounds of two kinds alternate. In the first the calls are plain: the kernel's counters
 say how long each thread of the server ran, and how often it slept. In the second the client asks for
 explanations, which say how long each step of the answer took; the first step of each contains what the
-explanation itself costs. What the plain rounds have beyond the steps is the gRPC library, the kernel, and the
-decoding and encoding of messages.
+explanation itself costs. The rest of the plain rounds is the gRPC library, the kernel, and the decoding and
+encoding of messages.
 """
 
 from __future__ import annotations

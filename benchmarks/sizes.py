@@ -1,4 +1,4 @@
-"""What a search costs by rows, dimensions and segments, on a query node without a server around it.
+"""The cost of a search by rows, dimensions and segments, on a query node without a server around it.
 
 Drawn vectors are put into HNSW indexes, and the node searches them one query at a time, ten hits of each,
 with one breadth of the walk. Next to each time is that of faiss alone: its walks through the same graphs. Two

@@ -111,6 +111,7 @@ class Served:
             else self._build(name, schema, index, batches, say)
         )
         known.write_text(json.dumps(took_s))
+        self._await_indexes(name)
         say(f"{name}: loading")
         began_s = time.monotonic()
         self.client.load_collection(name)
@@ -139,11 +140,14 @@ class Served:
         say(f"{name}: building")
         began_s = time.monotonic()
         self.client.create_index(name, index, timeout=CALL_S * 6)
+        self._await_indexes(name)
+        took_s["build"] = time.monotonic() - began_s
+        return took_s
+
+    def _await_indexes(self, name: str) -> None:
         for one in self.client.list_indexes(name):
             while self.client.describe_index(name, one)["state"] != "Finished":
                 time.sleep(_POLL_S)
-        took_s["build"] = time.monotonic() - began_s
-        return took_s
 
     def _import(self, name: str, path: Path) -> None:
         connection = self.client._get_connection()

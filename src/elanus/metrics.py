@@ -91,7 +91,7 @@ RECALL_MISSED = GaugeSpec(
     "Kinds of searches (by collection, field, index type and band) whose recall is below the target.",
 )
 CHANNEL_LAG_MS = GaugeSpec(
-    "elanus_channel_lag_ms", "How far a pchannel's last time tick lies behind the clock.", ("pchannel",)
+    "elanus_channel_lag_ms", "How far a pchannel's last time tick is behind the clock.", ("pchannel",)
 )
 LATE_MESSAGES = CounterSpec(
     "elanus_late_messages_total",

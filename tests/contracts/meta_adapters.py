@@ -20,7 +20,7 @@ _owners = itertools.count()
 
 @dataclass(frozen=True)
 class Place:
-    """Where a store of one test lies: ``endpoint`` is a running etcd's."""
+    """Where a store of one test is: ``endpoint`` is a running etcd's."""
 
     directory: Path
     endpoint: str

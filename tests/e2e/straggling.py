@@ -1,4 +1,4 @@
-"""A task of `test_spark_settings`; Python workers of the cluster import it from here."""
+"""A task of `test_cluster_spark_settings`; Python workers of the cluster import it from here."""
 
 from __future__ import annotations
 

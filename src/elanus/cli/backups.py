@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -32,6 +32,7 @@ from elanus.cli.backup_files import (
 )
 from elanus.cli.import_command import Server
 from elanus.core.access import AccessPolicy
+from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -147,32 +148,7 @@ def _copied(
     if collection is None:
         raise BackupFailed("the server's snapshot has no definition: this command is of another release")
     present, known = files.present(collection), files.checksums(places.get(place_of(collection), ""))
-    stored: dict[str, StoredFile] = {}
-    copies: list[Copy] = []
-    for path, size_bytes in copied_files(snapshot):
-        to = path_of(collection, path)
-        if to in present and size_bytes not in (-1, present[to]):
-            files.store.delete(to)  # no file that this command wrote: those are whole
-            del present[to]
-        if to in present and to in known and known[to].size_bytes == present[to]:
-            stored[to] = known[to]
-        else:
-            copies.append(Copy(path, to))
-
-    of_indexes = {file.path for file in snapshot.index_files}
-    lost: set[str] = set()
-
-    def work(copy: Copy) -> StoredFile:
-        try:
-            if copy.to in present:  # of a backup that was interrupted
-                return replace(digest_of(store, copy.path), path=copy.to)
-            return copy_object(store, files.store, copy)
-        except ObjectMissing:
-            if copy.path not in of_indexes:
-                raise
-            lost.add(copy.path)
-            return StoredFile(copy.to, 0, "")
-
+    stored, copies = _divided(files, collection, snapshot, present, known)
     sizes = {path_of(collection, path): max(0, size_bytes) for path, size_bytes in copied_files(snapshot)}
     with progress_bar(console, held.source.name, sum(sizes[copy.to] for copy in copies)) as advance:
 
@@ -180,7 +156,7 @@ def _copied(
             stored[file.path] = file
             advance(sizes[file.path])
 
-        in_threads(work, copies, threads_for(files.store), done)
+        lost = _copy_files(store, files.store, snapshot, copies, present, done)
     if lost:
         console.print(
             f"{len(lost)} index files are gone, such as {min(lost)}: a restore builds these indexes"
@@ -200,6 +176,58 @@ def _copied(
         sum(file.size_bytes for file in ordered),
         sum(copy.to not in present for copy in copies),
     )
+
+
+def _divided(
+    files: BackupFiles,
+    collection: Collection,
+    snapshot: CollectionSnapshot,
+    present: dict[str, int],
+    known: Mapping[str, StoredFile],
+) -> tuple[dict[str, StoredFile], list[Copy]]:
+    """Return the files that an earlier backup copied, by path, and those to copy.
+
+    ``present``: the sizes of the files in the target, by path. One with a wrong size is deleted, there too.
+    """
+    stored: dict[str, StoredFile] = {}
+    copies: list[Copy] = []
+    for path, size_bytes in copied_files(snapshot):
+        to = path_of(collection, path)
+        if to in present and size_bytes not in (-1, present[to]):
+            files.store.delete(to)  # no file that this command wrote: those are whole
+            del present[to]
+        if to in present and to in known and known[to].size_bytes == present[to]:
+            stored[to] = known[to]
+        else:
+            copies.append(Copy(path, to))
+    return stored, copies
+
+
+def _copy_files(
+    source: ObjectStore,
+    target: ObjectStore,
+    snapshot: CollectionSnapshot,
+    copies: Sequence[Copy],
+    present: Container[str],
+    done: Callable[[StoredFile], None],
+) -> set[str]:
+    """Copy in threads, and call ``done`` for each file. Returns the index files that the server has lost."""
+    of_indexes = {file.path for file in snapshot.index_files}
+    lost: set[str] = set()
+
+    def work(copy: Copy) -> StoredFile:
+        try:
+            if copy.to in present:  # of a backup that was interrupted
+                return replace(digest_of(source, copy.path), path=copy.to)
+            return copy_object(source, target, copy)
+        except ObjectMissing:
+            if copy.path not in of_indexes:
+                raise
+            lost.add(copy.path)
+            return StoredFile(copy.to, 0, "")
+
+    in_threads(work, copies, threads_for(target), done)
+    return lost
 
 
 def opened(lease: SnapshotLease) -> tuple[ObjectStore, CollectionSnapshot]:

@@ -156,9 +156,10 @@ def buckets_of(
     *,
     larger_is_better: bool,
 ) -> tuple[tuple[Bucket, ...], ...]:
-    """Return the buckets of each query.
+    """Return the buckets of each query: a tuple of nq tuples.
 
-    ``offsets``: the hits of query i are ``offsets[i]:offsets[i + 1]``. ``fields``: at least `bucket_columns`.
+    ``offsets``: int64 (nq + 1,); the hits of query i are ``offsets[i]:offsets[i + 1]``. ``scores``: float32
+    (hits,). ``fields``: by name, the values of each hit; at least those of `bucket_columns`.
     Buckets without an order are in the order of their best hits.
     """
     columns = {name: fields[name].to_pylist() for name in bucket_columns(levels)}

@@ -1,6 +1,6 @@
 """Dropping fields: which may be dropped, and the schema without them.
 
-The schema remembers a dropped field (`elanus.core.schema.DroppedField`): rows of before still have its
+The schema remembers a dropped field (`elanus.core.schema.DroppedField`): older rows still have its
 column, which readers leave out (`elanus.core.added_fields`), and its id is never used again. Compaction
 writes rows without it. The texts of errors are the reference's.
 """

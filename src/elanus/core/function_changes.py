@@ -1,6 +1,6 @@
 """Functions that a collection gets or loses after it was made, together with the fields that they compute.
 
-Rows of before have no values in an added field: readers and jobs compute them from the rows' texts
+Older rows have no values in an added field: readers and jobs compute them from the rows' texts
 (`elanus.storage.computed`), and compaction writes them. Such a function does not change: its indexed values
 would be another function's. A function whose values are stored can be added to a field, altered and dropped:
 rows keep the values that they have. The texts of errors are the reference's.

@@ -75,9 +75,10 @@ def choose_groups(
 ) -> Groups:
     """Return the first ``limit`` groups of each query after the first ``skipped``.
 
-    ``offsets``: the hits of query i are ``offsets[i]:offsets[i + 1]``, best first. ``codes``: equal codes
-    mean the same group. ``scorer``: groups are in the order of the maximum, sum or average of their chosen
-    hits' ``scores``; hits are in the order of their scores, so that the maximum needs none.
+    ``offsets``: int64 (nq + 1,); the hits of query i are ``offsets[i]:offsets[i + 1]``, best first.
+    ``codes``: int64 (hits,); equal codes mean the same group. ``scores``: float32 (hits,). ``scorer``: groups
+    are in the order of the maximum, sum or average of their chosen hits' ``scores``; hits are in the order of
+    their scores, so that the maximum needs none.
     """
     queries = len(offsets) - 1
     query_of = np.repeat(np.arange(queries), np.diff(offsets))

@@ -27,7 +27,7 @@ INVARIANTS: Mapping[str, str] = {
     "SEG3": "No row of a segment is later than the segment's seal.",
     "SEG4": "A segment holds no more rows than its maximum.",
     "CKPT1": "A vchannel's checkpoint never goes back.",
-    "CKPT2": "A checkpoint never lies beyond what the log is sure to keep.",
+    "CKPT2": "A checkpoint is never beyond what the log is sure to keep.",
     "OWN1": "A vchannel's epoch never goes back, and grows whenever its owner changes.",
     "DDL1": "What was dropped is not found again, and answers nothing.",
     "DDL2": "A write goes to a collection that its name meant while the write ran.",

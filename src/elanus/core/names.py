@@ -48,6 +48,7 @@ def check_collection_name(name: str) -> str:
 
 
 def check_alias(name: str) -> str:
+    """Return the name. Raises `InvalidParameter`, in the reference's words, if it cannot be an alias."""
     if not name.strip():
         raise InvalidParameter("collection alias should not be empty")
     if problem := _problem(name, "collection alias", "a collection alias"):

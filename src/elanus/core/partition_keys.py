@@ -62,9 +62,10 @@ def key_partitions(partitions: Mapping[str, PartitionID]) -> tuple[PartitionID, 
 def rows_of_partitions(
     keys: pa.Array, partitions: Sequence[PartitionID]
 ) -> list[tuple[PartitionID, npt.NDArray[np.int64]]]:
-    """Return the partitions that rows with these keys go to, and which rows, in their order.
+    """Return the partitions that rows with these keys go to, each with its row numbers, int64 (n,),
+    ascending.
 
-    ``keys``: without nulls. ``partitions``: see `key_partitions`.
+    ``keys``: one for each row, without nulls. ``partitions``: see `key_partitions`.
     """
     numbers = shard_of_keys(keys, len(partitions))
     order = np.argsort(numbers, kind="stable")

@@ -111,8 +111,8 @@ def worst_winners(scores: npt.NDArray[np.float32], merged: Merged, k: int) -> np
 def keys_of_elements(keys: Keys, elements: npt.NDArray[np.int64]) -> Keys:
     """Return keys for elements of rows: equal for the same element of the same primary key, in that order.
 
-    ``keys``: of the rows; ``elements``: their places in the row. Any shape → the same. Only keys of one call
-    may be compared.
+    ``keys``: the keys of the rows; ``elements``: positions in the row. Both have one shape, which the
+    returned int64 keys have too. Only keys of one call can be compared.
     """
     pairs = np.stack((keys.reshape(-1), elements.reshape(-1)), axis=1)
     _, ranks = np.unique(pairs, axis=0, return_inverse=True)

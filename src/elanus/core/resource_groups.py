@@ -221,6 +221,7 @@ def _expected(expected: str, actual: str) -> str:
 
 
 def census(group: ResourceGroup, replicas: Iterable[PlacedReplica]) -> Census:
+    """Count, by collection, a group's replicas, their nodes outside it, and its nodes in other replicas."""
     loaded: Counter[CollectionID] = Counter()
     outgoing: Counter[CollectionID] = Counter()
     incoming: Counter[CollectionID] = Counter()

@@ -133,7 +133,7 @@ def _read(body: bytes) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int8], Lo
     starts = start + _words(data, offsets) + (_words(data, offsets + 2) << 16)
     starts[table == 0] = untabled
     if len(starts) and starts.max() + 2 > len(body):
-        raise ValueError("a container lies beyond its end")
+        raise ValueError("a container is beyond its end")
     entries = np.where(has_runs, _words(data, starts), members)
     kinds = np.where(has_runs, _RUNS, np.where(members <= _ARRAY_MAX, _ARRAY, _BITS)).astype(np.int8)
     sizes = np.where(has_runs, 2 + 4 * entries, np.where(members <= _ARRAY_MAX, 2 * members, _BITS_BYTES))

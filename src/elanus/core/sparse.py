@@ -118,12 +118,12 @@ def starts_of(lengths: RowIds) -> RowIds:
 
 
 def indices_of(pairs: Pairs) -> npt.NDArray[np.uint32]:
-    """The indices of contiguous pairs. A view."""
+    """The indices of contiguous pairs. (n,) → uint32 (n,), a view."""
     return pairs.view("<u4")[::2]
 
 
 def values_of(pairs: Pairs) -> npt.NDArray[np.float32]:
-    """The values of contiguous pairs. A view."""
+    """The values of contiguous pairs. (n,) → float32 (n,), a view."""
     return pairs.view("<f4")[1::2]
 
 

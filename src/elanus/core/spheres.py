@@ -86,7 +86,8 @@ class Spheres:
 def spheres_around(centroids: Vectors, pieces: Iterable[Vectors], of: Numbers) -> Spheres:
     """Return the smallest spheres around some vectors: row ``i`` is in the sphere of ``centroids[of[i]]``.
 
-    ``pieces``: the vectors, some at a time. Centroids without rows have no sphere.
+    ``centroids``: (clusters, dim). ``pieces``: the vectors, (some rows, dim) each. ``of``: the centroid's
+    number for each row, (rows,). Centroids without rows have no sphere.
     """
     radii, angles, first = np.full(len(centroids), -1.0), np.zeros(len(centroids)), 0
     for piece in pieces:
@@ -102,8 +103,9 @@ def spheres_around(centroids: Vectors, pieces: Iterable[Vectors], of: Numbers) -
 def grouped(centroids: Vectors, rows: Numbers, groups: int) -> Iterator[Numbers]:
     """Yield centroids, by number, in at most ``groups`` groups of near ones with about equally many rows.
 
-    ``rows``: how many each has. Halves are cut across the direction in which the centroids vary most, where
-    the rows are even. Neighboring groups are near each other, and so are neighbors within a group.
+    ``centroids``: (clusters, dim). ``rows``: how many each has, (clusters,). Halves are cut across the
+    direction in which the centroids vary most, where the rows are even. Neighboring groups are near each
+    other, and so are neighbors within a group.
     """
     yield from _cut(centroids.astype(np.float64), rows, np.arange(len(centroids)), groups)
 

@@ -67,7 +67,7 @@ def checked_ttl_field(properties: Mapping[str, str], schema: CollectionSchema) -
 def check_ttl_change(properties: Mapping[str, str], kept: Mapping[str, str]) -> None:
     """Refuse a change that sets one of the two kinds of expiry while the other is set.
 
-    ``kept``: the properties of before that the change does not delete. Raises `InvalidParameter`.
+    ``kept``: the earlier properties that the change does not delete. Raises `InvalidParameter`.
     """
     if TTL_PROPERTY in properties and TTL_FIELD_PROPERTY in properties:
         raise InvalidParameter("collection TTL and ttl field cannot be set at the same time")

@@ -69,7 +69,11 @@ def lists_at(lists: VectorLists, rows: Offsets) -> pa.Array:
 
 
 def list_column(form: VectorForm, vectors: Matrix, offsets: Offsets) -> pa.Array:
-    """Return the column of these lists, without nulls. ``vectors``: in their stored form."""
+    """Return the column of these lists, without nulls.
+
+    ``vectors``: in their stored form, (vectors, width). ``offsets``: (lists + 1,); list i has the vectors
+    ``offsets[i]:offsets[i + 1]``.
+    """
     return _lists_of(np.ascontiguousarray(vectors, dtype=form.dtype), offsets)
 
 

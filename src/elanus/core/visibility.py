@@ -31,8 +31,9 @@ def enter_deletes(
 ) -> int:
     """Enter deletes of ``rows[i]`` at ``delete_ts[i]`` in ``deleted_ts``; return how many rows they deleted.
 
-    A row may be named several times; the first delete later than the row counts. Deletes not later than the
-    row do not concern it: the row is newer. Entering the same deletes again changes nothing.
+    ``deleted_ts`` and ``row_ts`` have one entry for each row of the segment; ``deleted_ts`` is changed in
+    place. A row may be named several times; its earliest delete after the row's own timestamp counts. Deletes
+    at or before it have no effect, because the row is newer. Entering the same deletes again changes nothing.
     """
     concerns = row_ts[rows] < delete_ts
     rows, delete_ts = rows[concerns], delete_ts[concerns]

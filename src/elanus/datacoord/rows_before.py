@@ -1,4 +1,4 @@
-"""The rows that a write has to know of before it adds its own: a snapshot of them, whose files it pins.
+"""The rows that a write must know before it adds its own: a snapshot of them, whose files it pins.
 
 An overwrite deletes the rows of its partition. An import that leaves rows out because the collection has
 their keys looks those keys up.

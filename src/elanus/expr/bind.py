@@ -190,7 +190,7 @@ class _Binder:
         strict = Comparator.LT in (one, two) or Comparator.GT in (one, two)
         if not holds(Comparator.LT if strict else Comparator.LE, lower, upper):
             what = "invalid range: lowerbound is greater than upperbound"
-            raise self._source.error(what, node.start, "no value lies in it; exchange the bounds")
+            raise self._source.error(what, node.start, "no value is in it; exchange the bounds")
         return all_of(both)
 
     def _member(self, node: syntax.Member) -> Predicate:

@@ -41,7 +41,10 @@ def one_array(result: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def as_mask(answer: pa.Array) -> npt.NDArray[np.bool_]:
-    """Booleans as a numpy mask, null as false. numpy unpacks them in a tenth of Arrow's time."""
+    """Return Arrow booleans as a numpy mask (n,), null as false.
+
+    numpy unpacks them in a tenth of Arrow's time.
+    """
     answer = pc.fill_null(answer, False)
     bits = np.frombuffer(answer.buffers()[1], np.uint8) if len(answer) else np.empty(0, np.uint8)
     first = answer.offset
@@ -49,12 +52,12 @@ def as_mask(answer: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def from_mask(mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """A numpy mask as Arrow booleans."""
+    """Return a numpy mask (n,) as Arrow booleans."""
     return from_bits(np.packbits(mask, bitorder="little"), len(mask))
 
 
 def from_bits(bits: npt.NDArray[np.uint8], rows: int) -> pa.Array:
-    """Packed bits as Arrow booleans, without a copy: row i is bit ``i % 8`` of byte ``i // 8``."""
+    """Return packed bits as Arrow booleans, without a copy: row i is bit ``i % 8`` of byte ``i // 8``."""
     return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])
 
 

@@ -231,7 +231,7 @@ class VectorIndex(SegmentIndex):
 
 
 def only_matches(hits: Hits, metric: Metric) -> Hits:
-    """The hits without rows that do not match, where the metric has only matches."""
+    """Return the hits; rows without a finite distance become padding if the metric only has matches."""
     if not metric.matches_only:
         return hits
     return Hits(hits.distances, np.where(np.isfinite(hits.distances), hits.rows, NO_ROW))

@@ -229,7 +229,7 @@ class _Walk:
 
 
 def shown_by(mask: RowMask | None, lists: Lists) -> Shown | None:
-    """Return what says which rows of these postings are visible; None: all."""
+    """Return a function from row numbers (n,) to whether each is visible, bool (n,); None if all rows are."""
     if mask is None:
         return None
     many = lists.postings * _DENSE > mask.rows

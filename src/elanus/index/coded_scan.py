@@ -189,7 +189,7 @@ def candidates_of(k: int) -> int:
 
 
 def sample_of(rows: int) -> RowIds:
-    """Rows to try codes with."""
+    """Return evenly spaced row numbers to try codes with: int64, ascending, at most `SAMPLES`."""
     return np.unique(np.linspace(0, rows - 1, SAMPLES, dtype=np.int64))
 
 

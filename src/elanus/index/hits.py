@@ -39,7 +39,7 @@ class Hits:
 
 
 def no_hits(queries: int, k: int, metric: Metric) -> Hits:
-    """k columns of padding for each query."""
+    """Return hits that are all padding, (queries, k)."""
     return Hits(
         np.full((queries, k), metric.worst_score, dtype=np.float32),
         np.full((queries, k), NO_ROW, dtype=np.int64),
@@ -58,14 +58,17 @@ def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
 
 
 def stacked(parts: Sequence[Hits]) -> Hits:
-    """Stack the hits of consecutive queries. All parts have the same number of columns."""
+    """Stack the hits of consecutive queries. Parts of (nq_i, k) → (sum of nq_i, k)."""
     if len(parts) == 1:
         return parts[0]
     return Hits(np.concatenate([p.distances for p in parts]), np.concatenate([p.rows for p in parts]))
 
 
 def merge(parts: Iterable[Hits], queries: int, k: int, metric: Metric) -> Hits:
-    """The k best over hit lists of disjoint rows for the same queries; each part has at most k columns."""
+    """Return the k best of hit lists of disjoint rows for the same queries, (queries, k).
+
+    Each part has at most k columns. Without parts, all hits are padding.
+    """
     merged = no_hits(queries, k, metric)
     for part in parts:
         wide = part.padded(k, metric)
@@ -79,9 +82,10 @@ def merge(parts: Iterable[Hits], queries: int, k: int, metric: Metric) -> Hits:
 
 
 def best_of_parts(parts: Sequence[Hits], k: int, metric: Metric) -> Hits:
-    """As `merge`, for a few parts at once. Together they have at least k hits of each query, and no padding.
+    """As `merge`, for a few parts at once. Parts of (nq, k_i) → (nq, k).
 
-    Among equal scores the earlier part wins.
+    Together they have at least k hits of each query, and no padding. Among equal scores the earlier part
+    wins.
     """
     scores = np.concatenate([part.distances for part in parts], axis=1)
     order = np.argsort(-scores if metric.bigger_is_better else scores, axis=1, kind="stable")[:, :k]
@@ -90,7 +94,10 @@ def best_of_parts(parts: Sequence[Hits], k: int, metric: Metric) -> Hits:
 
 
 def without(found: RowIds, rows: RowIds) -> RowIds:
-    """Return the hits of each query but its own row, one column fewer."""
+    """Return the hits of each query except its own row: (nq, k), own rows (nq,) → (nq, k - 1).
+
+    If a query did not find its own row, its last hit is left out.
+    """
     own = found == rows[:, None]
     own[~own.any(axis=1), -1] = True
     others: RowIds = found[~own].reshape(len(rows), found.shape[1] - 1)

@@ -109,6 +109,6 @@ class Codebook:
 
 
 def interim_index(spec: IndexSpec, vectors: Vectors, codes: Codes) -> InterimIndex:
-    """Serve rows in place with their codes. ``spec``: the field's index."""
+    """Return an index over vectors (n, d), read in place, and their codes. ``spec``: the field's index."""
     assert spec.metric is not None
     return InterimIndex(brute_force(spec.data_type, spec.dim, spec.metric), vectors, codes)

@@ -272,7 +272,10 @@ def list_count(nlist: int, rows: int) -> int:
 
 
 def training_rows(rows: int, lists: int, codewords: int = 1) -> RowIds | slice:
-    """Return the rows to train on: all, or a fixed sample of as many as faiss would use."""
+    """Return the rows to train on: all, or a fixed sample of as many as faiss would use.
+
+    Fewer rows than ``codewords`` are repeated: faiss requires one for each.
+    """
     if rows < codewords:
         return np.arange(codewords) % rows
     most = max(lists, codewords) * TRAINING_ROWS_PER_LIST_MAX

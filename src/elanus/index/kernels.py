@@ -50,7 +50,7 @@ def nearest(
 
 
 def nearest_of(queries: Floats, vectors: Floats, among: RowIds, k: int, *, inner_product: bool) -> Nearest:
-    """As `nearest`, among the vectors of these rows; reads them in place."""
+    """As `nearest`, among the rows ``among``, int64 (m,), k ≤ m; reads their vectors in place."""
     count, dim = queries.shape
     distances = np.empty((count, k), dtype=np.float32)
     rows = np.empty((count, k), dtype=np.int64)
@@ -78,7 +78,7 @@ def scores_of(query: Floats, vectors: Floats, among: RowIds, *, inner_product: b
 
 
 def nearest_halves(queries: Floats, vectors: npt.NDArray[Any], k: int, *, inner_product: bool) -> Nearest:
-    """As `nearest`, over vectors of one of `HALVES`, which are decoded in registers."""
+    """As `nearest`, over vectors (n, d) of one of the dtypes in `HALVES`, which are decoded in registers."""
     found: Nearest = _in_place(vectors, inner_product=inner_product).search(queries, k)
     return found
 
@@ -86,7 +86,7 @@ def nearest_halves(queries: Floats, vectors: npt.NDArray[Any], k: int, *, inner_
 def scores_of_halves(query: Floats, vectors: npt.NDArray[Any], *, inner_product: bool) -> Floats:
     """As `scores`, over vectors of one of `HALVES`: bit for bit the distances of `nearest_halves`.
 
-    All vectors as hits: faiss has no kernel that returns them in their order.
+    (d,), (n, d) → float32 (n,). It searches for n hits: faiss has no kernel that returns them in their order.
     """
     distances, rows = nearest_halves(query[None], vectors, len(vectors), inner_product=inner_product)
     out = np.full(len(vectors), -np.inf if inner_product else np.inf, dtype=np.float32)

@@ -48,6 +48,6 @@ def elements_of(codes: Codes, element_bits: int) -> Elements:
 
 
 def minhash_rows(spec: IndexSpec, vectors: Matrix) -> MinHashRows:
-    """Return rows without an index, by the element width of the field's index."""
+    """Return signatures, uint8 (n, dim / 8), as rows without an index. ``spec`` has the width of elements."""
     bits = int(spec.params.get(ELEMENT_BITS_KEY, ELEMENT_BITS_DEFAULT))
     return MinHashRows(np.ascontiguousarray(vectors, dtype=np.uint8), bits)

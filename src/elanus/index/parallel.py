@@ -42,7 +42,7 @@ def workers(threads: int, queries: int) -> int:
 
 
 def shares_of(queries: npt.NDArray[Any], threads: int) -> list[npt.NDArray[Any]]:
-    """Split the queries into one slice for each thread that should work on them."""
+    """Split queries (nq, d) into one slice of rows for each thread that should work on them."""
     count = workers(threads, len(queries))
     return [queries] if count == 1 else np.array_split(queries, count)
 

@@ -210,7 +210,7 @@ class Postings:
 
 
 def distinct(rows: RowIds) -> RowIds:
-    """The rows, ascending, each once. Faster than ``np.unique``, which hashes."""
+    """Return the rows in ascending order without repetitions. Faster than ``np.unique``, which hashes."""
     ordered = np.sort(rows)
     return np.concatenate((ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]))
 

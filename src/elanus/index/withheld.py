@@ -26,7 +26,10 @@ _NO_LINK = -1
 
 
 def late_rows(graph: Any) -> RowIds:
-    """Return rows that can be withheld: late ones in the lowest layer alone. Never the entry of the graph."""
+    """Return the rows that can be withheld, ascending: late rows that are only in the lowest layer.
+
+    The entry point of the graph is never among them.
+    """
     first = graph.ntotal - max(CHUNK_ROWS, round(graph.ntotal * LATE_SHARE))
     layers: npt.NDArray[np.int32] = faiss.vector_to_array(graph.hnsw.levels)
     rows: RowIds = np.flatnonzero(layers == 1)
@@ -36,7 +39,7 @@ def late_rows(graph: Any) -> RowIds:
 
 @contextmanager
 def withheld(graph: Any, rows: RowIds) -> Iterator[None]:
-    """Hide the links of these rows inside the block. Nobody else may search the graph meanwhile."""
+    """Hide the links of these rows inside the block. The graph must not be searched by others meanwhile."""
     inner = graph.hnsw
     links = faiss.rev_swig_ptr(inner.neighbors.data(), inner.neighbors.size())
     hidden = []

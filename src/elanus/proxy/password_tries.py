@@ -14,9 +14,9 @@ from collections.abc import Callable
 from elanus.core.errors import Unauthenticated
 
 _PLACES_MAX = 10_000
-"""The address that was used first is forgotten when there are more."""
+"""The oldest address is forgotten when there are more."""
 _NETWORK_BITS = 64
-"""Of IPv6: whoever has one address there has a network of this size."""
+"""The prefix of an IPv6 network: a client with one address there usually has the whole network."""
 
 
 class PasswordTries:

@@ -192,24 +192,15 @@ class Replica:
         named = self.info.sealed
         layout = plan_layout(target, handoff, statuses, places, now.nodes, self.info.vchannels)
         await let_others_run(target.segments)
-        online = {
-            segment_id: node_id
-            for segment_id, node_id in layout.segments.items()
-            if segment_id not in layout.kept
-            if named.get(segment_id) != node_id or not target.is_served(now.sealed.get(segment_id))
-        }
+        online = _coming_online(layout, named, now, target)
         # A planned move may be in force without a record of it: the kept segment is then named where it is.
         unnamed = {s: at for s in layout.kept if (at := layout.segments[s]) != named.get(s)}
         await version.persist(replace(self.record, nodes=tuple(statuses), plan={**online, **unnamed}))
         await let_others_run(target.segments)
         await self._prepare_all(layout, target, whole)
         began_s = asyncio.get_running_loop().time()
-        coming: dict[NodeID, list[SegmentID]] = {node_id: [] for node_id in layout.nodes()}
-        for segment_id, node_id in online.items():
-            coming[node_id].append(segment_id)
-        failures = await asyncio.gather(*(self._load(n, ids, target) for n, ids in coming.items()))
-        if any(failures):
-            return True  # to be brought up without these segments
+        if not await self._load_all(layout, online, target):
+            return True  # to be brought up without the segments that failed
         self.unreadable.readable(online)
         missing = self._missing(unreadable, handoff, before, layout)
         self.stood_in_for = frozenset(unreadable) - missing.keys()
@@ -232,6 +223,14 @@ class Replica:
         return bool(handoff.late) or not is_complete
 
     # preparing the nodes
+
+    async def _load_all(self, layout: Layout, online: Mapping[SegmentID, NodeID], target: Target) -> bool:
+        """Load these segments, each on its node. Returns whether all nodes have all of theirs."""
+        by_node: dict[NodeID, list[SegmentID]] = {node_id: [] for node_id in layout.nodes()}
+        for segment_id, node_id in online.items():
+            by_node[node_id].append(segment_id)
+        failures = await asyncio.gather(*(self._load(n, ids, target) for n, ids in by_node.items()))
+        return not any(failures)
 
     async def _prepare_all(self, layout: Layout, target: Target, whole: bool) -> None:
         """Prepare all nodes, and note the growing segments that could not be recovered."""
@@ -359,3 +358,18 @@ def _still(before: Served, now: Served) -> Served:
         growing={s: vchannel for s, vchannel in before.growing.items() if s in now.growing},
         ticks={v: tick for v, tick in before.ticks.items() if now.ticks.get(v, NO_TIMESTAMP)},
     )
+
+
+def _coming_online(
+    layout: Layout, named: Mapping[SegmentID, NodeID], now: Served, target: Target
+) -> dict[SegmentID, NodeID]:
+    """The segments that a node has to load, and the node: those that it does not serve as the target wants.
+
+    ``named``: where the version in force has each segment.
+    """
+    return {
+        segment_id: node_id
+        for segment_id, node_id in layout.segments.items()
+        if segment_id not in layout.kept
+        if named.get(segment_id) != node_id or not target.is_served(now.sealed.get(segment_id))
+    }

@@ -81,7 +81,7 @@ class SchemaChanges(Lifecycle):
         index_name: str,
         index_params: Mapping[str, str],
     ) -> None:
-        """Readers compute the field for rows of before. They get its index with it, if there is one."""
+        """Readers compute the field for older rows. They get its index with it, if there is one."""
         async with self._ddl_lock:
             found = await self._settled(database, name)
             schema = with_added_function(found.schema, field, function)

@@ -1,7 +1,7 @@
 """The carrier within one process: what `elanus.rpc.carrier` is between processes, without a socket.
 
 A coordinator commands nodes at addresses. Where node and coordinator are in one process the calls are plain
-calls, with what a call between processes has besides its arguments: its timeout, the deadline of the call
+calls, with what a call between processes has as well as its arguments: its timeout, the deadline of the call
 that it helps to answer, the trace, and the session of the coordinator that gives an order. Errors that are
 not of `elanus.core.errors` become `Internal` here too. Values are passed as they are: they are immutable.
 

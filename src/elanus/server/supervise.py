@@ -121,8 +121,8 @@ class PipelineSupervisor:
 class LatePipeline:
     """Implements `Supervised` by a data node that is made, and its modules imported, when clients are served.
 
-    ``loads``: the collections that should be loaded. Those of before a restart come first: clients that query
-    them wait, and jobs can wait. ``make`` runs in a thread.
+    ``loads``: the collections that should be loaded. Those that were loaded before a restart come first:
+    clients that query them wait, and jobs can wait. ``make`` runs in a thread.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class Rest:
         self._client = client
         self._unfinished: Sequence[SegmentInfo | str] = ()
         self._loaded: frozenset[CollectionID] = frozenset()
-        """The collections that are brought to rest. A request of before may still make a clone afterwards."""
+        """The collections that are brought to rest. An earlier request may still make a clone afterwards."""
 
     async def come(self) -> None:
         """Bring the system to rest and check it.

@@ -126,8 +126,8 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
 class RefusedStream(DataSourceStreamReader):
     """A stream that cannot be read: each call of Spark raises why.
 
-    A source that raises from `DataSource.streamReader` itself is not heard: Spark's runner (4.0 to 4.3) then
-    stops the reader that it does not have, and reports only that error, an `UnboundLocalError`.
+    An error raised by `DataSource.streamReader` itself is lost: Spark's runner (4.0 to 4.3) then stops the
+    reader that it does not have, and reports only that error, an `UnboundLocalError`.
     """
 
     def __init__(self, reason: ElanusError) -> None:

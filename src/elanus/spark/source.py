@@ -4,7 +4,7 @@ Writes are in `elanus.spark.sink`.
 
 `load` takes the snapshot: Spark asks for the schema then, and every action on the DataFrame reads the same
 rows, whatever is written, compacted or dropped meanwhile, until the lease ends. Spark plans in short-lived
-Python processes, so what is kept is small: where the snapshot's object lies.
+Python processes, so what is kept is small: where the snapshot's object is.
 
 Filters are not pushed down (`DataSourceReader.pushFilters`): Spark 4.3 keeps what a query pushed with the
 frame, and applies it to the frame's next query too, which then misses rows. The option ``filter`` does it by

@@ -46,7 +46,7 @@ def test_a_field_is_added_before_the_dynamic_one_under_a_number_of_its_own() -> 
     assert [f.name for f in NEW.added_fields] == ["n", "s"]
 
 
-def test_rows_of_before_have_the_default_or_null() -> None:
+def test_older_rows_have_the_default_or_null() -> None:
     message = checked(insert(rows(OLD)), 0, CollectionID(7), NEW)
     assert isinstance(message, InsertMessage)
     assert message.rows.schema.equals(NEW.arrow_schema)

@@ -216,8 +216,8 @@ def test_time_to_live() -> None:
     assert expired_until(101, now) == 0, "nothing is that old"
     assert expired_until(None, now, compose(99_000)) == compose(99_000), "truncated then"
     assert expired_until(10, now, compose(80_000)) == compose(90_000)
-    assert expired_until(None, compose(98_000), compose(99_000)) == 0, "a read of before finds the rows"
-    assert expire_until({}, now, 5, compose(96_000)) == 0, "a read may still be of before"
+    assert expired_until(None, compose(98_000), compose(99_000)) == 0, "an earlier read finds the rows"
+    assert expire_until({}, now, 5, compose(96_000)) == 0, "a read may still be earlier"
     assert expire_until({}, now, 5, compose(94_000)) == compose(94_000)
     rows = manifest(file(1, 10, rows=3), file(5, 20, rows=4))
     assert expired_rows(rows, compose(10)) == 3

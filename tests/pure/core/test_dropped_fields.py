@@ -71,7 +71,7 @@ async def read(batch: pa.RecordBatch, schema: CollectionSchema) -> pa.RecordBatc
     return found.rows
 
 
-async def test_rows_of_before_and_of_after_fit() -> None:
+async def test_older_and_newer_rows_fit() -> None:
     assert [f.name for f in LESS.fields] == ["id", "v", "$meta"]
     assert (await read(rows(OLD), LESS)).equals(rows(LESS))
     assert (await read(rows(LESS), LESS)).equals(rows(LESS))

@@ -87,7 +87,7 @@ async def test_an_empty_range_moves_the_checkpoint_alone_and_wakes_nobody(tmp_pa
 Wrong = Callable[[Bench, SegmentID], Awaitable[object]]
 
 
-async def epoch_of_before(bench: Bench, segment: SegmentID) -> None:
+async def earlier_epoch(bench: Bench, segment: SegmentID) -> None:
     await bench.commit({segment: 1}, epoch=bench.epoch - 1)
 
 
@@ -138,7 +138,7 @@ async def of_a_vchannel_nobody_knows(bench: Bench, segment: SegmentID) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        epoch_of_before,
+        earlier_epoch,
         after_a_new_node,
         from_another_checkpoint,
         from_the_same_time_but_another_place,

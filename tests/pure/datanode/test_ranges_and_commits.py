@@ -190,7 +190,7 @@ async def test_one_that_was_replaced_stops_reporting_and_registers_again() -> No
     await bench.stop()
 
 
-async def test_orders_of_before_do_not_outlive_a_registration() -> None:
+async def test_earlier_orders_do_not_outlive_a_registration() -> None:
     bench = await started()
     await bench.insert(1, 10)
     await bench.tick()

@@ -130,7 +130,7 @@ async def test_an_index_build_comes_to_the_same_end(victim: Victim, step: str, t
     ending = await index_course.Course(tmp_path, fault).run()
     assert fault.struck.is_set()
     assert (ending.state, ending.rows) == (BuildState.FINISHED, ROWS)
-    assert ending.nameless == (), "an orphan lies under the build and the version that wrote it"
+    assert ending.nameless == (), "an orphan is under the build and the version that wrote it"
     assert bool(ending.orphans) == report.leaves_files(victim, step)
 
 

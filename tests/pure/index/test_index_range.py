@@ -69,7 +69,7 @@ def test_the_bounds_themselves() -> None:
 
 
 def test_deeper_than_k_without_a_mask() -> None:
-    """range_filter hides more rows than k: the answer lies beyond what a plain search returns."""
+    """range_filter hides more rows than k: the answer is beyond what a plain search returns."""
     rows, queries = vectors_for("L2")
     all_scores = scores(queries[:1], rows, "L2")
     inner, outer = bounds(all_scores, "L2", 1500, 1510)

@@ -61,7 +61,7 @@ def truncated(at_ms: int) -> CachedCollection:
     return replace(known, view=replace(known.view, truncated=compose(at_ms)))
 
 
-def test_rows_of_before_a_truncation_have_expired() -> None:
+def test_rows_older_than_a_truncation_have_expired() -> None:
     bench = Bench()
     bench.verbs.query(query(collection=truncated(60_000)))
     pinned = ReadConsistency(guarantee_ts=compose(59_000), pinned=True)

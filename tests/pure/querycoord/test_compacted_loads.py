@@ -81,7 +81,7 @@ async def test_after_a_restart_of_the_node_the_output_is_loaded_without_its_inde
 
 
 async def test_the_output_does_not_wait_for_a_node_that_began_to_follow_and_serves_nothing_yet() -> None:
-    """Its inputs are neither sealed there nor growing; the version of before named none of them."""
+    """Its inputs are neither sealed there nor growing; the version before named none of them."""
     bench = Bench(ONE)
     bench.set_data(recovery(ONE))
     await bench.start()

@@ -82,7 +82,7 @@ def test_replicas_settle_it_for_each_other() -> None:
     assert settled([replace(first, partitions=None), record(1, 1, {})], ()).partitions is None
 
 
-def test_a_record_of_before_is_read_as_of_a_load_that_is_served() -> None:
+def test_an_older_record_is_read_as_of_a_load_that_is_served() -> None:
     info = {
         "collection_id": 1,
         "replica": 0,

@@ -199,7 +199,7 @@ async def test_only_collections_that_are_searched_get_interim_indexes(world: Wor
         assert levels(world) == [0]
         world.nearest(1, 1)
         await settled(world)
-        assert levels(world) == [1], "the first search has the rows of before joined"
+        assert levels(world) == [1], "the first search has the earlier rows joined"
         await world.insert([(3, 3)])
         await world.tick()
         await settled(world)

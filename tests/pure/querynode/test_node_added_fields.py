@@ -1,4 +1,4 @@
-"""A field that was added: rows of before, growing and sealed, have nulls in it."""
+"""A field that was added: older rows, growing and sealed, have nulls in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBER = FieldSchema(FieldID(0), "extra", DataType.INT64, nullable=True)
 
 
 @scenario()
-async def test_rows_of_before_are_found_by_their_nulls(world: World) -> None:
+async def test_older_rows_are_found_by_their_nulls(world: World) -> None:
     await world.insert([(1, 1), (2, 2)])
     await world.tick()
     world.seal()

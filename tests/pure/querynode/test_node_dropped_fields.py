@@ -1,4 +1,4 @@
-"""Fields that were dropped and functions that were added: rows of before, growing and sealed."""
+"""Fields that were dropped and functions that were added: older rows, growing and sealed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Changing(World):
         return keys
 
 
-async def test_rows_of_before_are_there_without_the_field(tmp_path: Path) -> None:
+async def test_older_rows_are_there_without_the_field(tmp_path: Path) -> None:
     world = Changing(tmp_path)
     await world.start()
     await world.insert([(1, 1), (2, 2)])
@@ -93,7 +93,7 @@ class LaterFunction(TextWorld):
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-async def test_texts_of_before_are_found_by_a_function_that_is_added(flushed: bool, tmp_path: Path) -> None:
+async def test_older_texts_are_found_by_a_function_that_is_added(flushed: bool, tmp_path: Path) -> None:
     world = LaterFunction(tmp_path)
     await world.start()
     await world.insert([(1, 1), (2, 5), (3, 0)])

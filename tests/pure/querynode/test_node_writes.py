@@ -170,7 +170,7 @@ async def served_upsert(world: World, *, folded: bool = False) -> tuple[Timestam
 
 @scenario()
 async def test_a_node_that_loads_a_served_upsert_shows_all_of_it_from_its_moment_on(world: World) -> None:
-    """A read of before is repeated on a node that has loaded the collection since."""
+    """An earlier read is repeated on a node that has loaded the collection since."""
     between, moment, _ = await served_upsert(world)
     assert sorted(world.node.query(world.node_query(ts=between))["value"].to_pylist()) == [10, 20]
     assert sorted(world.node.query(world.node_query(ts=moment))["value"].to_pylist()) == [1, 20]

@@ -189,7 +189,7 @@ def test_manifests_have_their_kinds_versions_and_the_namespace() -> None:
 
 
 POD_FIELDS = (
-    "containers enableServiceLinks securityContext terminationGracePeriodSeconds topologySpreadConstraints "
+    "automountServiceAccountToken containers enableServiceLinks securityContext terminationGracePeriodSeconds topologySpreadConstraints "
     "volumes"
 )
 FIELDS: Mapping[str, str] = {
@@ -203,14 +203,17 @@ FIELDS: Mapping[str, str] = {
     "PodDisruptionBudget.spec": "maxUnavailable minAvailable selector",
     "template": "metadata spec",
     "template.spec": POD_FIELDS,
-    "containers": "args command env envFrom image livenessProbe name ports readinessProbe resources "
+    "containers": "args command env envFrom image lifecycle livenessProbe name ports readinessProbe resources "
     "securityContext volumeMounts",
     "strategy": "rollingUpdate",
     "rollingUpdate": "maxSurge maxUnavailable",
-    "securityContext": "allowPrivilegeEscalation capabilities fsGroup runAsNonRoot runAsUser seccompProfile",
+    "securityContext": "allowPrivilegeEscalation capabilities fsGroup runAsGroup runAsNonRoot runAsUser seccompProfile",
     "capabilities": "drop",
     "seccompProfile": "type",
     "topologySpreadConstraints": "labelSelector maxSkew topologyKey whenUnsatisfiable",
+    "lifecycle": "preStop",
+    "preStop": "exec",
+    "exec": "command",
     "livenessProbe": "failureThreshold httpGet initialDelaySeconds periodSeconds",
     "readinessProbe": "httpGet periodSeconds",
     "httpGet": "path port",
@@ -349,6 +352,27 @@ def test_pods_of_elanus_have_no_rights_on_their_machine() -> None:
         assert of_pod["runAsNonRoot"] is True
         assert of_pod["seccompProfile"] == {"type": "RuntimeDefault"}
         assert of_container == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
+def test_pods_hold_no_key_of_the_cluster() -> None:
+    assert all(pod(workload)["automountServiceAccountToken"] is False for workload in WORKLOADS.values())
+
+
+def test_a_proxy_takes_connections_until_the_service_knows_that_it_ends() -> None:
+    proxy = WORKLOADS["elanus-proxy"]
+    (container,) = pod(proxy)["containers"]
+    program, seconds = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert program == "sleep"
+    assert 0 < int(seconds) < pod(proxy)["terminationGracePeriodSeconds"] / 2
+
+
+def test_pods_have_the_user_and_the_group_of_the_image() -> None:
+    text = (DEPLOY / "container/Containerfile").read_text()
+    (ids,) = re.findall(r"^USER (\d+):(\d+)$", text, re.M)
+    assert re.findall(r"--uid (\d+)", text) + re.findall(r"groupadd --system --gid (\d+)", text) == list(ids)
+    contexts = [pod(w)["securityContext"] for w, c in containers() if c["name"] == "elanus"]
+    assert {(str(one["runAsUser"]), str(one["runAsGroup"])) for one in contexts} == {ids}
+    assert {str(one["fsGroup"]) for one in contexts} == {ids[1]}
 
 
 def test_coordinators_that_stand_by_are_ready() -> None:

@@ -41,6 +41,7 @@ RULES = (
     _rule("quotas?", "allocation"),
     _rule(r"for\s+ever", "forever, for good"),
     _rule("besides?", "next to, in addition to, compared with"),
+    _rule(r"of\s+before", "earlier, older, before it"),
 )
 
 EXCEPTIONS = (

@@ -1,6 +1,6 @@
 """Function chains in JSON to their messages. Checks and texts of the JSON are those of the reference.
 
-What a chain may do is checked by `elanus.proxy.wire.function_chains`, for all clients.
+`elanus.proxy.wire.function_chains` checks what a chain may do, for all clients.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from elanus.proxy.wire.stubs import schema_pb2
 
 _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 _LEVELS_MAX = 32
-"""Of the values of a parameter."""
+"""The nesting of a parameter's value."""
 
 
 def chain_messages(chains: Sequence[bodies.Chain]) -> list[Any]:

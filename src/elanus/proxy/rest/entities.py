@@ -79,7 +79,7 @@ def hybrid_search(session: Session, body: bodies.HybridSearch) -> Answer:
 def _hits(session: Session, result: SearchResult) -> Answer:
     """All hits in one list, as in the reference; ``topks``: how many of them each query has.
 
-    Of an aggregation, the buckets of each query; ``aggTopks``: how many of them each query has.
+    For an aggregation, the buckets of each query; ``aggTopks``: how many of them each query has.
     """
     recalls = {"recalls": list(result.recalls)} if result.recalls else {}
     if result.buckets is not None:
