@@ -24,8 +24,8 @@ from elanus.server.announce import find
 
 T = TypeVar("T")
 
-START_DEADLINE_S = 60.0
-SPARK_DEADLINE_S = 120.0
+START_DEADLINE_S = 180.0
+SPARK_DEADLINE_S = 280.0
 STOP_DEADLINE_S = 30.0
 ORPHANS_DEADLINE_S = 15.0
 POLL_S = 0.02

@@ -6,18 +6,19 @@ checked where they are read, in the task: `convert` turns one batch of rows into
 value. Here is only what Parquet brings; what is a valid value, `elanus.core.rows` says. Everything works on
 whole columns.
 
-Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, large and
-dictionary-encoded strings; moments as ISO 8601 texts or timestamps, in UTC where they name no offset;
-geometries as WKT or WKB; arrays as lists of what their elements accept; vectors of floats as lists or fixed-
-size lists of floats; binary vectors, and those of half precision, as the bytes they are stored as or lists of
-uint8; vectors of bytes as lists of integers, too; sparse vectors as `elanus.pipeline.import_sparse` says.
-With a dynamic field, either a ``$meta`` column of JSON objects, or any columns that the schema does not have:
-they become keys of the row's object, nulls left out.
+Accepted per field: its own Arrow type, wider or narrower numbers as long as every value fits, decimals as
+numbers (whole ones of up to 18 digits as integers), large and dictionary-encoded strings; moments as ISO 8601
+texts or timestamps, in UTC where they name no offset; geometries as WKT or WKB; arrays as lists of what their
+elements accept; vectors of floats as lists or fixed-size lists of floats; binary vectors, and those of half
+precision, as the bytes they are stored as or lists of uint8; vectors of bytes as lists of integers, too;
+sparse vectors as `elanus.pipeline.import_sparse` says. With a dynamic field, either a ``$meta`` column of
+JSON objects, or any columns that the schema does not have: they become keys of the row's object, nulls left
+out; decimals are numbers there, dates and times ISO 8601 texts, maps objects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -37,6 +38,10 @@ from elanus.pipeline.import_place import Place as Place
 from elanus.pipeline.import_place import PlaceOfElements
 from elanus.pipeline.import_sparse import fits_sparse, to_pairs
 from elanus.pipeline.import_structs import split_rows, split_types
+
+_JSON = msgspec.json.Encoder(decimal_format="number")
+DIGITS_OF_INT64 = 18
+"""Every whole number of so many decimal digits fits into 64 bits."""
 
 
 def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> None:
@@ -133,6 +138,8 @@ def _float_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
     values = column.flatten()
     if values.null_count:
         place.refuse(field.name, _first(values.is_null()) // field.dim, "holds a null among its numbers")
+    if pa.types.is_decimal(values.type):
+        values = values.cast(pa.float64())
     with np.errstate(over="ignore"):
         numbers = values.to_numpy().astype(form.dtype, copy=False)
     return Given(form.to_column(numbers.reshape(len(column), field.dim)), shown=values)
@@ -197,20 +204,36 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
         texts = column.cast(pa.float64()).cast(pa.string())
     elif pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         texts = column.cast(pa.string())
-    elif _is_text(column.type) or pa.types.is_nested(column.type):
-        texts = _encoded(column.to_pylist())
+    elif _is_text(column.type) or pa.types.is_nested(column.type) or _is_plain(column.type):
+        texts = _encoded(name, column, place)
     else:
         raise InvalidParameter(
             f"{place.file}: column {name} of type {column.type} has no form in JSON: "
-            "give numbers, strings, lists or structs"
+            "give numbers, strings, lists, structs, maps, dates or timestamps"
         )
     key = "," + msgspec.json.encode(name).decode() + ":"
     return pc.if_else(column.is_null(), "", pc.binary_join_element_wise(key, texts, ""))
 
 
-def _encoded(values: Iterable[object]) -> pa.Array:
-    """The JSON texts of values, made by a C loop."""
-    return pa.array(list(map(msgspec.json.encode, values)), pa.binary()).cast(pa.string())
+def _is_plain(found: pa.DataType) -> bool:
+    """Whether it is a decimal, which is a number in JSON, or a date or time, which are ISO 8601 texts."""
+    return bool(pa.types.is_decimal(found) or pa.types.is_date(found) or pa.types.is_timestamp(found))
+
+
+def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
+    """The JSON texts of values, made by a C loop. Times are cut to microseconds, maps are objects."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    try:
+        texts = list(map(_JSON.encode, column.to_pylist(maps_as_pydicts="strict")))
+    except (
+        KeyError,
+        TypeError,
+    ) as error:  # a map with a key twice, or with keys that are no texts or numbers
+        raise InvalidParameter(
+            f"{place.file}: column {name} has a value that has no form in JSON: {error}"
+        ) from None
+    return pa.array(texts, pa.binary()).cast(pa.string())
 
 
 def _first(wrong: pa.Array) -> int:
@@ -229,15 +252,30 @@ class _Accepted:
 
 
 def _fits_integer(_: FieldSchema, found: pa.DataType) -> bool:
+    if pa.types.is_decimal(found):
+        return bool(found.scale == 0 and found.precision <= DIGITS_OF_INT64)
     return bool(pa.types.is_integer(found))
 
 
 def _fits_number(_: FieldSchema, found: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(found) or pa.types.is_floating(found))
+    return bool(pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found))
 
 
 def _fits_floats(field: FieldSchema, found: pa.DataType) -> bool:
-    return _is_list(found, field.dim) and bool(pa.types.is_floating(found.value_type))
+    return _is_list(found, field.dim) and bool(
+        pa.types.is_floating(found.value_type) or pa.types.is_decimal(found.value_type)
+    )
+
+
+def _without_decimals(field: FieldSchema, found: pa.DataType) -> pa.DataType:
+    """Return the type to read numbers in: float64 or int64 for decimals, else their own."""
+    if not pa.types.is_decimal(found):
+        return found
+    return pa.float64() if field.data_type in (DataType.FLOAT, DataType.DOUBLE) else pa.int64()
+
+
+def _numbers(field: FieldSchema, column: pa.Array, _: Place) -> Given:
+    return Given(column.cast(_without_decimals(field, column.type)))
 
 
 def _fits_bytes(field: FieldSchema, found: pa.DataType) -> bool:
@@ -294,7 +332,7 @@ def _fits_array(field: FieldSchema, found: pa.DataType) -> bool:
 
 
 def _arrays(field: FieldSchema, column: pa.Array, _: Place) -> Given:
-    found = column.type.value_type
+    found = _without_decimals(field.element, column.type.value_type)
     return Given(column.cast(pa.list_(field.element.arrow_type if pa.types.is_null(found) else found)))
 
 
@@ -320,12 +358,12 @@ def _vector_lists(field: FieldSchema, column: pa.Array, place: Place) -> Given:
 
 ACCEPTED: Mapping[DataType, _Accepted] = {
     DataType.BOOL: _Accepted(lambda _, found: bool(pa.types.is_boolean(found)), _as_it_is),
-    DataType.INT8: _Accepted(_fits_integer, _as_it_is),
-    DataType.INT16: _Accepted(_fits_integer, _as_it_is),
-    DataType.INT32: _Accepted(_fits_integer, _as_it_is),
-    DataType.INT64: _Accepted(_fits_integer, _as_it_is),
-    DataType.FLOAT: _Accepted(_fits_number, _as_it_is),
-    DataType.DOUBLE: _Accepted(_fits_number, _as_it_is),
+    DataType.INT8: _Accepted(_fits_integer, _numbers),
+    DataType.INT16: _Accepted(_fits_integer, _numbers),
+    DataType.INT32: _Accepted(_fits_integer, _numbers),
+    DataType.INT64: _Accepted(_fits_integer, _numbers),
+    DataType.FLOAT: _Accepted(_fits_number, _numbers),
+    DataType.DOUBLE: _Accepted(_fits_number, _numbers),
     DataType.VARCHAR: _Accepted(lambda _, found: _is_text(found), _as_it_is),
     DataType.GEOMETRY: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _as_it_is),
     DataType.TIMESTAMPTZ: _Accepted(

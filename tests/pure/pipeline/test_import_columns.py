@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import json
 import math
 from typing import Any
@@ -49,6 +51,8 @@ def as_array(values: Any) -> pa.Array:
 def typed(values: list[Any], found: pa.DataType) -> pa.Array:
     if pa.types.is_dictionary(found):
         return pa.array(values, found.value_type).dictionary_encode()
+    if pa.types.is_decimal(found):
+        return pa.array([decimal.Decimal(value) for value in values], found)
     return pa.array(values).cast(found)
 
 
@@ -70,6 +74,10 @@ def column(of: FieldSchema, values: Any) -> list[Any]:
         (DataType.FLOAT, pa.float64(), [0.5, -2.0]),
         (DataType.DOUBLE, pa.float32(), [0.5, -2.0]),
         (DataType.DOUBLE, pa.int64(), [3, 2**53]),
+        (DataType.DOUBLE, pa.decimal128(38, 2), [0.25, -1e20]),
+        (DataType.FLOAT, pa.decimal128(4, 2), [0.25, 3.5]),
+        (DataType.INT64, pa.decimal128(18, 0), [10**18 - 1, -7]),
+        (DataType.INT8, pa.decimal128(3, 0), [127, -128]),
     ],
 )
 def test_numbers_of_any_width_fit_if_their_values_do(
@@ -88,6 +96,7 @@ def test_numbers_of_any_width_fit_if_their_values_do(
         (DataType.FLOAT, pa.float64(), 1e39),
         (DataType.FLOAT, pa.int64(), 2**24 + 1),
         (DataType.DOUBLE, pa.int64(), 2**53 + 1),
+        (DataType.INT8, pa.decimal128(3, 0), 128),
     ],
 )
 def test_a_number_that_does_not_fit_is_named_with_its_row(
@@ -289,8 +298,61 @@ def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(
         imported(of, **columns)
 
 
+NESTED = pa.struct(
+    {
+        "prices": pa.list_(pa.decimal128(4, 2)),
+        "day": pa.date32(),
+        "of": pa.map_(pa.string(), pa.int32()),
+    }
+)
+
+
 def test_a_dynamic_value_that_json_cannot_hold() -> None:
     with pytest.raises(InvalidParameter, match="row 101: field f is nan, which JSON has no word for"):
         imported(schema(dynamic=True), id=[1, 2], f=np.array([1.0, np.nan]))
-    with pytest.raises(InvalidParameter, match=r"column d of type date32.* has no form in JSON"):
-        imported(schema(dynamic=True), id=[1], d=pa.array([1], pa.date32()))
+    with pytest.raises(InvalidParameter, match=r"column d of type binary has no form in JSON"):
+        imported(schema(dynamic=True), id=[1], d=pa.array([b"x"]))
+
+
+def test_decimals_are_elements_of_vectors_and_arrays() -> None:
+    """Spark's ``array(1.5, 2.5)`` is an array of decimals."""
+    halves = pa.array([[decimal.Decimal("1.5"), decimal.Decimal("2.5")]], pa.list_(pa.decimal128(2, 1)))
+    assert column(field("v", DataType.FLOAT_VECTOR, dim=2), halves) == [[1.5, 2.5]]
+    elements = field("a", DataType.ARRAY, element_type=DataType.DOUBLE, max_capacity=4)
+    assert column(elements, halves) == [[1.5, 2.5]]
+
+
+@pytest.mark.parametrize("found", [pa.decimal128(19, 0), pa.decimal128(5, 1)])
+def test_decimals_that_may_be_no_integer_are_refused(found: pa.DataType) -> None:
+    with pytest.raises(InvalidParameter, match="which does not fit field x of type INT64"):
+        check_columns(schema(field("x", DataType.INT64)), pa.schema({"id": pa.int64(), "x": found}), "f")
+
+
+def test_a_map_with_a_key_twice_is_no_object() -> None:
+    twice = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))
+    with pytest.raises(InvalidParameter, match=r"column m has a value that has no form in JSON: .*a"):
+        imported(schema(dynamic=True), id=[1], m=twice)
+
+
+def test_decimals_dates_and_maps_in_dynamic_rows() -> None:
+    """The same within lists and structs: Spark's literal 1.5 is a decimal, and its maps are objects."""
+    day, price = datetime.date(2026, 11, 23), decimal.Decimal("1.50")
+    found = imported(
+        schema(dynamic=True),
+        id=[1, 2],
+        price=pa.array([price, None]),
+        day=pa.array([day, None]),
+        at=pa.array([datetime.datetime(2026, 11, 23, 12), None], pa.timestamp("ns", "UTC")),
+        sizes=pa.array([[("a", 1), ("b", None)], None], pa.map_(pa.string(), pa.int32())),
+        nested=pa.array([{"prices": [price], "day": day, "of": [("x", 1)]}, None], NESTED),
+    )["$meta"].to_pylist()
+    assert [json.loads(text) for text in found] == [
+        {
+            "price": 1.5,
+            "day": "2026-11-23",
+            "at": "2026-11-23T12:00:00Z",
+            "sizes": {"a": 1, "b": None},
+            "nested": {"prices": [1.5], "day": "2026-11-23", "of": {"x": 1}},
+        },
+        {},
+    ]
