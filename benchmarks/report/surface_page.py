@@ -18,9 +18,11 @@ HEAD = """\
 *Made by `make surface` (`python -m benchmarks surface`), which measures and writes this page and
 `surface-benchmarks.json`; `make surface ARGS="--only text"` measures one part again, and keeps the others.*
 
-Each part has a server of its own, with settings as they come: rows are imported from one Parquet file,
-indexed, loaded, and searched by one client over gRPC. Searches that are compared take turns; a figure is the
-median over the rounds of the median of each, with the lowest and highest round.
+Unless it says otherwise, each part has a server of its own, with settings as they come: rows are imported
+from one Parquet file, indexed, loaded, and searched by one client over gRPC. Searches that are compared take
+turns; a figure is the median over the rounds of the median of each, with the lowest and highest round. Where
+the load was above the number of processors, times are mostly those of other programs: ratios, recall and
+memory count.
 """
 
 

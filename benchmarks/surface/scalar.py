@@ -20,7 +20,7 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter, Indexes, compile_filter
 from elanus.index import ScalarIndex, VectorIndex, build, resolve_index
-from elanus.querynode.block import Block
+from elanus.querynode.block import Block, ScalarIndexes
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 from elanus.querynode.vectors import VectorColumn
@@ -34,8 +34,8 @@ _SCHEMA = CollectionSchema(
     (
         FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
         FieldSchema(FieldID(101), "number", DataType.INT64),
-        FieldSchema(FieldID(102), "color", DataType.VARCHAR, {"max_length": "10"}),
-        FieldSchema(_VECTOR, "v", DataType.FLOAT_VECTOR, {"dim": str(DIM)}),
+        FieldSchema(FieldID(102), "color", DataType.VARCHAR, max_length=10),
+        FieldSchema(_VECTOR, "v", DataType.FLOAT_VECTOR, dim=DIM),
     ),
 )
 _KINDS = {"number": "STL_SORT", "color": "BITMAP"}
@@ -59,7 +59,9 @@ def measure(rows: int, rounds: int, home: Path | None, say: Callable[[str], None
     written = {"id": pa.array(np.arange(rows)), "number": pa.array(numbers), "color": colors}
     columns = {**written, "color": colors.dictionary_encode()}  # as a loaded segment holds it
     say("building the indexes")
-    indexes = {(name, ()): _scalar_index(name, kind, written[name]) for name, kind in _KINDS.items()}
+    indexes: ScalarIndexes = {
+        (name, ()): _scalar_index(name, kind, written[name]) for name, kind in _KINDS.items()
+    }
     evaluate = partial(_evaluated, columns, rows)
     found = []
     for label, texts, wanted_us in _LOOKUPS:
@@ -143,7 +145,9 @@ def _against_scans(evaluate: Callable[..., object], rows: int, indexes: Indexes,
     return line(f"with index ÷ scan, at the worst of {len(SHARES)} shares ({share:.2%})", ratios, "≤ 1.1")
 
 
-def _in_searches(columns: Mapping[str, pa.Array], indexes: Indexes, rows: int, rounds: int) -> list[Line]:
+def _in_searches(
+    columns: Mapping[str, pa.Array], indexes: ScalarIndexes, rows: int, rounds: int
+) -> list[Line]:
     data = drawn(rows, DIM, 200)
     params = {"index_type": "HNSW", "metric_type": "L2", "M": "16", "efConstruction": "60"}
     field = _SCHEMA.field("v")
@@ -151,7 +155,7 @@ def _in_searches(columns: Mapping[str, pa.Array], indexes: Indexes, rows: int, r
     graph = build(spec, data.train, 1)
     assert isinstance(graph, VectorIndex)
     vectors = {_VECTOR: VectorColumn.held(field, graph)}
-    block = Block(_SCHEMA, columns, vectors, np.ones(rows, dtype=np.int64), indexes=dict(indexes))
+    block = Block(_SCHEMA, columns, vectors, np.ones(rows, dtype=np.int64), indexes=indexes)
     segment = SnapshotSegment(SegmentID(1), PartitionID(1), True, (block,))
     now = Timestamp(2)
     snapshot = Snapshot(CollectionID(1), _SCHEMA, {_VECTOR: spec}, 1, now, None, (segment,))

@@ -48,9 +48,6 @@ SPARE_DEVIATIONS = 3.0
 times in 100."""
 VISIBLE_MIN = 32
 """Under a filter ef is sized for at least 32 visible rows: a narrow walk loses recall before its k-th hit."""
-FEW_HIDDEN = 1 / 8
-"""Where a smaller share of the rows is hidden, for as many fewer: a filter that keeps nearly all rows changes
-neither the walk nor its recall."""
 
 CODED_SEARCH_NS = 40_000.0
 """A scan of codes begins with a table of distances to all codewords."""
@@ -118,9 +115,8 @@ def breadth(
     """
     wanted = max(ef, k)
     if visible < rows:
-        hidden = 1.0 - share
-        spare = SPARE_DEVIATIONS * math.sqrt(k * hidden)
-        wanted = math.ceil(max(wanted, k + spare, VISIBLE_MIN * min(1.0, hidden / FEW_HIDDEN)) / share)
+        spare = SPARE_DEVIATIONS * math.sqrt(k * (1.0 - share))
+        wanted = math.ceil(max(wanted, k + spare, VISIBLE_MIN) / share)
     if previous_ef:
         wanted = max(wanted, previous_ef * PROGRESS_FACTOR)
     wanted = min(wanted, rows)
