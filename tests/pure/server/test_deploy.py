@@ -189,9 +189,8 @@ def test_manifests_have_their_kinds_versions_and_the_namespace() -> None:
 
 
 POD_FIELDS = (
-    "automountServiceAccountToken containers enableServiceLinks securityContext "
-    "terminationGracePeriodSeconds topologySpreadConstraints "
-    "volumes"
+    "automountServiceAccountToken containers enableServiceLinks securityContext terminationGracePeriodSeconds "
+    "topologySpreadConstraints volumes"
 )
 FIELDS: Mapping[str, str] = {
     "Namespace": "",
@@ -205,12 +204,11 @@ FIELDS: Mapping[str, str] = {
     "template": "metadata spec",
     "template.spec": POD_FIELDS,
     "containers": "args command env envFrom image lifecycle livenessProbe name ports readinessProbe "
-    "resources "
-    "securityContext volumeMounts",
+    "resources securityContext volumeMounts",
     "strategy": "rollingUpdate",
     "rollingUpdate": "maxSurge maxUnavailable",
-    "securityContext": "allowPrivilegeEscalation capabilities fsGroup runAsGroup runAsNonRoot "
-    "runAsUser seccompProfile",
+    "securityContext": "allowPrivilegeEscalation capabilities fsGroup runAsGroup runAsNonRoot runAsUser "
+    "seccompProfile",
     "capabilities": "drop",
     "seccompProfile": "type",
     "topologySpreadConstraints": "labelSelector maxSkew topologyKey whenUnsatisfiable",

@@ -87,7 +87,7 @@ def test_sparse_queries() -> None:
     queries = decode_queries(queries_of(104, contents()), 3, SPARSE)
     assert queries.shape == (3, 2)
     assert queries.dtype == np.uint64
-    with pytest.raises(InvalidParameter, match=r"vector type must be the same.*search info type VECTOR_FLOAT"):
+    with pytest.raises(InvalidParameter, match=r"type must be the same.*search info type VECTOR_FLOAT"):
         decode_queries(queries_of(101, contents()), 3, SPARSE)
     with pytest.raises(
         InvalidParameter, match="invalid data length in sparse float vector: 7: query vector 0"
