@@ -39,7 +39,7 @@ def test_scalar_indexes_are_measured_without_a_server() -> None:
 
 
 class _Client:
-    """Of a server whose index is finished."""
+    """A client of a server whose index is finished."""
 
     def __init__(self) -> None:
         self.loaded: list[str] = []
