@@ -189,8 +189,8 @@ def test_manifests_have_their_kinds_versions_and_the_namespace() -> None:
 
 
 POD_FIELDS = (
-    "automountServiceAccountToken containers enableServiceLinks securityContext terminationGracePeriodSeconds "
-    "topologySpreadConstraints volumes"
+    "automountServiceAccountToken containers enableServiceLinks securityContext "
+    "terminationGracePeriodSeconds topologySpreadConstraints volumes"
 )
 FIELDS: Mapping[str, str] = {
     "Namespace": "",
