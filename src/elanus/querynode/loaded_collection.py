@@ -235,11 +235,16 @@ class LoadedCollection(HeldCollection):
             self.publish()
 
     def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
-        """See `QueryNodeApi.forget_deletes`."""
+        """See `QueryNodeApi.forget_deletes`.
+
+        A follower that lags has yet to read rows that a write's deletes concern, although the checkpoint has
+        passed both.
+        """
         channel = self.channels.get(vchannel)
         if channel is not None:
             channel.deletes.forget(before)
-            channel.writes.forget(before)
+            read = min((follower.tick for follower in channel.followers()), default=NO_TIMESTAMP)
+            channel.writes.forget(min(before, read))
             self._weigh_one(channel)
 
     def _drop_partitions(self, vchannel: str, dropped: frozenset[PartitionID]) -> None:

@@ -3,8 +3,8 @@
 A version says from which moment reads see them, as it says for the write's rows. They concern every row that
 is older than the write's commit: rows in segments that are held when the version arrives, in segments that
 are loaded under an earlier target afterwards, and growing rows that are yet to be read from the log. So they
-are kept: until the checkpoint has passed the commit, everything that is loaded or followed from then on has
-them already.
+are kept until the checkpoint and the node's own reading have both passed the commit: everything that is
+loaded, followed or read from then on has them already, or is newer.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class WriteDeletes:
         return tuple(batch for w in self._served.values() for batch in w.batches)
 
     def forget(self, before: Timestamp) -> None:
-        """Drop deletes in effect that concern nothing that is loaded or followed from ``before`` on."""
+        """Drop deletes in effect that concern nothing that is loaded, followed or read from ``before`` on."""
         self._served = {path: w for path, w in self._served.items() if w.until > before}
 
 

@@ -84,6 +84,22 @@ async def test_rows_that_are_read_from_the_log_after_the_version_are_deleted_too
 
 
 @scenario()
+async def test_a_node_that_lags_keeps_the_deletes_until_it_has_read_the_rows(world: World) -> None:
+    """The data node is ahead: the checkpoint has passed the commit, and rows that are yet to be read here."""
+    await world.insert([(1, 10)])
+    await world.tick()
+    early = world.stamp()
+    commit_ts = world.stamp()
+    await serve(world, deletes(world, [1, 2], commit_ts), [], commit_ts + 5)
+    await world.node.forget_deletes(COLLECTION, VCHANNEL, Timestamp(commit_ts + 1))
+    await world.insert([(2, 20)], ts=early)
+    await world.insert([(3, 30)])
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [3]
+
+
+@scenario()
 async def test_a_segment_that_was_asked_for_before_the_version_gets_the_deletes(world: World) -> None:
     await world.insert([(1, 10), (2, 20)])
     await world.tick()
