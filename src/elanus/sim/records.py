@@ -58,6 +58,8 @@ class Records:
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
         self._made_into: dict[SegmentID, set[SegmentID]] = {}
+        self._expired_in_sources: dict[str, Timestamp] = {}
+        """Per vchannel of a clone: up to where expired rows may have been removed before it was made."""
 
     def owner(self, key: str) -> SegmentInfo | Vchannel | Build | None:
         """The segment, vchannel or build that the record describes, in its current state."""
@@ -105,6 +107,8 @@ class Records:
             sources = self.vchannels_of[origin.collection_id]
             vchannels = dict(zip(sources, collection.vchannels, strict=True))
             self._cloned(collection.collection_id, origin.collection_id, vchannels, origin.moment)
+            for source, own in vchannels.items():
+                self._expired_in_sources.setdefault(own, self.expired_until(source))
 
     def folded_until(self, vchannel: str) -> Timestamp:
         """Return the timestamp up to which compactions may have folded in deletes of the vchannel."""
@@ -112,9 +116,12 @@ class Records:
         return max(bounds, default=NO_TIMESTAMP)
 
     def expired_until(self, vchannel: str) -> Timestamp:
-        """Return the timestamp up to which compactions may have removed expired rows of the vchannel."""
-        bounds = (plan.expire_until for plan in self.plans.values() if plan.vchannel == vchannel)
-        return max(bounds, default=NO_TIMESTAMP)
+        """Return the timestamp up to which compactions may have removed expired rows of the vchannel.
+
+        For a clone, those of its source before that count as well.
+        """
+        bounds = [plan.expire_until for plan in self.plans.values() if plan.vchannel == vchannel]
+        return max((self._expired_in_sources.get(vchannel, NO_TIMESTAMP), *bounds))
 
     def _plan(self, plan: CompactionPlan) -> None:
         inputs = ", ".join(map(str, plan.inputs)) or f"{len(plan.deltas)} delta logs"
