@@ -70,15 +70,18 @@ class Records:
         return self.vchannels.get(key.removeprefix(_VCHANNELS))
 
     def observe(self, operation: Put | Delete) -> None:
-        """Apply a change to the records and check it. Raises `InvariantBroken`."""
+        """Apply a change to the records and check it. Raises `InvariantBroken`.
+
+        A coordinator deletes a record again if its predecessor's delete came after it had read the records.
+        """
         if isinstance(operation, Delete):
             self.vchannels.pop(operation.key.removeprefix(_VCHANNELS), None)
             if operation.key.startswith(_PINS):
                 self.pins.pop(int(operation.key.removeprefix(_PINS)), None)
             if operation.key.startswith(_SEGMENTS):
-                del self.segments[SegmentID(int(operation.key.removeprefix(_SEGMENTS)))]
+                self.segments.pop(SegmentID(int(operation.key.removeprefix(_SEGMENTS))), None)
             if operation.key.startswith(_BUILDS):
-                del self.builds[BuildID(int(operation.key.removeprefix(_BUILDS)))]
+                self.builds.pop(BuildID(int(operation.key.removeprefix(_BUILDS))), None)
         elif operation.key.startswith(_SEGMENTS):
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
         elif operation.key.startswith(_COLLECTIONS):
