@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 import time
@@ -99,18 +98,14 @@ class Served:
         batches: Iterator[pa.RecordBatch],
         say: Callable[[str], None],
     ) -> dict[str, float]:
-        """Create a collection, import the batches, index it and load it. Returns the seconds of each.
+        """Create a collection, import the batches, index it and load it. Returns the seconds of each step.
 
-        A directory that an earlier run has kept holds the collection already: it is only loaded.
-        Raises `RuntimeError` when the import failed, and `TimeoutError`.
+        A directory that an earlier run has kept holds the collection already: it is only loaded, and the
+        result has no other step. Raises `RuntimeError` when the import failed, and `TimeoutError`.
         """
-        known = self.directory / f"{name}.json"
-        took_s = (
-            json.loads(known.read_text())
-            if known.exists()
-            else self._build(name, schema, index, batches, say)
-        )
-        known.write_text(json.dumps(took_s))
+        known = self.directory / f"{name}.kept"
+        took_s = {} if known.exists() else self._build(name, schema, index, batches, say)
+        known.touch()
         self._await_indexes(name)
         say(f"{name}: loading")
         began_s = time.monotonic()
