@@ -38,7 +38,7 @@ test: $(VENV)/.dev  ## Run all tests (pure, contracts, pipeline, end to end), se
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m "not long" $(ARGS)
 
 .PHONY: test-again
-test-again: $(VENV)/.dev  ## Run once more, alone, the few tests that start processes and failed last
+test-again: $(VENV)/.dev  ## Run once more, alone, the files of the few tests that start processes and failed last
 	$(THREADS) $(BIN)/python tools/test_again.py $(ARGS)
 
 .PHONY: test-long

@@ -1,8 +1,9 @@
-"""Run once more, alone, the tests of the last run that failed, if all of them start processes.
+"""Run once more, alone, the files of the tests that failed in the last run, if all of them start processes.
 
 On a busy machine a server may miss a deadline in one of many tests. A test that computes only has no such
 excuse: when one of those failed, or so many that the machine cannot be the reason, nothing is run and the
-exit code is 1. Arguments go to pytest.
+exit code is 1. Whole files are run because the tests of one share a server, and later ones read what earlier
+ones wrote. Arguments go to pytest.
 """
 
 from __future__ import annotations
@@ -37,13 +38,18 @@ def verdict(failed: Sequence[str]) -> str:
     return f"these tests start no process: {', '.join(computing)}" if computing else ""
 
 
+def files(failed: Sequence[str]) -> list[str]:
+    """Those that hold the tests, each once."""
+    return sorted({test.partition("::")[0] for test in failed})
+
+
 def main() -> int:
     failed = sorted(json.loads(FAILED.read_text())) if FAILED.exists() else []
     if why := verdict(failed):
         sys.stderr.write(f"no second try: {why}\n")
         return 1
-    sys.stderr.write("\n  ".join(["a second try for:", *failed]) + "\n")
-    return int(pytest.main(["-n", "0", *sys.argv[1:], *failed]))
+    sys.stderr.write("\n  ".join(["a second try for the files of:", *failed]) + "\n")
+    return int(pytest.main(["-n", "0", "-m", "not long", *sys.argv[1:], *files(failed)]))
 
 
 if __name__ == "__main__":

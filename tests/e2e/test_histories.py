@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ import pytest
 from harness import Server, until
 from pymilvus import DataType, MilvusClient, MilvusException
 
+from elanus.devcluster.process import free_ports
 from elanus.sim.linear import Operation, unexplained
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
@@ -144,22 +144,3 @@ def victims(chance: random.Random) -> list[str]:
     first = ["online", *chance.sample(RESTARTED, 3)]
     chance.shuffle(first)
     return [*first, "pipeline", *chance.choices((*KILLED, *RESTARTED), k=DISASTERS)][:DISASTERS]
-
-
-def free_ports(count: int) -> int:
-    """The first of so many consecutive free ports: a server that comes back must be where it was."""
-    while True:
-        with ExitStack() as stack:
-            first = _bound(stack, 0)
-            try:
-                for port in range(first + 1, first + count):
-                    _bound(stack, port)
-            except OSError:
-                continue
-            return first
-
-
-def _bound(stack: ExitStack, port: int) -> int:
-    taken = stack.enter_context(socket.socket())
-    taken.bind(("127.0.0.1", port))
-    return int(taken.getsockname()[1])

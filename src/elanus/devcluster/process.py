@@ -8,12 +8,14 @@ ready.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -31,6 +33,8 @@ _PORTS = range(20_000, 32_000)
 """Below the ports that systems hand out to outgoing connections, so that a service that is restarted
 finds its port free."""
 _PORT_ATTEMPTS = 200
+_reserved_ports: list[int] = []
+"""The locked files of `free_port`, open until this process ends."""
 
 
 class ServiceFailed(Exception):
@@ -94,9 +98,12 @@ class ServiceProcess:
     def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
         """Return once it answers. Raises `ServiceFailed` if it ends or takes too long."""
         deadline_s = time.monotonic() + timeout_s
-        while not self.answers():
-            if not self.running:
+        while True:
+            answers = self.answers()
+            if not self.running:  # what answered was then another process on its port
                 raise ServiceFailed(f"{self.name} ended before it was ready{self._last_output()}")
+            if answers:
+                return
             if time.monotonic() > deadline_s:
                 raise ServiceFailed(f"{self.name} was not ready after {timeout_s:g} s{self._last_output()}")
             time.sleep(_POLL_S)
@@ -156,17 +163,46 @@ class ServiceProcess:
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on now. Raises `ServiceFailed` when none is found."""
+    """Return a loopback port that nobody listens on now, and that no other call returns on this machine as
+    long as this process lives: a service takes its port only seconds later, and takes it again after a
+    restart. Raises `ServiceFailed` when none is found."""
+    return free_ports(1)
+
+
+def free_ports(count: int) -> int:
+    """Return the first of so many consecutive ports, each like that of `free_port`."""
     chance = random.SystemRandom()
     for _ in range(_PORT_ATTEMPTS):
-        port = chance.choice(_PORTS)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
+        first = chance.choice(_PORTS)
+        ports = range(first, first + count)
+        if all(_is_free(port) for port in ports) and all(_reserve(port) for port in ports):
+            return first
     raise ServiceFailed(f"no free port found between {_PORTS.start} and {_PORTS.stop}")
+
+
+def _is_free(port: int) -> bool:
+    """Whether nobody listens on it."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
+
+
+def _reserve(port: int) -> bool:
+    """Lock the file that stands for a port; the system unlocks it when this process ends. Whether it was
+    free."""
+    directory = Path(tempfile.gettempdir()) / f"elanus-ports-{os.getuid()}"
+    directory.mkdir(mode=0o700, exist_ok=True)
+    file = os.open(directory / str(port), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(file)
+        return False
+    _reserved_ports.append(file)
+    return True
 
 
 def http_ok(url: str, expected: str = "") -> bool:
