@@ -8,7 +8,7 @@ is looked up in the tick lines of the vchannels when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from elanus.api.query_channel import MissingSegment
@@ -95,7 +95,7 @@ class HeldCollection:
     @property
     def sealed_views(self) -> tuple[SnapshotSegment, ...]:
         """The sealed segments that are served, as reads see them; the same tuple while none changes."""
-        return self._views.of(self.serving.values(), self._serves)
+        return self._views.of(self.serving, self._partitions)
 
     @property
     def version(self) -> int:
@@ -219,7 +219,8 @@ class HeldCollection:
     def _wanted_partitions(self) -> frozenset[PartitionID] | None:
         return None if self.wanted.whole else self.wanted.named
 
-    def _let_go(self, segments: Iterable[SealedSegment | GrowingSegment]) -> None:
+    def _let_go(self, segments: Collection[SealedSegment | GrowingSegment]) -> None:
+        self.servings.forget(segments)
         blocks = tuple(block for segment in segments for block in segment.blocks)
         if blocks:
             self._on_release(blocks)
@@ -237,8 +238,10 @@ class HeldCollection:
             done_with.retire()
 
     def _drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
-        self._views.changed()
-        self._let_go(self._held.drop(goes))
+        gone = self._held.drop(goes)
+        if gone:
+            self._views.changed()
+            self._let_go(gone)
 
 
 def weight_bytes(channel: FollowedVchannel) -> int:

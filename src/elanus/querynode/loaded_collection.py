@@ -93,9 +93,11 @@ class LoadedCollection(HeldCollection):
                 for segment in f.restrict(f.coverage.narrowed(partition_ids))
             ]
             self._let_go(gone)
-            self._drop_sealed(lambda s: s.partition_id not in partition_ids)
-        self._partitions = None if self.wanted.whole else frozenset(partition_ids)
-        self._views.changed()
+            self._drop_sealed(lambda s: s.partition_id not in chosen.named)
+        partitions = None if self.wanted.whole else chosen.named
+        if partitions != self._partitions:
+            self._partitions = partitions
+            self._views.changed()
         self.publish()
 
     def covers_for_follower(self, channel: FollowedVchannel) -> Coverage:
@@ -315,8 +317,12 @@ class LoadedCollection(HeldCollection):
     async def take_version(self, change: SealedSegmentsChange) -> None:
         """As `announce`, after the deletes of writes that take effect with the version have been applied.
 
-        Reads do not see them before the version's moments, which leave time for this.
+        Reads do not see them before the version's moments, which leave time for this. What costs time for
+        each segment is done before as well, so that the switch itself is short.
         """
+        if change.version > self._version:
+            coming = [segment for s in change.online if (segment := self.copy_of(s)) is not None]
+            await self._views.prepare(coming, change.visible_from)
         if change.deletes and change.version > self._version:
             self._check(change)
             for channel in self.channels.values():
@@ -357,8 +363,8 @@ class LoadedCollection(HeldCollection):
         """Return the vchannels that are led under the version. Raises as `QueryNodeApi.announce` does."""
         if change.version <= self._given_up:
             raise NotReady(f"a vchannel was given up under version {self._given_up}: a later one is awaited")
-        ready = self.staged.keys() | self.serving.keys()
-        missing = [segment_id for segment_id in change.online if segment_id not in ready]
+        staged, serving = self.staged, self.serving
+        missing = [s for s in change.online if s not in staged and s not in serving]
         if missing:
             raise SegmentNotFound(
                 f"version {change.version} names segments that are not ready here: {missing}"
@@ -376,9 +382,10 @@ class LoadedCollection(HeldCollection):
                     raise NotReady(
                         f"vchannel {vchannel} is to be led, but its rows are not here: watch it before"
                     )
-        for segment_id in change.online:
+        behind = {v for v, channel in self.channels.items() if v not in leads and not channel.joined}
+        for segment_id in change.online if behind else ():
             held = self.copy_of(segment_id)
-            if held is not None and held.vchannel not in leads and not self.channels[held.vchannel].joined:
+            if held is not None and held.vchannel in behind:
                 raise NotReady(
                     f"segment {segment_id} needs vchannel {held.vchannel}, which has not caught up"
                 )

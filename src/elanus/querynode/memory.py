@@ -12,16 +12,19 @@ import asyncio
 import contextlib
 import ctypes
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
 from elanus.core.offload import Offload
+from elanus.meta.turns import in_turns
 from elanus.querynode.block import Block
 
 _DELAY_S = 0.2
 _LOADS_DELAY_S = 1.0
 """Loads come in series: one return serves all that end within this time."""
+_FREED_AT_ONCE = 200
+"""Blocks that are freed before other tasks run. A block takes some 20 us, for its columns and its keys."""
 WORTH_RETURNING_BYTES = 32 * 1024 * 1024
 
 
@@ -38,17 +41,29 @@ def when_gone(blocks: Sequence[Block], then: Callable[[], None]) -> None:
 
     Nothing is called if the blocks together are smaller than `WORTH_RETURNING_BYTES`.
     """
-    if sum(block.memory_bytes for block in blocks) < WORTH_RETURNING_BYTES:
-        return
-    left = list(range(len(blocks)))
+    _countdown(sum(block.memory_bytes for block in blocks), len(blocks), then)(blocks)
+
+
+def _countdown(
+    size_bytes: int, count: int, then: Callable[[], None]
+) -> Callable[[Iterable[Block]], None]:
+    """Return a function that watches some of ``count`` blocks, which together have this size.
+
+    ``then`` is called as by `when_gone`, once all have been watched and freed.
+    """
+    left = list(range(count))
 
     def one_gone() -> None:
         left.pop()
         if not left:
             then()
 
-    for block in blocks:
-        weakref.finalize(block, one_gone).atexit = False
+    def watch(blocks: Iterable[Block]) -> None:
+        if size_bytes >= WORTH_RETURNING_BYTES:
+            for block in blocks:
+                weakref.finalize(block, one_gone).atexit = False
+
+    return watch
 
 
 class MemoryReturn:
@@ -77,8 +92,24 @@ class MemoryReturn:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def let_go(self, blocks: Sequence[Block]) -> None:
-        """These blocks are freed once the last read that holds them has ended."""
-        when_gone(blocks, self._soon)
+        """These blocks are freed once the last read that holds them has ended.
+
+        Many are kept for a moment and freed in turns, between which other tasks run.
+        """
+        if len(blocks) <= _FREED_AT_ONCE or self._loop is None:
+            when_gone(blocks, self._soon)
+        else:
+            self._track(asyncio.create_task(self._free_in_turns(list(blocks))))
+
+    async def _free_in_turns(self, blocks: list[Block]) -> None:
+        sizes_bytes = [block.memory_bytes async for block in in_turns(blocks)]
+        watch = _countdown(sum(sizes_bytes), len(blocks), self._soon)
+        while blocks:
+            some = blocks[-_FREED_AT_ONCE:]
+            del blocks[-_FREED_AT_ONCE:]
+            watch(some)
+            del some
+            await asyncio.sleep(0)
 
     def loaded(self, size_bytes: int) -> None:
         """A segment of this size was loaded. For the loop thread."""
@@ -95,9 +126,12 @@ class MemoryReturn:
 
     def _begin(self, delay_s: float) -> None:
         if self._sleeping is None and self._loop is not None:
-            self._sleeping = task = asyncio.create_task(self._return(delay_s))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._sleeping = asyncio.create_task(self._return(delay_s))
+            self._track(self._sleeping)
+
+    def _track(self, task: asyncio.Task[None]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _return(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)  # released memory is freed by now, maybe with more

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from elanus.api.querynode import SegmentServing
 from elanus.core.ids import CollectionID, IndexID, SegmentID
 from elanus.core.timestamps import Timestamp
+from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.sealed import SealedSegment
 from elanus.querynode.snapshot import SnapshotSegment
 
@@ -45,6 +46,14 @@ class SealedServings:
                 if made % AT_ONCE == 0:
                     await asyncio.sleep(0)
         self._compare_some(segments)
+
+    def forget(self, segments: Iterable[SealedSegment | GrowingSegment]) -> None:
+        """Keep nothing of segments that were released: their memory is freed in turns."""
+        for segment in segments:
+            part = self._parts.get(segment.segment_id)
+            if part is not None and part[0] is segment:
+                del self._parts[segment.segment_id]
+                self._views = None
 
     def of(
         self,
