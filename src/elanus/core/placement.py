@@ -33,12 +33,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoom:
-    """A query node and its room. ``used_bytes``: everything that it holds, ``pieces`` included."""
+    """A query node and its room.
+
+    ``used_bytes``: everything that it holds. ``pieces``: the segments that it holds, which `balance` needs;
+    ``held_bytes``: the bytes of each collection that it holds and that are not listed there.
+    """
 
     node_id: NodeID
     capacity_bytes: int
     used_bytes: int
     pieces: tuple[Piece, ...] = ()
+    held_bytes: Mapping[CollectionID, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +117,8 @@ def _mb(size_bytes: int) -> str:
 
 
 def _room(node: NodeRoom) -> _Node:
-    room = _Node(node.node_id, int(node.capacity_bytes * OVERLOAD_SHARE), node.used_bytes)
+    limit_bytes = int(node.capacity_bytes * OVERLOAD_SHARE)
+    room = _Node(node.node_id, limit_bytes, node.used_bytes, dict(node.held_bytes))
     for piece in node.pieces:
         room.collections[piece.collection_id] = room.of(piece.collection_id) + piece.size_bytes
     return room

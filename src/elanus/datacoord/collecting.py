@@ -32,6 +32,7 @@ from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.records import in_batches
 from elanus.datacoord.references import Moment, References, held_files
 from elanus.datacoord.state import Vchannel
+from elanus.meta.turns import in_turns
 
 _RETRY_S = 30.0
 _REPLACED_GRACE_S = 3.0
@@ -188,10 +189,10 @@ class Collector:
         if self._pins_ended() != pins_ended:  # what one kept for a clone's index is in use there by now
             pinned |= set((await self._ports.index.index_references()).files)
         of_pins = self._pinned_segments()
-        held = served | of_pins
-        rules = await self._references.rules(moment, index, policy, held, pinned)
+        reclaimed = await moment.reclaimable(policy, served | of_pins)
+        rules = await self._references.rules(moment, index, policy, reclaimed, pinned)
         kept = held_files(moment, self._state.pins())
-        waiting = moment.pinned(policy, served, of_pins, self._state.pins())
+        waiting = await moment.pinned(policy, reclaimed, served, of_pins, self._state.pins())
         report = replace(report, pinned=waiting, held=kept)
         self._stage = GcState.SWEEPING
         findings: list[Finding] = []
@@ -203,8 +204,7 @@ class Collector:
         if not report.deleted:
             return report
         self._stage = GcState.RECORDING
-        reclaimed, ended = moment.reclaimable(policy, held), moment.ended_vchannels(policy)
-        await self._record(reclaimed, ended)
+        await self._record(reclaimed, moment.ended_vchannels(policy))
         forgotten = await self._forget(served)
         return replace(report, segments_reclaimed=len(reclaimed), records_forgotten=forgotten)
 
@@ -280,8 +280,8 @@ class Collector:
         """
         now = await self._rootcoord.alloc_timestamp(1)
         needed = self._state.heirs(held)
-        dropped = (s for s in self._state.dropped_segments() if s.segment_id not in needed)
-        old = [s.segment_id for s in dropped if self._may_forget(s, now)]
+        dropped = in_turns(self._state.dropped_segments())
+        old = [s.segment_id async for s in dropped if s.segment_id not in needed and self._may_forget(s, now)]
         for segment_ids in in_batches(old):
             async with self._lock:
                 await self._state.forget(segment_ids, ())

@@ -8,16 +8,18 @@ from dataclasses import replace
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.state import Vchannel
+from elanus.meta.turns import in_turns
 
 
 async def drop_segments(
     context: DataContext, segments: Iterable[SegmentInfo], vchannel: Vchannel | None = None
 ) -> None:
-    """Mark the segments, and the vchannel if given, as dropped. Called under the lock."""
+    """Mark the segments, and the vchannel if given, as dropped. Called under the lock, without which no
+    segment changes meanwhile."""
     now = await context.rootcoord.alloc_timestamp(1)
     dropped = [
         replace(s, state=SegmentState.DROPPED, dropped=now)
-        for s in segments
+        async for s in in_turns(segments)
         if s.state is not SegmentState.DROPPED
     ]
     ended = [] if vchannel is None else [replace(vchannel, dropping=True, dropped=now)]

@@ -10,7 +10,7 @@ Nothing here is called under the role's lock: a store may take long. Readers get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
@@ -115,9 +115,8 @@ class ManifestReader:
         known = Contents()
         while True:
             chosen = choose()
-            damaged = known.damaged.keys()
-            unread = self._unread(_segment_paths(chosen) - damaged, self._segments, known.segments)
-            unread_deltas = self._unread(_delta_paths(chosen) - damaged, self._deltas, known.deltas)
+            unread = _unread(_segment_paths(chosen), self._segments, known.segments, known.damaged)
+            unread_deltas = _unread(_delta_paths(chosen), self._deltas, known.deltas, known.damaged)
             if not unread and not unread_deltas:
                 return chosen, known
             faults = await self._read_segments(unread, known)
@@ -125,16 +124,11 @@ class ManifestReader:
             if faults:
                 # A record may name another manifest by now, and the one before may have been swept.
                 again = choose()
-                in_force = _segment_paths(again) | _delta_paths(again)
+                in_force = {*_segment_paths(again), *_delta_paths(again)}
                 for path, error in faults.items():
                     if path in in_force and not skip_damaged:
                         raise error
                     known.damaged[path] = text_of(error)
-
-    def _unread(self, paths: set[str], cached: dict[str, T], known: dict[str, T]) -> list[str]:
-        """Move what is cached into ``known``; return the rest."""
-        known.update((path, cached[path]) for path in paths if path in cached)
-        return sorted(paths - known.keys())
 
     async def of_segment(self, info: SegmentInfo) -> SegmentManifest:
         """Return the manifest that the record names; an empty one before the first commit."""
@@ -184,12 +178,20 @@ class ManifestReader:
                     self._befores[path] = found.befores
 
 
-def _segment_paths(chosen: Chosen) -> set[str]:
-    return {info.manifest for info in chosen.segments if info.manifest}
+def _segment_paths(chosen: Chosen) -> list[str]:
+    return [info.manifest for info in chosen.segments if info.manifest]
 
 
-def _delta_paths(chosen: Chosen) -> set[str]:
-    return {vchannel.deltas for vchannel in chosen.vchannels if vchannel.deltas}
+def _delta_paths(chosen: Chosen) -> list[str]:
+    return [vchannel.deltas for vchannel in chosen.vchannels if vchannel.deltas]
+
+
+def _unread(
+    paths: list[str], cached: dict[str, T], known: dict[str, T], damaged: Container[str]
+) -> list[str]:
+    """Copy what is cached into ``known``; return the paths of which nothing is known, in order."""
+    known.update({path: cached[path] for path in paths if path in cached})
+    return sorted({path for path in paths if path not in known and path not in damaged})
 
 
 def _try_manifest(store: ObjectStore, path: str) -> Found[SegmentManifest] | Damage:

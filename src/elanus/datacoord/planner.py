@@ -180,6 +180,7 @@ class Planner:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
         await self._forget_deltas(vchannel.vchannel, survey, bound)
+        await asyncio.sleep(0)  # to look at all segments and to choose among them takes long enough
         if not await self._plan_segments(vchannel, survey, bound, expired, request):
             self._settle(vchannel.vchannel, change, survey.segments)
         await self._plan_deltas(vchannel.vchannel, bound, served)

@@ -55,14 +55,26 @@ class Recovery:
         )
         for vchannel in chosen.vchannels:
             self._log_holds.give_out(pchannel_of(vchannel.vchannel), vchannel.checkpoint.position)
-        segments = self._state.segments_of(collection_id)
         reasons = _damage(chosen, contents)
         pending = unserved(self._state.imports(), collection_id)
         flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
-        successors = self._successors((*held, *(s.segment_id for s in segments)))
+        dropped = {v.vchannel: self._state.dropped_segments_on(v.vchannel) for v in chosen.vchannels}
+        successors = self._successors(
+            (*self._state.gone(held), *(s.segment_id for of in dropped.values() for s in of))
+        )
         return RecoveryInfo(
             collection_id,
-            tuple(_recovery(v, segments, contents, reasons, pending) for v in chosen.vchannels),
+            tuple(
+                _recovery(
+                    v,
+                    self._state.unflushed_on(v.vchannel),
+                    dropped[v.vchannel],
+                    contents,
+                    reasons,
+                    pending,
+                )
+                for v in chosen.vchannels
+            ),
             contents.of_segments([s for s in flushed if s.segment_id not in reasons]),
             {s: heirs[0] if heirs else SegmentID(0) for s, heirs in successors.items()},
             _damaged(flushed, reasons),
@@ -81,18 +93,17 @@ class Recovery:
     async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
         self._log_holds.report(holds)
 
-    def _successors(self, requested: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
+    def _successors(self, gone: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
+        """Return the segments that now have the rows of each of these, which are dropped or unknown."""
         found: dict[SegmentID, tuple[SegmentID, ...]] = {}
         known: dict[
             tuple[SegmentID, ...], tuple[SegmentID, ...]
         ] = {}  # those of one compaction have the same
-        for segment_id in requested:
-            info = self._state.find_segment(segment_id)
-            if info is None or info.state is SegmentState.DROPPED:
-                made = self._state.made_from(segment_id)
-                if made not in known:
-                    known[made] = tuple(s.segment_id for s in self._state.successors(segment_id))
-                found[segment_id] = known[made]
+        for segment_id in gone:
+            made = self._state.made_from(segment_id)
+            if made not in known:
+                known[made] = tuple(s.segment_id for s in self._state.successors(segment_id))
+            found[segment_id] = known[made]
         return found
 
 
@@ -115,20 +126,20 @@ def _damaged(
 
 def _recovery(
     vchannel: Vchannel,
-    segments: list[SegmentInfo],
+    unflushed: Iterable[SegmentInfo],
+    dropped: Iterable[SegmentInfo],
     contents: Contents,
     reasons: Mapping[SegmentID, str],
     apart: frozenset[str],
 ) -> VchannelRecovery:
-    own = [s for s in segments if s.vchannel == vchannel.vchannel]
-    unflushed = [s for s in own if s.state not in (SegmentState.FLUSHED, SegmentState.DROPPED) and s.manifest]
+    unflushed = [s for s in unflushed if s.manifest]
     logs = () if vchannel.deltas in contents.damaged else contents.of_vchannel(vchannel)
     return VchannelRecovery(
         vchannel.vchannel,
         vchannel.checkpoint,
         tuple(log for log in logs if log.file.path not in apart),
         growing=contents.of_segments([s for s in unflushed if s.segment_id not in reasons]),
-        excluded=tuple(s.segment_id for s in own if s.dropped > vchannel.checkpoint.ts),
+        excluded=tuple(s.segment_id for s in dropped if s.dropped > vchannel.checkpoint.ts),
         damaged=_damaged(unflushed, reasons),
         unserved=tuple(log for log in logs if log.file.path in apart),
     )

@@ -19,6 +19,7 @@ from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, Segment
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.state import Vchannel
+from elanus.meta.turns import in_turns
 from elanus.storage.paths import (
     DELTA_LOG,
     INDEX_FILES,
@@ -46,33 +47,35 @@ class Moment:
     vchannels: Sequence[Vchannel]
     dropped_vchannels: Sequence[Vchannel]
 
-    def reclaimable(self, policy: GcPolicy, held: frozenset[SegmentID]) -> list[SegmentInfo]:
-        """Return the dropped segments whose files may be deleted."""
-        return [s for s in self.segments if may_reclaim(s, self.now, policy, held)]
+    async def reclaimable(self, policy: GcPolicy, held: frozenset[SegmentID]) -> list[SegmentInfo]:
+        """Return the dropped segments whose files may be deleted. Other tasks run meanwhile."""
+        return [s async for s in in_turns(self.segments) if may_reclaim(s, self.now, policy, held)]
 
     def ended_vchannels(self, policy: GcPolicy) -> list[Vchannel]:
         """Return the dropped vchannels whose delta logs may be deleted."""
         now_ms = physical_ms(self.now)
         return [v for v in self.dropped_vchannels if now_ms >= expires_ms(v.dropped, policy)]
 
-    def pinned(
+    async def pinned(
         self,
         policy: GcPolicy,
+        reclaimed: Iterable[SegmentInfo],
         served: frozenset[SegmentID],
         pinned: frozenset[SegmentID] = frozenset(),
         pins: Iterable[Pin] = (),
     ) -> tuple[PinnedSegment, ...]:
-        """Return the dropped segments whose files are kept, and until when.
+        """Return the dropped segments whose files are kept, and until when. Other tasks run meanwhile.
 
-        ``served``: those that query nodes read; ``pinned``: those of which ``pins`` keep files.
+        ``reclaimed``: those whose files are not kept; ``served``: those that query nodes read; ``pinned``:
+        those of which ``pins`` keep files.
         """
-        gone = {s.segment_id for s in self.reclaimable(policy, served | pinned)}
+        gone = {s.segment_id for s in reclaimed}
         lent = {s.lender for s in self.segments if s.state is not SegmentState.DROPPED}
         pins_of: dict[CollectionID, list[Pin]] = {}
         for pin in pins:
             pins_of.setdefault(pin.collection_id, []).append(pin)
         found = []
-        for s in self.segments:
+        async for s in in_turns(self.segments):
             if not keeps_files(s) or s.segment_id in gone:
                 continue
             until_ms = int(expires_ms(s.dropped, policy))
@@ -129,14 +132,14 @@ class References:
         moment: Moment,
         index: IndexReferences,
         policy: GcPolicy,
-        held: frozenset[SegmentID],
+        reclaimed: Iterable[SegmentInfo],
         pinned: frozenset[str],
     ) -> dict[str, SweepRules]:
-        """Return the rules per prefix: what may be deleted there. ``pinned``: paths that are kept even if
-        their segment or vchannel was dropped."""
-        gone = {str(s.segment_id) for s in moment.reclaimable(policy, held)}
+        """Return the rules per prefix: what may be deleted there. ``reclaimed``: the dropped segments whose
+        files are to go; ``pinned``: paths that are kept even if their segment or vchannel was dropped."""
+        gone = {str(s.segment_id) for s in reclaimed}
         gone |= {v.vchannel for v in moment.ended_vchannels(policy)}
-        owners = {str(s.segment_id) for s in moment.segments if keeps_files(s)}
+        owners = {str(s.segment_id) async for s in in_turns(moment.segments) if keeps_files(s)}
         owners |= {v.vchannel for v in moment.dropped_vchannels}
         named, unreadable = await self._named(moment, gone)
         named |= {INDEX_FILES: list(index.files), SNAPSHOTS: [], PROGRESS: []}
@@ -163,7 +166,9 @@ class References:
         those from which clones have their files. ``gone``: those whose files may be deleted."""
         named: dict[str, list[str]] = {INSERT_LOG: [], STATS_LOG: [], DELTA_LOG: [], MANIFESTS: []}
         unreadable: set[str] = set()
-        live = [s for s in moment.segments if _names_files(s) and str(s.segment_id) not in gone]
+        live = [
+            s async for s in in_turns(moment.segments) if _names_files(s) and str(s.segment_id) not in gone
+        ]
         for first in range(0, len(live), _READS_AT_ONCE):
             some = live[first : first + _READS_AT_ONCE]
             for info, manifest in zip(some, await asyncio.gather(*map(self._read, some)), strict=True):

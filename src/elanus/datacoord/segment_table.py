@@ -55,7 +55,8 @@ class SegmentTable:
         self._changed: dict[str, int] = {}
         self._states: Counter[SegmentState] = Counter()
         self._sizes_bytes: Counter[CollectionID] = Counter()
-        self._dropped: dict[SegmentID, None] = {}
+        self._dropped: dict[str, dict[SegmentID, None]] = {}
+        """By vchannel."""
         self._successors: dict[SegmentID, dict[SegmentID, None]] = {}
         """The segments that compaction made from each: several, if it was cut into clusters."""
 
@@ -103,7 +104,15 @@ class SegmentTable:
         return sum(self._sizes_bytes[collection_id] for collection_id in collection_ids)
 
     def dropped(self) -> list[SegmentInfo]:
-        return self._infos(self._dropped)
+        return [info for vchannel in self._dropped for info in self.dropped_on(vchannel)]
+
+    def dropped_on(self, vchannel: str) -> list[SegmentInfo]:
+        return self._infos(self._dropped.get(vchannel, ()))
+
+    def gone(self, segment_ids: Iterable[SegmentID]) -> list[SegmentID]:
+        """Return those that are dropped, or have no record."""
+        known, dropped = self._segments, SegmentState.DROPPED
+        return [s for s in segment_ids if (info := known.get(s)) is None or info.state is dropped]
 
     def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
         """Return the segments that the compaction of this one made."""
@@ -138,15 +147,20 @@ class SegmentTable:
         self._changes += 1
         self._changed[info.vchannel] = self._changes
         self._segments[segment_id] = info
-        self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
-        self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
+        if known is None:  # it never moves to another collection or vchannel
+            self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
+            self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
         for replaced in info.compacted_from:
             self._successors.setdefault(replaced, {})[segment_id] = None
+        if known is None or known.state is not info.state:
+            self._list_by_state(info)
+
+    def _list_by_state(self, info: SegmentInfo) -> None:
         is_growing, is_unflushed = info.state is SegmentState.GROWING, info.state in _UNFLUSHED
-        _list(self._unflushed, info.vchannel, segment_id, is_unflushed)
-        _list(self._sealed, info.vchannel, segment_id, is_unflushed and not is_growing)
-        _list(self._growing, _room(info), segment_id, is_growing)
-        _mark(self._dropped, segment_id, info.state is SegmentState.DROPPED)
+        _list(self._unflushed, info.vchannel, info.segment_id, is_unflushed)
+        _list(self._sealed, info.vchannel, info.segment_id, is_unflushed and not is_growing)
+        _list(self._growing, _room(info), info.segment_id, is_growing)
+        _list(self._dropped, info.vchannel, info.segment_id, info.state is SegmentState.DROPPED)
 
     def _count(self, known: SegmentInfo | None, info: SegmentInfo | None) -> None:
         if known is not None:
@@ -191,7 +205,7 @@ class SegmentTable:
         _remove(self._unflushed, info.vchannel, segment_id)
         _remove(self._sealed, info.vchannel, segment_id)
         self._count(info, None)
-        self._dropped.pop(segment_id, None)
+        _remove(self._dropped, info.vchannel, segment_id)
         self._successors.pop(segment_id, None)
         for replaced in info.compacted_from:
             _remove(self._successors, replaced, segment_id)
@@ -199,13 +213,6 @@ class SegmentTable:
 
 def _room(info: SegmentInfo) -> _Room:
     return (info.collection_id, info.partition_id, info.vchannel)
-
-
-def _mark(marked: dict[SegmentID, None], segment_id: SegmentID, is_marked: bool) -> None:
-    if is_marked:
-        marked[segment_id] = None
-    else:
-        marked.pop(segment_id, None)
 
 
 def _list(index: dict[Key, dict[SegmentID, None]], key: Key, segment_id: SegmentID, is_listed: bool) -> None:

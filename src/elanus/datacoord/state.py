@@ -152,6 +152,13 @@ class DataState:
     def dropped_segments(self) -> list[SegmentInfo]:
         return self._segments.dropped()
 
+    def dropped_segments_on(self, vchannel: str) -> list[SegmentInfo]:
+        return self._segments.dropped_on(vchannel)
+
+    def gone(self, segment_ids: Iterable[SegmentID]) -> list[SegmentID]:
+        """Return those of these segments that are dropped, or have no record."""
+        return self._segments.gone(segment_ids)
+
     def growing(
         self, collection_id: CollectionID, partition_id: PartitionID, vchannel: str
     ) -> list[SegmentInfo]:

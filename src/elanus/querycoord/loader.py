@@ -36,7 +36,7 @@ from elanus.querycoord.load_limit import check_load_limit
 from elanus.querycoord.load_progress import LoadProgress
 from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
-from elanus.querycoord.planned_layout import room_of
+from elanus.querycoord.planned_layout import pieces_of, room_of
 from elanus.querycoord.reconcile_loop import ReconcileLoop, text_of
 from elanus.querycoord.replica import Replica, let_others_run
 from elanus.querycoord.replica_records import ReplicaRecord
@@ -236,11 +236,11 @@ class CollectionLoader:
             check_enough(len(nodes), counts[name], name)
         target = await self._target(load)
         await let_others_run(target.segments)
-        check_load_limit(target)
+        await check_load_limit(target)
         for name, nodes in members.items():
             held = {s.segment_id for status in nodes.values() for s in status.segments}
             held.update(s for status in nodes.values() for s in status.loaded.get(self.collection_id, ()))
-            pieces = target.pieces(s for s in target.segments if s not in held)
+            pieces = await pieces_of(target, [s for s in target.segments if s not in held])
             await let_others_run(pieces)
             rooms = [room_of(n, status) for n, status in nodes.items()]
             place(pieces * counts[name], rooms, f"in resource group {name}")

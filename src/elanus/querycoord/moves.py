@@ -8,7 +8,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import Piece, balance, place
 from elanus.querycoord.fleet import Statuses
-from elanus.querycoord.planned_layout import room_of
+from elanus.querycoord.planned_layout import room_of, room_with_pieces
 from elanus.querycoord.replica import Replica
 
 
@@ -18,7 +18,10 @@ def balancing_moves(
     """Return the moves that balance the replicas' nodes better: segments, each with its new node."""
     moves: dict[SegmentID, NodeID] = {}
     for replica in replicas:
-        rooms = [room_of(n, statuses[n]) for n in replica.record.nodes if n in statuses]
+        nodes = [n for n in replica.record.nodes if n in statuses]
+        if len(nodes) < 2:
+            continue
+        rooms = [room_with_pieces(n, statuses[n]) for n in nodes]
         moves |= {move.segment_id: move.target for move in balance(rooms, collection_id)}
     return moves
 

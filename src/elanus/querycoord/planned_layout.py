@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from elanus.api.querynode import QueryNodeStatus
-from elanus.core.ids import NodeID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, place, place_channels
 from elanus.querycoord.handoff import Handoff
 from elanus.querycoord.target import Target
 
 _UNBOUNDED_BYTES = 2**62
+_PIECES_AT_ONCE = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class Layout:
         return found
 
 
-def plan_layout(
+async def plan_layout(
     target: Target,
     handoff: Handoff,
     statuses: Mapping[NodeID, QueryNodeStatus],
@@ -53,13 +55,15 @@ def plan_layout(
     """Place the target's segments and vchannels on the nodes of ``statuses``.
 
     ``places``: the node planned for a segment, which stays if it is among them. ``found``: the node that
-    serves a segment now. ``leads``: the node that leads each vchannel now. Raises `InsufficientMemory`.
+    serves a segment now. ``leads``: the node that leads each vchannel now. Other tasks run
+    meanwhile, none of which may change these mappings. Raises `InsufficientMemory`.
     """
     wanted = [s for s in target.segments if s not in handoff.held]
     placed = {s: places[s] for s in wanted if places.get(s) in statuses}
-    coming = target.pieces(s for s in wanted if s not in placed)
-    # The rooms list all that the nodes hold, and most rounds place nothing.
-    rooms = [_room_with(n, status, placed, target) for n, status in statuses.items()] if coming else []
+    coming = await pieces_of(target, [s for s in wanted if s not in placed])
+    rooms = []
+    for node_id, status in statuses.items() if coming else ():
+        rooms.append(await _room_with(node_id, status, placed, target))
     new = place(coming, rooms)
     kept = {s: found[s] for s in handoff.kept}
     channels = {n: status.leads_elsewhere for n, status in statuses.items()}
@@ -67,18 +71,37 @@ def plan_layout(
     return Layout({**placed, **new, **kept}, vchannels, handoff.kept)
 
 
+async def pieces_of(target: Target, segment_ids: Sequence[SegmentID]) -> list[Piece]:
+    """As `Target.pieces`; other tasks run meanwhile."""
+    pieces: list[Piece] = []
+    for first in range(0, len(segment_ids), _PIECES_AT_ONCE):
+        if first:
+            await asyncio.sleep(0)
+        pieces += target.pieces(segment_ids[first : first + _PIECES_AT_ONCE])
+    return pieces
+
+
 def room_of(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:
     """A node as a place for segments."""
+    held_bytes: dict[CollectionID, int] = {}
+    for s in status.segments:
+        if s.sealed:
+            held_bytes[s.collection_id] = held_bytes.get(s.collection_id, 0) + s.memory_bytes
+    capacity_bytes = status.capacity_bytes or _UNBOUNDED_BYTES
+    return NodeRoom(node_id, capacity_bytes, status.used_bytes, held_bytes=held_bytes)
+
+
+def room_with_pieces(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:
+    """As `room_of`, with the segments that the node holds."""
     pieces = tuple(Piece(s.segment_id, s.collection_id, s.memory_bytes) for s in status.segments if s.sealed)
     return NodeRoom(node_id, status.capacity_bytes or _UNBOUNDED_BYTES, status.used_bytes, pieces)
 
 
-def _room_with(
+async def _room_with(
     node_id: NodeID, status: QueryNodeStatus, placed: Mapping[SegmentID, NodeID], target: Target
 ) -> NodeRoom:
     """The node as a place for segments: with what it holds, and what is about to be loaded there."""
     room = room_of(node_id, status)
-    held = {piece.segment_id for piece in room.pieces}
-    coming = target.pieces(s for s, at in placed.items() if at == node_id and s not in held)
-    used_bytes = room.used_bytes + sum(piece.size_bytes for piece in coming)
-    return replace(room, used_bytes=used_bytes, pieces=(*room.pieces, *coming))
+    held = {s.segment_id for s in status.segments if s.sealed}
+    coming = await pieces_of(target, [s for s, at in placed.items() if at == node_id and s not in held])
+    return replace(room, used_bytes=room.used_bytes + sum(p.size_bytes for p in coming), pieces=tuple(coming))

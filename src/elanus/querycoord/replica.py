@@ -190,7 +190,7 @@ class Replica:
         handoff = hold_back(handoff, unreadable, before, successors, split)
         await let_others_run(target.segments)
         named = self.info.sealed
-        layout = plan_layout(target, handoff, statuses, places, now.nodes, self.info.vchannels)
+        layout = await plan_layout(target, handoff, statuses, places, now.nodes, self.info.vchannels)
         await let_others_run(target.segments)
         online = _coming_online(layout, named, now, target)
         # A planned move may be in force without a record of it: the kept segment is then named where it is.

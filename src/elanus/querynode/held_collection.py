@@ -8,7 +8,7 @@ is looked up in the tick lines of the vchannels when it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from elanus.api.query_channel import MissingSegment

@@ -44,9 +44,7 @@ def when_gone(blocks: Sequence[Block], then: Callable[[], None]) -> None:
     _countdown(sum(block.memory_bytes for block in blocks), len(blocks), then)(blocks)
 
 
-def _countdown(
-    size_bytes: int, count: int, then: Callable[[], None]
-) -> Callable[[Iterable[Block]], None]:
+def _countdown(size_bytes: int, count: int, then: Callable[[], None]) -> Callable[[Iterable[Block]], None]:
     """Return a function that watches some of ``count`` blocks, which together have this size.
 
     ``then`` is called as by `when_gone`, once all have been watched and freed.

@@ -15,7 +15,6 @@ from elanus.meta.turns import in_turns
 from elanus.querynode.sealed import SealedSegment
 from elanus.querynode.snapshot import SnapshotSegment
 
-
 _Made: TypeAlias = tuple[SealedSegment, Timestamp, SnapshotSegment]
 """A view, with the segment and the moment that it was made of."""
 
