@@ -67,11 +67,22 @@ class IndexBuildPlan:
 def index_build_job(plan: IndexBuildPlan, cpus: int = 1) -> Job[IndexBuildPlan, IndexFile]:
     """A job that builds this index. ``cpus``: the cores that Spark counts for it.
 
-    Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
+    Raises `InvalidParameter`; running it raises `ObjectMissing`, `CorruptObject`, `DiskFull` and others.
     """
     source = f"segment {plan.manifest.segment_id}, field {plan.field.name}"
     output = partial(_output, plan)
-    return Job(JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), output, plan.board, cpus)
+    memory_bytes = _memory_bytes(plan)
+    return Job(
+        JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), output, plan.board, cpus, memory_bytes
+    )
+
+
+def _memory_bytes(plan: IndexBuildPlan) -> int:
+    """Return the memory that the build takes at least; 0 where that is not known."""
+    field = plan.field
+    if field.kind.vector is None or field.has_vector_lists or field.nullable:
+        return 0
+    return build_bytes_min(resolve_field_index(plan.params, field), plan.manifest.rows)
 
 
 def _output(plan: IndexBuildPlan, files: Sequence[IndexFile]) -> JobOutput:
@@ -107,9 +118,8 @@ def build_index_file(
     """
     manifest = plan.manifest
     spec = resolve_field_index(plan.params, plan.field)
-    if plan.field.kind.vector is not None and not plan.field.has_vector_lists and not plan.field.nullable:
-        what = f"to build {spec.index_type} over {manifest.rows} rows (segment {manifest.segment_id})"
-        require_memory(build_bytes_min(spec, manifest.rows), what, memory_limit_bytes())
+    what = f"to build {spec.index_type} over {manifest.rows} rows (segment {manifest.segment_id})"
+    require_memory(_memory_bytes(plan), what, memory_limit_bytes())
     values = _values(plan, spec, store)
     began_s = time.perf_counter()
     index = build(spec, values, plan.threads, progress)

@@ -65,7 +65,8 @@ class JobRunner:
     """Runs jobs on one session. Belongs to one event loop.
 
     ``limits``: how many jobs of each kind run at a time (`default_limits` when not given). ``book``: where
-    they are written down.
+    they are written down. ``memory_bytes``: what builds and compactions may take together, where their tasks
+    run on this machine.
     """
 
     def __init__(
@@ -74,12 +75,13 @@ class JobRunner:
         limits: Mapping[JobKind, int] | None = None,
         *,
         book: JobBook | None = None,
+        memory_bytes: int | None = None,
     ) -> None:
         limits = default_limits(session.slots) if limits is None else limits
         self.book = book or JobBook()
         self._session = session
         self._slots = {kind: asyncio.Semaphore(limit) for kind, limit in limits.items()}
-        self._long = LongJobs(lambda: session.slots)
+        self._long = LongJobs(lambda: session.slots, memory_bytes)
         self._threads = ThreadPoolExecutor(sum(limits.values()), thread_name_prefix="spark-job")
         self._lanes = {kind: list(range(limits[kind]))[::-1] for kind in _WITH_OWN_SHARES if kind in limits}
         """The pools that no job of a kind uses now, by number: Spark keeps every pool that it has seen."""
@@ -152,9 +154,9 @@ class JobRunner:
                     await self._clear(job.board)
 
     def _room(self, job: Job[Plan, Outcome]) -> AbstractAsyncContextManager[None]:
-        """Builds and compactions share all slots but one."""
+        """Builds and compactions share all slots but one, and the memory."""
         is_long = job.kind in (JobKind.INDEX_BUILD, JobKind.COMPACTION)
-        return self._long.share(job.cpus * len(job.plans)) if is_long else nullcontext()
+        return self._long.share(job.cpus * len(job.plans), job.memory_bytes) if is_long else nullcontext()
 
     async def _run_in_thread(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         with self._pool(job.kind) as pool:

@@ -38,6 +38,7 @@ class Job(Generic[Plan, Outcome]):
     ``inputs`` names what the job reads, for people. ``task`` and the plans travel to Python workers, so
     the task is a module-level function and plans pickle. ``output`` sums up the outcomes. ``board``: where
     long tasks report their progress. ``cpus``: the cores of each task, of those of one executor.
+    ``memory_bytes``: what its tasks take together at least, 0 if that is not known.
     """
 
     kind: JobKind
@@ -47,6 +48,7 @@ class Job(Generic[Plan, Outcome]):
     output: Callable[[Sequence[Outcome]], JobOutput]
     board: ProgressBoard | None = None
     cpus: int = 1
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

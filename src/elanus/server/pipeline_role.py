@@ -39,9 +39,10 @@ from elanus.indexnode.node import IndexNode
 from elanus.log.port import LogFollower
 from elanus.pipeline.class_training import ClassTraining
 from elanus.pipeline.driver import Drivers, DriverSession
-from elanus.pipeline.jobs import AT_ONCE_MAX, JobRunner
+from elanus.pipeline.jobs import AT_ONCE_MAX, JobRunner, default_limits
 from elanus.pipeline.on_demand import OnDemandSession
 from elanus.pipeline.spark_conf import SparkSettings
+from elanus.pipeline.task_memory import memory_limit_bytes
 from elanus.server.logs import LogForm
 from elanus.server.pipeline_process import PipelineOrder
 from elanus.server.settings import Settings
@@ -114,7 +115,16 @@ def build_threads(pipeline: PipelineSettings, processors: int) -> int:
     """Return the threads of one index build; ``processors`` are those of this machine."""
     if pipeline.build_threads:
         return pipeline.build_threads
-    return processors if pipeline.spark_master.startswith("local") else max(1, pipeline.executor_cores)
+    if pipeline.spark_master.startswith("local"):
+        return max(1, processors // max(1, pipeline.builds_at_once))
+    return max(1, pipeline.executor_cores)
+
+
+def job_runner(pipeline: PipelineSettings, session: OnDemandSession) -> JobRunner:
+    """Return the runner of a data node's jobs. On one machine they share its memory."""
+    memory_bytes = memory_limit_bytes() if pipeline.spark_master.startswith("local") else None
+    limits = default_limits(session.slots, pipeline.builds_at_once)
+    return JobRunner(session, limits, memory_bytes=memory_bytes)
 
 
 def build_cpus(pipeline: PipelineSettings, threads: int) -> int:

@@ -45,9 +45,9 @@ class PipelineSettings(Section):
     one on one machine, where a build uses all processors; on a Spark cluster as many as its cores have room
     for, also when workers join or leave."""
     build_threads: int = Field(default=0, ge=0, le=1024)
-    """Threads of one index build. 0: all processors on one machine, and `executor_cores`, or one, on a Spark
-    cluster, whose machines need not be like the data node's. There Spark counts as many cores for its task,
-    if `executor_cores` has that many."""
+    """Threads of one index build. 0: on one machine all processors, divided by `builds_at_once`; on a Spark
+    cluster, whose machines need not be like the data node's, `executor_cores`, or one. There Spark counts as
+    many cores for its task, if `executor_cores` has that many."""
     spark_ui: bool = False
     """Whether Spark's own web interface is opened, on a free port of loopback or `driver_host`. Job entries
     then link to it."""

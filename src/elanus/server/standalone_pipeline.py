@@ -20,7 +20,7 @@ from elanus.api.ledger import JobLedgerApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.log.port import Log
 from elanus.meta.session import Session
-from elanus.pipeline.jobs import JobRunner, default_limits
+from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.on_demand import OnDemandSession
 from elanus.rpc.local_port import LocalPort
 from elanus.server.backends import log_url, store_url
@@ -30,6 +30,7 @@ from elanus.server.pipeline_role import (
     PipelineDependencies,
     PipelineRole,
     SparkOnDemand,
+    job_runner,
     until_dead,
 )
 from elanus.server.settings import Settings
@@ -75,9 +76,7 @@ class StandalonePipeline:
 
     async def _serve(self, session: Session, spark: OnDemandSession) -> None:
         here = self._neighbours
-        self._runner = runner = JobRunner(
-            spark, default_limits(spark.slots, self._settings.pipeline.builds_at_once)
-        )
+        self._runner = runner = job_runner(self._settings.pipeline, spark)
         needs = PipelineDependencies(
             settings=self._settings,
             session=spark,

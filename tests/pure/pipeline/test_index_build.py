@@ -102,3 +102,18 @@ def test_a_job_names_its_segment_and_travels(plan: IndexBuildPlan, store: LocalS
     assert output.index_type == file.index_type
     spec = resolve_index(plan.params, plan.field.data_type, plan.field.dim)
     assert output.planned_s == build_seconds(spec, 6) > 0
+
+
+def test_a_job_has_one_segment_and_says_how_much_memory_its_build_takes(plan: IndexBuildPlan) -> None:
+    large = replace(plan.manifest.insert_logs[0], rows=1_000_000)
+    graph = {"index_type": "HNSW", "metric_type": "L2", "params": '{"M": 16, "efConstruction": 64}'}
+    jobs = [
+        index_build_job(
+            replace(plan, params=graph, manifest=replace(plan.manifest, insert_logs=(large,) * files)), cpus=4
+        )
+        for files in (1, 2)
+    ]
+    assert [(len(job.plans), job.cpus) for job in jobs] == [(1, 4)] * 2
+    vectors_bytes = 4 * SCHEMA.field("v").dim * large.rows
+    assert jobs[0].memory_bytes > 2 * vectors_bytes, "the vectors, and the index next to them"
+    assert jobs[1].memory_bytes == pytest.approx(2 * jobs[0].memory_bytes, rel=0.01)

@@ -420,6 +420,33 @@ def test_builds_run_as_many_at_a_time_as_is_set_or_as_there_are_slots_for() -> N
     running(scenario(0, "index build: a", "index build: b"))
 
 
+def test_large_builds_that_do_not_fit_into_memory_together_run_one_after_the_other() -> None:
+    """There are cores for all of them, and memory for a large one and a small one."""
+
+    async def scenario() -> None:
+        session = HeldSession(slots=9)
+        runner = JobRunner(session, default_limits(9, 0), memory_bytes=100)
+        sizes = {"a": 60, "b": 60, "c": 40}
+        for name in sizes:
+            session.hold(f"index build: {name}")
+        jobs = [
+            replace(job(JobKind.INDEX_BUILD, name, (1,)), memory_bytes=size_bytes)
+            for name, size_bytes in sizes.items()
+        ]
+        tasks = [asyncio.create_task(runner.run(one, "flushed")) for one in jobs]
+        await session.wait_begun("index build: a")
+        await runner.run(job(JobKind.FLUSH, "d"), "sealed")
+        assert sorted(session.begun) == ["flush: d", "index build: a"], "flushes never wait for builds"
+        session.release("index build: a")
+        await session.wait_begun("index build: b", "index build: c")
+        for name in "bc":
+            session.release(f"index build: {name}")
+        await asyncio.gather(*tasks)
+        runner.close()
+
+    running(scenario())
+
+
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_job_that_ends_with_its_spark_is_no_failure_of_its_own(alive: bool) -> None:
     """Its role ends with Spark too, and who ordered the job orders it again."""

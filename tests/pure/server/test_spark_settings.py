@@ -26,6 +26,8 @@ def test_builds_use_the_cores_of_the_cluster_and_not_of_the_data_node() -> None:
         return build_threads(PipelineSettings.model_validate(given), processors=16)
 
     assert threads() == 16
+    shares = {at_once: threads(builds_at_once=at_once) for at_once in (1, 3, 16, 40)}
+    assert shares == {1: 16, 3: 5, 16: 1, 40: 1}, "those that run together have the processors together"
     assert threads(spark_master="spark://host:7077") == 1
     assert threads(spark_master="spark://host:7077", executor_cores=4) == 4
     assert threads(spark_master="spark://host:7077", executor_cores=4, build_threads=2) == 2

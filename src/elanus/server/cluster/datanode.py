@@ -7,7 +7,6 @@ from typing import Any, cast
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.meta.session import Session
-from elanus.pipeline.jobs import JobRunner, default_limits
 from elanus.pipeline.on_demand import OnDemandSession
 from elanus.rpc.local import LocalRole
 from elanus.server.backends import log_url, store_url
@@ -18,6 +17,7 @@ from elanus.server.pipeline_role import (
     PipelineDependencies,
     PipelineRole,
     SparkOnDemand,
+    job_runner,
     until_dead,
 )
 from elanus.server.settings import Settings
@@ -31,7 +31,7 @@ class SparkPipeline:
     def __init__(self, settings: Settings, spark: OnDemandSession) -> None:
         self._settings = settings
         self._spark = spark
-        self._runner = JobRunner(spark, default_limits(spark.slots, settings.pipeline.builds_at_once))
+        self._runner = job_runner(settings.pipeline, spark)
 
     async def ended(self) -> None:
         """Return when Spark has ended."""
