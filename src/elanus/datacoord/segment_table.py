@@ -13,7 +13,6 @@ from typing import Protocol, TypeVar
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 
-_UNFLUSHED = (SegmentState.GROWING, SegmentState.SEALED, SegmentState.FLUSHING)
 Key = TypeVar("Key")
 _Room = tuple[CollectionID, PartitionID, str]
 
@@ -53,7 +52,8 @@ class SegmentTable:
         """Sealed and flushing ones, by vchannel."""
         self._changes = 0
         self._changed: dict[str, int] = {}
-        self._states: Counter[SegmentState] = Counter()
+        self._states = [0] * (max(SegmentState) + 1)
+        """How many segments are in each state: a list, because enumerations take long to hash."""
         self._sizes_bytes: Counter[CollectionID] = Counter()
         self._dropped: dict[str, dict[SegmentID, None]] = {}
         """By vchannel."""
@@ -94,7 +94,7 @@ class SegmentTable:
 
     def states(self) -> Counter[SegmentState]:
         """Return how many segments are in each state."""
-        return Counter(self._states)
+        return Counter({state: self._states[state] for state in SegmentState if self._states[state]})
 
     def stored_bytes(self, collection_ids: Iterable[CollectionID] | None = None) -> int:
         """Return the size of the binlogs of these collections' segments, or of all; dropped ones are left
@@ -152,21 +152,40 @@ class SegmentTable:
             self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
         for replaced in info.compacted_from:
             self._successors.setdefault(replaced, {})[segment_id] = None
-        if known is None or known.state is not info.state:
-            self._list_by_state(info)
+        if known is None:
+            self._list(info)
+        elif known.state is not info.state:
+            self._list(info)
+            self._delist(known, info.state)
 
-    def _list_by_state(self, info: SegmentInfo) -> None:
-        is_growing, is_unflushed = info.state is SegmentState.GROWING, info.state in _UNFLUSHED
-        _list(self._unflushed, info.vchannel, info.segment_id, is_unflushed)
-        _list(self._sealed, info.vchannel, info.segment_id, is_unflushed and not is_growing)
-        _list(self._growing, _room(info), info.segment_id, is_growing)
-        _list(self._dropped, info.vchannel, info.segment_id, info.state is SegmentState.DROPPED)
+    def _list(self, info: SegmentInfo) -> None:
+        """Add the segment to the indexes of its state."""
+        segment_id, vchannel, state = info.segment_id, info.vchannel, info.state
+        if state is SegmentState.DROPPED:
+            self._dropped.setdefault(vchannel, {})[segment_id] = None
+        elif _is_unflushed(state):
+            self._unflushed.setdefault(vchannel, {})[segment_id] = None
+            if state is SegmentState.GROWING:
+                self._growing.setdefault(_room(info), {})[segment_id] = None
+            else:
+                self._sealed.setdefault(vchannel, {})[segment_id] = None
+
+    def _delist(self, info: SegmentInfo, after: SegmentState | None = None) -> None:
+        """Remove the segment from the indexes of its state that do not belong to the state ``after``."""
+        segment_id, vchannel, state = info.segment_id, info.vchannel, info.state
+        if state is SegmentState.DROPPED:
+            _remove(self._dropped, vchannel, segment_id)
+        elif _is_unflushed(state):
+            if after is None or not _is_unflushed(after):
+                _remove(self._unflushed, vchannel, segment_id)
+            if state is SegmentState.GROWING:
+                _remove(self._growing, _room(info), segment_id)
+            elif after is None or after is SegmentState.GROWING or not _is_unflushed(after):
+                _remove(self._sealed, vchannel, segment_id)
 
     def _count(self, known: SegmentInfo | None, info: SegmentInfo | None) -> None:
         if known is not None:
             self._states[known.state] -= 1
-            if not self._states[known.state]:
-                del self._states[known.state]
             self._add_bytes(known, -1)
         if info is not None:
             self._states[info.state] += 1
@@ -201,11 +220,8 @@ class SegmentTable:
         _remove(self._by_vchannel, info.vchannel, segment_id)
         if info.vchannel not in self._by_vchannel:
             self._changed.pop(info.vchannel, None)
-        _remove(self._growing, _room(info), segment_id)
-        _remove(self._unflushed, info.vchannel, segment_id)
-        _remove(self._sealed, info.vchannel, segment_id)
+        self._delist(info)
         self._count(info, None)
-        _remove(self._dropped, info.vchannel, segment_id)
         self._successors.pop(segment_id, None)
         for replaced in info.compacted_from:
             _remove(self._successors, replaced, segment_id)
@@ -215,11 +231,8 @@ def _room(info: SegmentInfo) -> _Room:
     return (info.collection_id, info.partition_id, info.vchannel)
 
 
-def _list(index: dict[Key, dict[SegmentID, None]], key: Key, segment_id: SegmentID, is_listed: bool) -> None:
-    if is_listed:
-        index.setdefault(key, {})[segment_id] = None
-    else:
-        _remove(index, key, segment_id)
+def _is_unflushed(state: SegmentState) -> bool:
+    return state is SegmentState.GROWING or state is SegmentState.SEALED or state is SegmentState.FLUSHING
 
 
 def _remove(index: dict[Key, dict[SegmentID, None]], key: Key, segment_id: SegmentID) -> None:

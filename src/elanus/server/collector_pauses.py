@@ -1,9 +1,12 @@
 """Keeps the pauses of Python's cyclic collector short in a process that holds much.
 
-A full collection looks at all objects, and nothing else runs meanwhile: a tenth of a second with a thousand
-loaded collections. Full collections come again and again while such a process grows, and nearly all that they
-look at has been looked at before. So what survives a long one is left out of the next ones for some minutes.
-Cycles that become garbage meanwhile are found after that.
+A full collection looks at all objects, and nothing else runs meanwhile: more than half a second with twenty
+thousand segments. Full collections come again and again while such a process grows, and nearly all that they
+look at has been looked at before. So what survives a long one is left out of the next ones.
+
+Cycles among the objects left out are not found when they become garbage. Large things are not in cycles when
+they are released: they are freed at once, so fewer objects are left out. A look at all objects is due when a
+quarter of these is gone: its cost follows what was released. Otherwise it is due once a day.
 """
 
 from __future__ import annotations
@@ -14,8 +17,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 _FULL = 2
-_LONG_S = 0.03
-_LEFT_OUT_S = 600.0
+_LONG_S = 0.015
+_LOOK_S = 60.0
+"""How often it is counted how many of the objects left out there still are: that takes some milliseconds."""
+_LEFT_OUT_S = 86_400.0
+_LEFT_SHARE = 0.75
+_MIDDLE_COLLECTIONS = 5
+"""How many collections of the middle generation there are for one full collection; Python's default is 10."""
 
 
 class CollectorPauses:
@@ -26,12 +34,16 @@ class CollectorPauses:
         time_s: Callable[[], float] = time.monotonic,
         freeze: Callable[[], None] = gc.freeze,
         unfreeze: Callable[[], None] = gc.unfreeze,
+        count: Callable[[], int] = gc.get_freeze_count,
     ) -> None:
         self._time_s = time_s
         self._freeze = freeze
         self._unfreeze = unfreeze
+        self._count = count
         self._began_s = 0.0
-        self._unfreeze_at_s = float("inf")
+        self._look_at_s = self._unfreeze_at_s = float("inf")
+        self._most = 0
+        """How many objects were left out at most, as far as they were counted."""
 
     def __call__(self, phase: str, info: Mapping[str, Any]) -> None:
         if info["generation"] != _FULL:
@@ -39,14 +51,25 @@ class CollectorPauses:
         now_s = self._time_s()
         if phase == "start":
             self._began_s = now_s
-        elif now_s >= self._unfreeze_at_s:
-            self._unfreeze_at_s = float("inf")
+        elif now_s >= self._look_at_s and self._is_due(now_s):
+            self._look_at_s = self._unfreeze_at_s = float("inf")
+            self._most = 0
             self._unfreeze()  # the next full collection looks at all objects
         elif now_s - self._began_s >= _LONG_S:
             self._freeze()
+            self._look_at_s = min(self._look_at_s, now_s + _LOOK_S)
             self._unfreeze_at_s = min(self._unfreeze_at_s, now_s + _LEFT_OUT_S)
+
+    def _is_due(self, now_s: float) -> bool:
+        """Whether all objects are to be looked at again."""
+        self._look_at_s = now_s + _LOOK_S
+        left = self._count()
+        self._most = max(self._most, left)
+        return left < _LEFT_SHARE * self._most or now_s >= self._unfreeze_at_s
 
 
 def shorten_collector_pauses() -> None:
     """Apply this to the process."""
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, _MIDDLE_COLLECTIONS)
     gc.callbacks.append(CollectorPauses())

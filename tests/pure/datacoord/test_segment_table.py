@@ -84,6 +84,11 @@ def test_every_look_up_agrees_with_a_search_through_all(made: list[tuple[int, Se
     ]
     assert table.states() == Counter(s.state for s in known.values())
     assert ids(table.dropped()) == {i for i, s in known.items() if s.state is S.DROPPED}
+    for n in range(2):
+        on_vchannel = {i for i, s in known.items() if s.state is S.DROPPED and i // 4 % 2 == n}
+        assert ids(table.dropped_on(f"v{n}")) == on_vchannel
+    everything = [SegmentID(number) for number in range(1, 14)]
+    assert table.gone(everything) == [s for s in everything if s not in known or known[s].state is S.DROPPED]
     assert ids(table.unflushed()) == {
         i for i, s in known.items() if s.state < S.DROPPED and s.state != S.FLUSHED
     }
@@ -96,9 +101,9 @@ def test_every_look_up_agrees_with_a_search_through_all(made: list[tuple[int, Se
     for number in range(1, 13):
         table.forget(SegmentID(number))
     assert uses.paths == set()
-    assert not any(value for name, value in vars(table).items() if name not in ("_uses", "_changes")), (
-        "nothing is left"
-    )
+    assert not table.states()
+    kept = ("_uses", "_changes", "_states")
+    assert not any(value for name, value in vars(table).items() if name not in kept), "nothing is left"
 
 
 def test_the_successor_of_a_segment_is_the_last_of_the_line() -> None:
