@@ -64,6 +64,8 @@ async def plan_layout(
     rooms = []
     for node_id, status in statuses.items() if coming else ():
         rooms.append(await _room_with(node_id, status, placed, target))
+    if len(coming) > _PIECES_AT_ONCE:
+        await asyncio.sleep(0)
     new = place(coming, rooms)
     kept = {s: found[s] for s in handoff.kept}
     channels = {n: status.leads_elsewhere for n, status in statuses.items()}

@@ -151,9 +151,14 @@ class _Division:
             for number, begin in enumerate(range(0, len(found), step)):
                 self._insert(at + number, found[begin : begin + step])
 
+    @property
+    def segments(self) -> int:
+        """How many segments the parts have."""
+        return sum(map(len, self.members))
+
     def is_sparse(self) -> bool:
         """Whether there are far more parts than the segments need, or none are needed."""
-        count = sum(map(len, self.members))
+        count = self.segments
         return count <= PART_MAX // 2 or count < len(self.bounds) * PART_MAX // 8
 
     def _insert(self, at: int, segments: Sequence[SegmentID]) -> None:
@@ -186,9 +191,13 @@ class ReplicaRecords:
             division = _Division(record, following=division.following if division else 1)
             division.regroup(facts)
         else:
-            division.change(facts, facts.changed(_Part.all_of(division.record)))
-            if division.is_sparse():
+            changed = facts.changed(_Part.all_of(division.record))
+            if 2 * len(changed) > division.segments:  # as many parts are written as by a division of all
                 division.regroup(facts)
+            else:
+                division.change(facts, changed)
+                if division.is_sparse():
+                    division.regroup(facts)
         division.record = record
         puts = []
         new = [at for at, number in enumerate(division.numbers) if not number]

@@ -7,7 +7,7 @@ delete that is read meanwhile is missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from elanus.core.ids import SegmentID
 from elanus.querynode.deletes import DeleteBatch
@@ -64,12 +64,15 @@ class HeldSegments:
     def unstage(self, segment_id: SegmentID) -> list[SealedSegment]:
         return self._popped(self.staged, segment_id)
 
-    def put_online(self, segment_id: SegmentID) -> list[SealedSegment]:
-        """Serve the staged copy of a segment, if there is one."""
-        if segment_id not in self.staged:
-            return []
-        replaced = self._popped(self.serving, segment_id)
-        self.serving[segment_id] = self.staged.pop(segment_id)
+    def put_online(self, segment_ids: Iterable[SegmentID]) -> list[SealedSegment]:
+        """Serve the staged copy of each segment, if there is one."""
+        replaced: list[SealedSegment] = []
+        for segment_id in segment_ids:
+            segment = self.staged.pop(segment_id, None)
+            if segment is not None:
+                if segment_id in self.serving:
+                    replaced += self._popped(self.serving, segment_id)
+                self.serving[segment_id] = segment
         return replaced
 
     def withdraw(self) -> list[SealedSegment]:

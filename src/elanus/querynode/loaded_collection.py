@@ -338,15 +338,13 @@ class LoadedCollection(HeldCollection):
         if change.version <= self._version:
             return
         leads = self._check(change)
-        gone: list[SealedSegment | GrowingSegment] = []
-        for segment_id in change.online:
-            gone += self._held.put_online(segment_id)
-            self._views.set_visible_from(segment_id, change.visible_from.get(segment_id, NO_TIMESTAMP))
+        gone: list[SealedSegment | GrowingSegment] = [*self._held.put_online(change.online)]
+        self._views.set_visible_from(change.online, change.visible_from)
         for segment_id in change.offline:
             gone += self._held.release(segment_id)
         replaced = {*change.online, *change.offline, *change.elsewhere}
-        for segment_id in change.online:
-            replaced.update(self.serving[segment_id].parents)
+        serving = self.serving
+        replaced.update(parent for segment_id in change.online for parent in serving[segment_id].parents)
         for channel in self.channels.values():
             gone += channel.release(replaced)
         was_served = self._version or self._given_up

@@ -27,9 +27,11 @@ class SealedViews:
         self._made: dict[SegmentID, _Made] = {}
         self._views: tuple[SnapshotSegment, ...] | None = None
 
-    def set_visible_from(self, segment_id: SegmentID, ts: Timestamp) -> None:
-        """Reads see the segment from this timestamp on."""
-        self._visible_from[segment_id] = ts
+    def set_visible_from(
+        self, segment_ids: Iterable[SegmentID], visible_from: Mapping[SegmentID, Timestamp]
+    ) -> None:
+        """Reads see each of these segments from its timestamp on; at once if it has none."""
+        self._visible_from.update({s: visible_from.get(s, NO_TIMESTAMP) for s in segment_ids})
 
     async def prepare(
         self, segments: Iterable[SealedSegment], visible_from: Mapping[SegmentID, Timestamp]

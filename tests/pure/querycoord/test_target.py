@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from counting import turns_of
 from fakes import CID, collection
 
 from elanus.api.datacoord import RecoveryInfo
 from elanus.core.ids import BuildID, FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.placement import Piece
 from elanus.core.segments import BinlogFile, IndexFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.querycoord.planned_layout import pieces_of
 from elanus.querycoord.target import Target
 
 SEGMENT, ROWS = SegmentID(7), 1000
@@ -42,6 +45,24 @@ def expected_bytes(disk_bytes: int, *, is_loaded: bool = True) -> tuple[int, int
     if not is_loaded:
         target = replace(target, files={}, left_out=frozenset({field.field_id}))
     return target.pieces([SEGMENT])[0].size_bytes, width
+
+
+async def test_others_run_while_the_memory_of_many_segments_is_estimated() -> None:
+    known = collection()
+    log = BinlogFile("insert_log/a", ROWS, FILE_BYTES, NO_TIMESTAMP, NO_TIMESTAMP)
+    segments = {
+        s: SegmentManifest(s, CID, PartitionID(1), "c_1v0", (log,), (), NO_TIMESTAMP)
+        for s in map(SegmentID, range(1, 5001))
+    }
+    target = Target(known, (PartitionID(1),), RecoveryInfo(CID, (), ()), segments, (), {}, ())
+    found: list[Piece] = []
+
+    async def estimate() -> None:
+        found[:] = await pieces_of(target, [*segments])
+
+    turns = await turns_of(estimate)
+    assert max(turns) < 0.5 * sum(turns), turns
+    assert found == target.pieces(segments)
 
 
 def test_vectors_in_memory_count_once_and_the_files_too() -> None:
