@@ -96,4 +96,4 @@ async def test_others_run_while_garbage_is_found_among_many_segments() -> None:
         assert {one.segment_id for one in pinned} == held
 
     turns = await turns_of(list_pinned)
-    assert max(turns) < 0.5 * sum(turns), turns
+    assert max(turns) < 0.75 * sum(turns), turns
