@@ -122,8 +122,10 @@ class Collector:
         self._wake.set()
 
     async def gc_status(self) -> GcStatus:
-        waiting = sum(s.size_bytes for s in self._state.dropped_segments() if keeps_files(s))
-        return GcStatus(self._stage, self._swept, self._rounds, waiting, self._reclaimed_bytes, self._last)
+        waiting_bytes = self._state.dropped_bytes()
+        return GcStatus(
+            self._stage, self._swept, self._rounds, waiting_bytes, self._reclaimed_bytes, self._last
+        )
 
     # rounds
 

@@ -55,6 +55,8 @@ class SegmentTable:
         self._states = [0] * (max(SegmentState) + 1)
         """How many segments are in each state: a list, because enumerations take long to hash."""
         self._sizes_bytes: Counter[CollectionID] = Counter()
+        self.dropped_bytes = 0
+        """The size of the binlogs of dropped segments that still have files."""
         self._dropped: dict[str, dict[SegmentID, None]] = {}
         """By vchannel."""
         self._successors: dict[SegmentID, dict[SegmentID, None]] = {}
@@ -192,7 +194,9 @@ class SegmentTable:
             self._add_bytes(info, 1)
 
     def _add_bytes(self, info: SegmentInfo, times: int) -> None:
-        if info.state is not SegmentState.DROPPED and info.size_bytes:
+        if info.state is SegmentState.DROPPED:
+            self.dropped_bytes += times * info.size_bytes if info.manifest else 0
+        elif info.size_bytes:
             self._sizes_bytes[info.collection_id] += times * info.size_bytes
             if not self._sizes_bytes[info.collection_id]:
                 del self._sizes_bytes[info.collection_id]

@@ -126,6 +126,10 @@ class DataState:
         """Return the size of the binlogs of these collections, or of all."""
         return self._segments.stored_bytes(collection_ids)
 
+    def dropped_bytes(self) -> int:
+        """Return the size of the binlogs of dropped segments that still have files."""
+        return self._segments.dropped_bytes
+
     def unflushed(self) -> list[SegmentInfo]:
         """Growing, sealed and flushing segments."""
         return self._segments.unflushed()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.core.gc import keeps_files
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP
@@ -82,6 +83,7 @@ def test_every_look_up_agrees_with_a_search_through_all(made: list[tuple[int, Se
     assert [table.stored_bytes([CollectionID(n)]) for n in range(2)] == [
         sizes[CollectionID(n)] for n in range(2)
     ]
+    assert table.dropped_bytes == sum(s.size_bytes for s in known.values() if keeps_files(s))
     assert table.states() == Counter(s.state for s in known.values())
     assert ids(table.dropped()) == {i for i, s in known.items() if s.state is S.DROPPED}
     for n in range(2):
