@@ -317,8 +317,8 @@ class LoadedCollection(HeldCollection):
     async def take_version(self, change: SealedSegmentsChange) -> None:
         """As `announce`, after the deletes of writes that take effect with the version have been applied.
 
-        Reads do not see them before the version's moments, which leave time for this. What costs time for
-        each segment is done before as well, so that the switch itself is short.
+        Reads do not see them before the version's moments, which leave time for this. The views of segments
+        that come online are made before as well, so that the switch itself is short.
         """
         if change.version > self._version:
             coming = [segment for s in change.online if (segment := self.copy_of(s)) is not None]

@@ -5,8 +5,8 @@ thousand segments. Full collections come again and again while such a process gr
 look at has been looked at before. So what survives a long one is left out of the next ones.
 
 Cycles among the objects left out are not found when they become garbage. Large things are not in cycles when
-they are released: they are freed at once, so fewer objects are left out. A look at all objects is due when a
-quarter of these is gone: its cost follows what was released. Otherwise it is due once a day.
+they are released: they are freed at once, so fewer objects are left out. A look at all objects is due when half
+of these are gone: its cost follows what was released. Otherwise it is due once a day.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LONG_S = 0.015
 _LOOK_S = 60.0
 """How often it is counted how many of the objects left out there still are: that takes some milliseconds."""
 _LEFT_OUT_S = 86_400.0
-_LEFT_SHARE = 0.75
+_LEFT_SHARE = 0.5
 _MIDDLE_COLLECTIONS = 5
 """How many collections of the middle generation there are for one full collection; Python's default is 10."""
 

@@ -23,7 +23,7 @@ HERE = PartitionID(3)
 
 @dataclass(eq=False)
 class Segment:
-    """What a view is made of."""
+    """A sealed segment, as far as a view shows it."""
 
     segment_id: SegmentID
     partition_id: PartitionID = HERE
@@ -71,7 +71,7 @@ def test_views_are_kept_and_those_of_other_partitions_are_left_out() -> None:
 
 
 @scenario()
-async def test_a_version_and_the_same_partitions_again_make_no_view_anew(world: World) -> None:
+async def test_a_version_and_the_same_partitions_again_keep_the_views(world: World) -> None:
     flushed = []
     for key in range(4):
         await world.insert([(key, key)])

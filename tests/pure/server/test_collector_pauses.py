@@ -53,10 +53,10 @@ def test_what_survives_a_long_collection_is_left_out_until_much_of_it_is_gone() 
     bench.now_s += 3600
     assert bench.look(0.01, left_out=2000) == []
     bench.now_s += 3600
-    assert bench.look(0.01, left_out=1501) == []
+    assert bench.look(0.01, left_out=1001) == []
     assert bench.look(0.01, left_out=1) == [], "they are not counted each time"
     bench.now_s += 60
-    assert bench.look(0.1, left_out=1499) == ["unfreeze"]
+    assert bench.look(0.1, left_out=999) == ["unfreeze"]
     assert bench.look(0.2) == ["freeze"], "all objects"
     bench.now_s += 3600
     assert bench.look(0.01, left_out=1000) == [], "they are compared with what was left out since"
