@@ -38,7 +38,7 @@ class SealedViews:
     ) -> None:
         """Make the views of segments that a version is about to bring online. Other tasks run meanwhile.
 
-        They may change any of this: `of` uses a view only for the segment and the timestamp that it was made of.
+        They may change any of this: `of` uses a view only for the segment and timestamp that it was made of.
         """
         async for segment in in_turns(segments):
             self._make(segment, visible_from.get(segment.segment_id, NO_TIMESTAMP))

@@ -5,8 +5,8 @@ thousand segments. Full collections come again and again while such a process gr
 look at has been looked at before. So what survives a long one is left out of the next ones.
 
 Cycles among the objects left out are not found when they become garbage. Large things are not in cycles when
-they are released: they are freed at once, so fewer objects are left out. A look at all objects is due when half
-of these are gone: its cost follows what was released. Otherwise it is due once a day.
+they are released: they are freed at once, so fewer objects are left out. A look at all objects is due when
+half of these are gone: its cost follows what was released. Otherwise it is due once a day.
 """
 
 from __future__ import annotations
