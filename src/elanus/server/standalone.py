@@ -54,7 +54,9 @@ def serve(settings: Settings) -> int:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     shorten_collector_pauses()
     configure_logging(settings.logging, "online")
-    check_room_for_spark(raise_open_files_limit())
+    limit = raise_open_files_limit()
+    if settings.pipeline.enabled:
+        check_room_for_spark(limit)
     return asyncio.run(_serve(within_memory(settings, memory_limit_bytes())))
 
 

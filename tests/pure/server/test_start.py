@@ -59,6 +59,23 @@ def test_a_server_whose_spark_could_not_start_is_refused_before_it_touches_anyth
     assert not data_dir.exists()
 
 
+WITHOUT_SPARK = """
+import asyncio, resource, sys
+from pathlib import Path
+from elanus.server.settings import Settings
+from elanus.server.standalone import serve
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+asyncio.run = lambda work: work.close() or print("served")
+serve(Settings.model_validate({"data_dir": Path(sys.argv[1]), "pipeline": {"enabled": False}}))
+"""
+
+
+def test_a_server_without_a_pipeline_needs_no_room_for_spark(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.endswith("served\n")
+
+
 @pytest.mark.parametrize("limit", [512, 1 << 20, resource.RLIM_INFINITY])
 def test_spark_has_room_under_these_limits(limit: int) -> None:
     check_room_for_spark(limit)
