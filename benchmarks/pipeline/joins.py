@@ -33,10 +33,11 @@ from pyspark.sql import functions as sf
 from benchmarks.dataset import drawn
 from benchmarks.freshness import serving
 from benchmarks.pipeline import importing
+from benchmarks.pipeline.task_memory import USERS, TaskMemory
 from benchmarks.pipeline.visible_import import failure_of, task_of, when
 from elanus.index import load
 from elanus.spark import knn_join, near_duplicates, register
-from elanus.spark.searches import pinned_job
+from elanus.spark.searches import SearchJob, pinned_job
 from elanus.storage.objects import open_store
 
 COLLECTION = "vectors"
@@ -52,6 +53,21 @@ _NOISE = 1e-3
 _RADIUS = 0.01
 
 Floats = npt.NDArray[np.float32]
+
+
+class JoinMemory(msgspec.Struct, frozen=True):
+    """Megabytes (10⁶ bytes) of one task. ``set_mb``: the files of its segments, ``empty_mb``: a Python worker
+    that has opened none, both the most of any; ``join_mb`` and ``exact_mb``: the most that a worker had in
+    the join and in the exact one."""
+
+    set_mb: float
+    empty_mb: float
+    join_mb: float
+    exact_mb: float
+
+    @property
+    def budget_mb(self) -> float:
+        return self.set_mb + self.empty_mb
 
 
 class Joins(msgspec.Struct, frozen=True):
@@ -72,6 +88,7 @@ class Joins(msgspec.Struct, frozen=True):
     duplicates_s: list[float]
     copies: int
     duplicates: int
+    memory: JoinMemory | None = None
 
 
 def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Callable[[str], None]) -> Joins:
@@ -104,11 +121,15 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
                 spark, COLLECTION, frame, field="vector", k=K, params=params, exact=exact, uri=uri
             ).toArrow()
 
+        set_mb, empty_mb = _set_mb(uri), _empty_mb(spark)
         report("the join and faiss alone")
-        join_s, hits = _turns(turns, lambda: join(False, asked))
+        memory, exact_memory = TaskMemory(daemon=USERS), TaskMemory(daemon=USERS)
+        with memory.watched():
+            join_s, hits = _turns(turns, lambda: join(False, asked))
         faiss_s, _ = _turns(turns, _faiss(uri, data.test))
         report("the exact join")
-        exact_s, truth = _turns(1, lambda: join(True, exact_asked))
+        with exact_memory.watched():
+            exact_s, truth = _turns(1, lambda: join(True, exact_asked))
         found, wanted = _pairs(hits), _pairs(truth)
         report("Spark's own join")
         few_s, _ = _turns(turns, lambda: join(False, few_asked))
@@ -135,7 +156,31 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
         duplicates_s=duplicates_s,
         copies=copies,
         duplicates=same.num_rows,
+        memory=JoinMemory(set_mb, empty_mb, memory.most_mb, exact_memory.most_mb),
     )
+
+
+def _set_mb(uri: str) -> float:
+    """Return the size of the files of the largest set of segments that a task opens."""
+    job = _job(uri, os.cpu_count() or 1)
+    sizes = [sum(m.size_bytes + job.plan.indexes[m.segment_id].size_bytes for m in some) for some in job.sets]
+    return max(sizes) / 1e6
+
+
+def _empty_mb(spark: SparkSession) -> float:
+    """Return the resident memory of a worker that has loaded what a search needs, and no segment."""
+
+    def resident(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import psutil
+
+        import elanus.spark.knn  # noqa: F401 - and what that imports
+
+        for _ in batches:
+            yield pa.record_batch({"mb": [psutil.Process().memory_info().rss / 1e6]})
+
+    tasks = os.cpu_count() or 1
+    found = spark.range(tasks, numPartitions=tasks).mapInArrow(resident, "mb double").collect()
+    return max(row.mb for row in found)
 
 
 @contextmanager
@@ -204,9 +249,8 @@ def _turns(turns: int, work: Callable[[], Any]) -> tuple[list[float], Any]:
     return seconds[turns > 1 :], found
 
 
-def _faiss(uri: str, queries: Floats) -> Callable[[], None]:
-    """Return the searches of the same graphs by faiss alone, on all cores."""
-    job = pinned_job(
+def _job(uri: str, parallelism: int) -> SearchJob:
+    return pinned_job(
         COLLECTION,
         field="vector",
         k=K,
@@ -214,9 +258,14 @@ def _faiss(uri: str, queries: Floats) -> Callable[[], None]:
         params={"ef": EF},
         as_of=None,
         exact=False,
-        parallelism=1,
+        parallelism=parallelism,
         options={"uri": uri},
     )
+
+
+def _faiss(uri: str, queries: Floats) -> Callable[[], None]:
+    """Return the searches of the same graphs by faiss alone, on all cores."""
+    job = _job(uri, 1)
     store = open_store(job.plan.store_url)
     manifests = itertools.chain.from_iterable(job.sets)
     files = [job.plan.indexes[manifest.segment_id] for manifest in manifests]

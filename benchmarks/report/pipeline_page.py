@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.pipeline.courses import HNSW, IVF_FLAT, RANGE_ROWS
 from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
 from benchmarks.pipeline.growth import GrowthPoint
-from benchmarks.pipeline.joins import EF, Joins, K
+from benchmarks.pipeline.joins import EF, JoinMemory, Joins, K
 from benchmarks.pipeline.joins import HNSW as BUILT
 from benchmarks.pipeline.places import DELAY_MS, DISK, Turns
 from benchmarks.pipeline.places import WORKERS as CLUSTERS
@@ -17,7 +17,7 @@ from benchmarks.pipeline.sides import Sides
 
 FLUSH_CALL_S = 1.5
 IMPORT_ROWS_PER_S = 150_000
-JOIN_SPEED, JOIN_TIMES = 0.8, 20.0
+JOIN_SPEED, JOIN_TIMES, JOIN_MEMORY = 0.8, 20.0, 1.1
 PLOT = "pipeline-growth.svg"
 
 HEAD = f"""\
@@ -247,6 +247,18 @@ def _joins(found: Joins | None) -> Iterator[str]:
     yield ""
     yield f"`near_duplicates` of all {found.rows:,} rows, of which {found.copies:,} were there twice with"
     yield f"a little noise, took **{found.duplicates_s[0]:.1f} s** and named {found.duplicates:,}."
+    yield ""
+    if found.memory is not None:
+        yield from _join_memory(found.memory)
+
+
+def _join_memory(found: JoinMemory) -> Iterator[str]:
+    yield f"A task of the join had at most **{found.join_mb:,.0f} MB** of resident memory, one of the exact"
+    yield f"join **{found.exact_mb:,.0f} MB**. The budget is {found.budget_mb:,.0f} MB: the files of its"
+    yield f"segments, {found.set_mb:,.0f} MB, and a Python worker that has opened none, {found.empty_mb:,.0f}"
+    most = max(found.join_mb, found.exact_mb) / found.budget_mb
+    verdict = _verdict(most <= JOIN_MEMORY)
+    yield f"MB. The most is {most:.2f} of the budget (target at most {JOIN_MEMORY:g}: {verdict})."
     yield ""
 
 

@@ -20,7 +20,7 @@ from benchmarks.pipeline.far import Far
 from benchmarks.pipeline.figures import Figures, courses, measures
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
-from benchmarks.pipeline.joins import Joins
+from benchmarks.pipeline.joins import JoinMemory, Joins
 from benchmarks.pipeline.places import DISK, FAR, Turns
 from benchmarks.pipeline.sides import Sides, in_turns
 from benchmarks.pipeline.task_memory import TaskMemory
@@ -127,6 +127,7 @@ def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
         duplicates_s=[7.0],
         copies=10,
         duplicates=9,
+        memory=JoinMemory(set_mb=600.0, empty_mb=200.0, join_mb=700.0, exact_mb=840.0),
     )
     plain = found(1.0, 1.0, 1.0)
     assert "nearestByJoin" not in render_pipeline(plain)
@@ -134,6 +135,8 @@ def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
     assert "**0.75** of the throughput of faiss alone (target at least 0.8:\nmissed)" in page
     assert "**40 times** that of Spark's own join (target at least\n20: met)" in page
     assert "took **7.0 s** and named 9." in page
+    assert "The budget is 800 MB" in page
+    assert "1.05 of the budget (target at most 1.1: met)" in page
 
 
 def test_a_part_can_be_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:
