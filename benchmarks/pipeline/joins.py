@@ -49,6 +49,8 @@ EXACT = 1000
 HNSW = {"M": 16, "efConstruction": 100}
 COPIED = 100
 """One row in so many is there twice, with a little noise."""
+BUFFERS_MB = 200.0
+"""Of a task, next to its libraries and its files: a row group that is read, queries and hits."""
 _NOISE = 1e-3
 _RADIUS = 0.01
 
@@ -56,18 +58,16 @@ Floats = npt.NDArray[np.float32]
 
 
 class JoinMemory(msgspec.Struct, frozen=True):
-    """Megabytes (10⁶ bytes) of one task. ``set_mb``: the files of its segments, ``empty_mb``: a Python worker
-    that has opened none, both the most of any; ``join_mb`` and ``exact_mb``: the most that a worker had in
-    the join and in the exact one."""
+    """Megabytes (10⁶ bytes) of one task. ``files_mb``: the files that it opens, ``most_mb``: what its worker
+    had, both the most of any. ``empty_mb``: a worker that has opened none."""
 
-    set_mb: float
+    files_mb: float
     empty_mb: float
-    join_mb: float
-    exact_mb: float
+    most_mb: float
 
     @property
     def budget_mb(self) -> float:
-        return self.set_mb + self.empty_mb
+        return self.files_mb + self.empty_mb + BUFFERS_MB
 
 
 class Joins(msgspec.Struct, frozen=True):
@@ -89,6 +89,7 @@ class Joins(msgspec.Struct, frozen=True):
     copies: int
     duplicates: int
     memory: JoinMemory | None = None
+    exact_memory: JoinMemory | None = None
 
 
 def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Callable[[str], None]) -> Joins:
@@ -121,15 +122,17 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
                 spark, COLLECTION, frame, field="vector", k=K, params=params, exact=exact, uri=uri
             ).toArrow()
 
-        set_mb, empty_mb = _set_mb(uri), _empty_mb(spark)
+        empty_mb = _empty_mb(spark)
         report("the join and faiss alone")
-        memory, exact_memory = TaskMemory(daemon=USERS), TaskMemory(daemon=USERS)
-        with memory.watched():
+        seen, seen_exact = TaskMemory(daemon=USERS), TaskMemory(daemon=USERS)
+        with seen.watched():
             join_s, hits = _turns(turns, lambda: join(False, asked))
         faiss_s, _ = _turns(turns, _faiss(uri, data.test))
         report("the exact join")
-        with exact_memory.watched():
+        with seen_exact.watched():
             exact_s, truth = _turns(1, lambda: join(True, exact_asked))
+        memory = JoinMemory(_files_mb(uri, exact=False), empty_mb, seen.most_mb)
+        exact_memory = JoinMemory(_files_mb(uri, exact=True), empty_mb, seen_exact.most_mb)
         found, wanted = _pairs(hits), _pairs(truth)
         report("Spark's own join")
         few_s, _ = _turns(turns, lambda: join(False, few_asked))
@@ -156,15 +159,16 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
         duplicates_s=duplicates_s,
         copies=copies,
         duplicates=same.num_rows,
-        memory=JoinMemory(set_mb, empty_mb, memory.most_mb, exact_memory.most_mb),
+        memory=memory,
+        exact_memory=exact_memory,
     )
 
 
-def _set_mb(uri: str) -> float:
+def _files_mb(uri: str, *, exact: bool) -> float:
     """Return the size of the files of the largest set of segments that a task opens."""
-    job = _job(uri, os.cpu_count() or 1)
-    sizes = [sum(m.size_bytes + job.plan.indexes[m.segment_id].size_bytes for m in some) for some in job.sets]
-    return max(sizes) / 1e6
+    job = _job(uri, os.cpu_count() or 1, exact=exact)
+    indexes = {} if exact else {number: file.size_bytes for number, file in job.plan.indexes.items()}
+    return max(sum(m.size_bytes + indexes.get(m.segment_id, 0) for m in some) for some in job.sets) / 1e6
 
 
 def _empty_mb(spark: SparkSession) -> float:
@@ -249,15 +253,15 @@ def _turns(turns: int, work: Callable[[], Any]) -> tuple[list[float], Any]:
     return seconds[turns > 1 :], found
 
 
-def _job(uri: str, parallelism: int) -> SearchJob:
+def _job(uri: str, parallelism: int, *, exact: bool = False) -> SearchJob:
     return pinned_job(
         COLLECTION,
         field="vector",
         k=K,
         filter="",
-        params={"ef": EF},
+        params={} if exact else {"ef": EF},
         as_of=None,
-        exact=False,
+        exact=exact,
         parallelism=parallelism,
         options={"uri": uri},
     )

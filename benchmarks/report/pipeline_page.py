@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.pipeline.courses import HNSW, IVF_FLAT, RANGE_ROWS
 from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
 from benchmarks.pipeline.growth import GrowthPoint
-from benchmarks.pipeline.joins import EF, JoinMemory, Joins, K
+from benchmarks.pipeline.joins import BUFFERS_MB, EF, Joins, K
 from benchmarks.pipeline.joins import HNSW as BUILT
 from benchmarks.pipeline.places import DELAY_MS, DISK, Turns
 from benchmarks.pipeline.places import WORKERS as CLUSTERS
@@ -85,6 +85,11 @@ kNN join finds the {k} nearest of each query, with ef {ef}; its time is from the
 snapshot, Spark's work and the reading of files. faiss alone searches the same graphs with all cores, in one
 process that has read them before. Spark's own exact join, `nearestByJoin`, compares few queries with the
 rows in its memory. Times are those of the fastest, the median and the slowest turn.
+"""
+MEMORY = """\
+The resident memory of a task of the joins, the most of any, next to its budget: the files that it opens, a
+Python worker that has opened none, and {buffers:.0f} MB for a row group that it reads, queries and hits. The
+target is at most {limit:g} of the budget.
 """
 GROWN = """\
 - **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**
@@ -248,18 +253,17 @@ def _joins(found: Joins | None) -> Iterator[str]:
     yield f"`near_duplicates` of all {found.rows:,} rows, of which {found.copies:,} were there twice with"
     yield f"a little noise, took **{found.duplicates_s[0]:.1f} s** and named {found.duplicates:,}."
     yield ""
-    if found.memory is not None:
-        yield from _join_memory(found.memory)
-
-
-def _join_memory(found: JoinMemory) -> Iterator[str]:
-    yield f"A task of the join had at most **{found.join_mb:,.0f} MB** of resident memory, one of the exact"
-    yield f"join **{found.exact_mb:,.0f} MB**. The budget is {found.budget_mb:,.0f} MB: the files of its"
-    yield f"segments, {found.set_mb:,.0f} MB, and a Python worker that has opened none, {found.empty_mb:,.0f}"
-    most = max(found.join_mb, found.exact_mb) / found.budget_mb
-    verdict = _verdict(most <= JOIN_MEMORY)
-    yield f"MB. The most is {most:.2f} of the budget (target at most {JOIN_MEMORY:g}: {verdict})."
-    yield ""
+    if found.memory is not None and found.exact_memory is not None:
+        yield MEMORY.format(buffers=BUFFERS_MB, limit=JOIN_MEMORY)
+        yield "| | files | without files | budget | most | |"
+        yield "|---|---:|---:|---:|---:|---|"
+        for name, one in (("kNN join", found.memory), ("kNN join, exact", found.exact_memory)):
+            share = one.most_mb / one.budget_mb
+            yield (
+                f"| {name} | {one.files_mb:,.0f} MB | {one.empty_mb:,.0f} MB | {one.budget_mb:,.0f} MB | "
+                f"{one.most_mb:,.0f} MB | {share:.2f} of the budget: {_verdict(share <= JOIN_MEMORY)} |"
+            )
+        yield ""
 
 
 def _rate(took: Turns) -> str:

@@ -42,18 +42,24 @@ MODULES = f"spark.executorEnv.PYTHONPATH {Path(__file__).parent}\n"
 
 
 class Secured(Spark):
-    """Its processes talk only to those that know the secret."""
+    """Its processes talk only to those that know the secret. ``conf``: what these are given."""
+
+    def __init__(self, directory: Path) -> None:
+        secret = directory / "secret"
+        secret.write_text("only the cluster knows")
+        self.conf = AUTHENTICATION.format(secret=secret)
+        super().__init__(directory, cores=2)
 
     def _process(self, name: str, arguments: list[str], ready: str) -> ServiceProcess:
         process = super()._process(name, arguments, ready)
-        known = f"-Dspark.authenticate=true -Dspark.authenticate.secret={SECRET}"
-        options = f"{process.environment['SPARK_DAEMON_JAVA_OPTS']} {known}"
+        known = [f"-D{setting}={value}" for setting, value in parsed(self.conf).items()]
+        options = " ".join([process.environment["SPARK_DAEMON_JAVA_OPTS"], *known])
         return replace(process, environment={**process.environment, "SPARK_DAEMON_JAVA_OPTS": options})
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
-    cluster = Secured(tmp_path_factory.mktemp("spark"), cores=2)
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    cluster = Secured(tmp_path_factory.mktemp("spark"))
     try:
         cluster.start()
         yield cluster
@@ -82,8 +88,8 @@ def run(session: PipelineSession, task: Callable[[str], Any], plans: list[str], 
     return session.run(task, plans, group="g", description="a job", pool="p", cpus=cpus)
 
 
-def test_executors_come_with_jobs_and_go_without_them(cluster: Spark, tmp_path: Path) -> None:
-    with started(cluster, tmp_path / "scratch", MODULES + AUTHENTICATION + ALLOCATION) as session:
+def test_executors_come_with_jobs_and_go_without_them(cluster: Secured, tmp_path: Path) -> None:
+    with started(cluster, tmp_path / "scratch", MODULES + cluster.conf + ALLOCATION) as session:
         assert executors(session) == 0
         assert session.slots == 4, "what it may become: as many jobs are given to Spark, which gets executors"
         plans = [f"{tmp_path}/{number}" for number in range(4)]
@@ -93,18 +99,17 @@ def test_executors_come_with_jobs_and_go_without_them(cluster: Spark, tmp_path: 
         assert run(session, cores, ["a build"], cpus=2) == [2], "one comes again for a task of two cores"
 
 
-def test_a_cluster_that_authenticates_runs_jobs(cluster: Spark, tmp_path: Path) -> None:
-    with started(cluster, tmp_path / "scratch", MODULES + AUTHENTICATION) as session:
+def test_a_cluster_that_authenticates_runs_jobs(cluster: Secured, tmp_path: Path) -> None:
+    with started(cluster, tmp_path / "scratch", MODULES + cluster.conf) as session:
         assert run(session, cores, ["a task"]) == [1]
 
 
 @pytest.mark.long
-def test_a_cluster_that_authenticates_refuses_a_stranger(cluster: Spark, tmp_path: Path) -> None:
+def test_a_cluster_that_authenticates_refuses_a_stranger(cluster: Secured, tmp_path: Path) -> None:
     """Spark tries for a minute to join the cluster."""
-    wrong = AUTHENTICATION.replace(SECRET, "a-guess")
     with (
         pytest.raises((JobLost, Py4JError)) as caught,
-        started(cluster, tmp_path / "scratch", MODULES + wrong) as session,
+        started(cluster, tmp_path / "scratch", MODULES) as session,
     ):
         run(session, cores, ["a task"])
     assert str(caught.value) == "x"
