@@ -50,7 +50,7 @@ HNSW = {"M": 16, "efConstruction": 100}
 COPIED = 100
 """One row in so many is there twice, with a little noise."""
 BUFFERS_MB = 200.0
-"""Of a task, next to its libraries and its files: a row group that is read, queries and hits."""
+"""A task holds a row group, queries and hits next to its libraries and its files."""
 _NOISE = 1e-3
 _RADIUS = 0.01
 

@@ -11,7 +11,7 @@ import psutil
 
 PIPELINE = "elanus.pipeline.daemon"
 USERS = "pyspark.daemon"
-"""What workers are forked from: those of Elanus' jobs, and those of a user's Spark session."""
+"""The modules that workers are forked from, for Elanus' own jobs and for a user's Spark session."""
 _MB = 1_000_000
 _SAMPLE_S = 0.1
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.jvm
 
 PROGRAM = Path(__file__).with_name("thread_watch.py")
 UNSEEN_MAX = 0.25
-"""Of the processor time: threads that came and went between two looks."""
+"""The share of processor time that may belong to threads that came and went between two looks."""
 
 
 @pytest.mark.parametrize("cpus", [1, 2])
