@@ -53,6 +53,7 @@ class _Seen:
 
     def __init__(self) -> None:
         self._at_s: dict[int, float] = {}
+        self._error: Exception | None = None
         self._changed = threading.Condition()
 
     def add(self, keys: Sequence[int]) -> None:
@@ -62,11 +63,19 @@ class _Seen:
                 self._at_s.setdefault(key, now_s)
             self._changed.notify_all()
 
-    def wait_for(self, key: int) -> float:
-        """Return when the reader had the row. Raises `TimeoutError`."""
+    def fail(self, error: Exception) -> None:
+        """Raise an error of the reader where its rows are waited for."""
         with self._changed:
-            if not self._changed.wait_for(lambda: key in self._at_s, _WAIT_S):
+            self._error = error
+            self._changed.notify_all()
+
+    def wait_for(self, key: int) -> float:
+        """Return when the reader had the row. Raises `TimeoutError`, and what ended the reader."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: key in self._at_s or self._error is not None, _WAIT_S):
                 raise TimeoutError(f"the feed has no row {key} after {_WAIT_S:g} s")
+            if self._error is not None:
+                raise self._error
             return self._at_s[key]
 
 
@@ -137,7 +146,10 @@ def _stream(uri: str, checkpoints: str, seen: _Seen, ends: threading.Event) -> N
             .option("checkpointLocation", str(Path(checkpoints) / "stream"))
             .start()
         )
-        ends.wait()
+        while not ends.wait(1.0):
+            if (error := query.exception()) is not None:
+                seen.fail(error)
+                return
         query.stop()
     finally:
         spark.stop()

@@ -37,7 +37,7 @@ from benchmarks.pipeline.task_memory import USERS, TaskMemory
 from benchmarks.pipeline.visible_import import failure_of, task_of, when
 from elanus.index import load
 from elanus.spark import knn_join, near_duplicates, register
-from elanus.spark.searches import SearchJob, pinned_job
+from elanus.spark.searches import SearchJob, opened_bytes, pinned_job
 from elanus.storage.objects import open_store
 
 COLLECTION = "vectors"
@@ -50,7 +50,7 @@ HNSW = {"M": 16, "efConstruction": 100}
 COPIED = 100
 """One row in so many is there twice, with a little noise."""
 BUFFERS_MB = 200.0
-"""A task holds a row group, queries and hits next to its libraries and its files."""
+"""A task holds a row group, queries and hits next to its libraries and its segments."""
 _NOISE = 1e-3
 _RADIUS = 0.01
 
@@ -58,16 +58,16 @@ Floats = npt.NDArray[np.float32]
 
 
 class JoinMemory(msgspec.Struct, frozen=True):
-    """Megabytes (10⁶ bytes) of one task. ``files_mb``: the files that it opens, ``most_mb``: what its worker
-    had, both the most of any. ``empty_mb``: a worker that has opened none."""
+    """Megabytes (10⁶ bytes) of one task. ``segments_mb``: the memory that its segments are to take,
+    ``most_mb``: what its worker had, both the most of any. ``empty_mb``: a worker that has opened none."""
 
-    files_mb: float
+    segments_mb: float
     empty_mb: float
     most_mb: float
 
     @property
     def budget_mb(self) -> float:
-        return self.files_mb + self.empty_mb + BUFFERS_MB
+        return self.segments_mb + self.empty_mb + BUFFERS_MB
 
 
 class Joins(msgspec.Struct, frozen=True):
@@ -131,8 +131,8 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
         report("the exact join")
         with seen_exact.watched():
             exact_s, truth = _turns(1, lambda: join(True, exact_asked))
-        memory = JoinMemory(_files_mb(uri, exact=False), empty_mb, seen.most_mb)
-        exact_memory = JoinMemory(_files_mb(uri, exact=True), empty_mb, seen_exact.most_mb)
+        memory = JoinMemory(_segments_mb(uri, exact=False), empty_mb, seen.most_mb)
+        exact_memory = JoinMemory(_segments_mb(uri, exact=True), empty_mb, seen_exact.most_mb)
         found, wanted = _pairs(hits), _pairs(truth)
         report("Spark's own join")
         few_s, _ = _turns(turns, lambda: join(False, few_asked))
@@ -164,11 +164,10 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
     )
 
 
-def _files_mb(uri: str, *, exact: bool) -> float:
-    """Return the size of the files of the largest set of segments that a task opens."""
+def _segments_mb(uri: str, *, exact: bool) -> float:
+    """Return the memory that the largest set of segments of a task is to take."""
     job = _job(uri, os.cpu_count() or 1, exact=exact)
-    indexes = {} if exact else {number: file.size_bytes for number, file in job.plan.indexes.items()}
-    return max(sum(m.size_bytes + indexes.get(m.segment_id, 0) for m in some) for some in job.sets) / 1e6
+    return max(sum(opened_bytes(job.plan, manifest) for manifest in some) for some in job.sets) / 1e6
 
 
 def _empty_mb(spark: SparkSession) -> float:

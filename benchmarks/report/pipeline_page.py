@@ -87,9 +87,9 @@ process that has read them before. Spark's own exact join, `nearestByJoin`, comp
 rows in its memory. Times are those of the fastest, the median and the slowest turn.
 """
 MEMORY = """\
-The resident memory of a task of the joins, the most of any, next to its budget: the files that it opens, a
-Python worker that has opened none, and {buffers:.0f} MB for a row group that it reads, queries and hits. The
-target is at most {limit:g} of the budget.
+The resident memory of a task of the joins, the most of any, next to its budget: the keys of its segments
+with their indexes, or their vectors; a Python worker that has opened none; and {buffers:.0f} MB for a row
+group that it reads, queries and hits. The target is at most {limit:g} of the budget.
 """
 GROWN = """\
 - **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**
@@ -255,12 +255,12 @@ def _joins(found: Joins | None) -> Iterator[str]:
     yield ""
     if found.memory is not None and found.exact_memory is not None:
         yield MEMORY.format(buffers=BUFFERS_MB, limit=JOIN_MEMORY)
-        yield "| | files | without files | budget | most | |"
+        yield "| | segments | worker without any | budget | most | |"
         yield "|---|---:|---:|---:|---:|---|"
         for name, one in (("kNN join", found.memory), ("kNN join, exact", found.exact_memory)):
             share = one.most_mb / one.budget_mb
             yield (
-                f"| {name} | {one.files_mb:,.0f} MB | {one.empty_mb:,.0f} MB | {one.budget_mb:,.0f} MB | "
+                f"| {name} | {one.segments_mb:,.0f} MB | {one.empty_mb:,.0f} MB | {one.budget_mb:,.0f} MB | "
                 f"{one.most_mb:,.0f} MB | {share:.2f} of the budget: {_verdict(share <= JOIN_MEMORY)} |"
             )
         yield ""

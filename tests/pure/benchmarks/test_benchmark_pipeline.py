@@ -127,8 +127,8 @@ def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
         duplicates_s=[7.0],
         copies=10,
         duplicates=9,
-        memory=JoinMemory(files_mb=600.0, empty_mb=200.0, most_mb=1050.0),
-        exact_memory=JoinMemory(files_mb=300.0, empty_mb=200.0, most_mb=800.0),
+        memory=JoinMemory(segments_mb=600.0, empty_mb=200.0, most_mb=1050.0),
+        exact_memory=JoinMemory(segments_mb=300.0, empty_mb=200.0, most_mb=800.0),
     )
     plain = found(1.0, 1.0, 1.0)
     assert "nearestByJoin" not in render_pipeline(plain)
