@@ -24,7 +24,7 @@ import numpy as np
 from benchmarks.limits.server import DIM, LimitServer, create, serving
 
 _NAME = "followed"
-_WAIT_S = 120.0
+_WAIT_S = 600.0
 _WARM_UP = 5
 """Rows before those that count."""
 
