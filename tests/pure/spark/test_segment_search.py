@@ -171,7 +171,7 @@ def test_sets_hold_each_segment_once_and_about_the_same_memory(world: World) -> 
     assert [len(some) for some in sets] == [1, 1, 1], (
         "a task opens a gigabyte, not two"
     )
-    assert sorted(map(len, segment_sets(snapshot, plan, 1))) == [1, 2], "two have small indexes, one has none"
+    assert sorted(map(len, segment_sets(snapshot, plan, 1))) == [1, 2], "one has no index"
     assert segment_sets(replace(world.snapshot, segments=()), plan, 4) == ()
 
 
