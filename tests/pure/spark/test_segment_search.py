@@ -168,9 +168,7 @@ def test_sets_hold_each_segment_once_and_about_the_same_memory(world: World) -> 
     large = tuple(replace(m, insert_logs=(replace(m.insert_logs[0], rows=rows),)) for m in world.manifests)
     snapshot = replace(world.snapshot, segments=large)
     sets = segment_sets(snapshot, world.plan(exact=True), 1)
-    assert [len(some) for some in sets] == [1, 1, 1], (
-        "a task opens a gigabyte, not two"
-    )
+    assert [len(some) for some in sets] == [1, 1, 1], "a task opens a gigabyte, not two"
     assert sorted(map(len, segment_sets(snapshot, plan, 1))) == [1, 2], "one has no index"
     assert segment_sets(replace(world.snapshot, segments=()), plan, 4) == ()
 
