@@ -129,7 +129,11 @@ def _stream(uri: str, checkpoints: str, seen: _Seen, ends: threading.Event) -> N
     from elanus.spark import register
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "1"}
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "1",
+    }
     spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
 
     def note(frame: DataFrame, _: int) -> None:

@@ -183,7 +183,7 @@ def _empty_mb(spark: SparkSession) -> float:
 
     tasks = os.cpu_count() or 1
     found = spark.range(tasks, numPartitions=tasks).mapInArrow(resident, "mb double").collect()
-    return max(row.mb for row in found)
+    return max(float(row.mb) for row in found)
 
 
 @contextmanager
