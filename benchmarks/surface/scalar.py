@@ -19,7 +19,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter, Indexes, compile_filter
-from elanus.index import ScalarIndex, VectorIndex, build, resolve_index
+from elanus.index import RowMask, ScalarIndex, VectorIndex, build, resolve_index
 from elanus.querynode.block import Block, ScalarIndexes
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
@@ -82,7 +82,7 @@ def _scalar_index(name: str, kind: str, column: pa.Array) -> ScalarIndex:
 
 
 def _evaluated(columns: Mapping[str, pa.Array], rows: int, indexes: Indexes, bound: BoundFilter) -> object:
-    return bound.evaluate(columns, rows, indexes)
+    return RowMask(bound.find(columns, rows, indexes), rows)
 
 
 def _us(evaluate: Callable[..., object], text: str, indexes: Indexes) -> float:

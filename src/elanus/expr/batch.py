@@ -34,6 +34,7 @@ class RowIndex(Protocol):
     """The part of an index that a filter needs (`elanus.index.ScalarIndex`, which describes it)."""
 
     rows_share_max: float
+    has_bits: bool
 
     @property
     def title(self) -> str: ...

@@ -3,7 +3,8 @@
 An index that finds few rows saves reading the column; one that finds many is slower than a scan, because the
 rows are scattered. So an index is asked for an estimate first, and is used up to its share of the rows
 (`RowIndex.rows_share_max`; 5 % for sorted values, any share for bitmaps). In a conjunction the most selective
-index is used first, and the other conditions are evaluated on its rows only. Conditions that bound one value,
+index is used first, and the other conditions are evaluated on its rows only: by the bits of an index that has
+bits for them, or by the columns. Conditions that bound one value,
 as ``a > 1 and a < 5`` do, are one lookup. A disjunction uses indexes if
 each of its conditions has one, and all of them together find few rows. A condition that none of this helps is
 scanned.
@@ -18,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Found, HoldsSuch, PackedRows, RowNumbers
+from elanus.core.lookup import Found, HoldsSuch, OneOf, PackedRows, RowNumbers
+from elanus.core.row_sets import bits_of, narrowed, numbers_of
 from elanus.expr import kernels
 from elanus.expr.batch import Batch, RowIndex
 from elanus.expr.cost import cost_of
@@ -36,9 +37,9 @@ ELEMENTS_FACTOR = 0.6
 """By which that share is lower for ranges of elements: rows are found that the condition is evaluated on."""
 SCAN_COST_MIN = 600_000
 """A scan that costs less (`elanus.expr.cost`, for all rows) is not worth asking an index: about 200 µs."""
+UNITED_MAX = 8
+"""So many bitmaps at most are united to narrow what another index found."""
 
-RowIds = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Evaluate = Callable[[Predicate, Batch], pa.Array]
 
 
@@ -47,13 +48,24 @@ class _Access:
     """A way to find a condition's rows with indexes.
 
     ``rows_max``: how many are found at most; ``rest``: the condition that decides about those found, None:
-    all match. ``titles``: the indexes, for the explanation.
+    all match. ``titles``: the indexes, for the explanation. ``also``: leaves whose bits the rows must be
+    among, or must not.
     """
 
     rows_max: int
     fetch: Callable[[], Found]
     rest: Predicate | None
     titles: tuple[str, ...]
+    also: tuple[_Leaf, ...] = ()
+
+    def found(self) -> Found:
+        """The rows, of which ``rest`` holds for some."""
+        found = self.fetch()
+        for leaf in self.also:
+            bits = leaf.find()
+            assert isinstance(bits, PackedRows)
+            found = narrowed(found, bits, without=leaf.asked.negated)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,21 +87,21 @@ class _Leaf:
         return found
 
 
-def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Mask | None:
-    """Which rows the condition is true of, found by indexes; None if a scan is quicker. shape (rows,)
+def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Found | None:
+    """The rows that the condition is true of, found by indexes; None if a scan is quicker.
 
     ``evaluate``: evaluates what is left of the condition on the rows found.
     """
     access = _access(node, batch) if batch.has_indexes else None
     if access is None:
         return None
-    found = access.fetch()
+    found = access.found()
     if access.rest is None:
-        return _mask(found, batch.rows)
-    rows = _rows(found, batch.rows)
+        return found
+    rows = numbers_of(found)
     if len(rows):
         rows = rows[kernels.as_mask(evaluate(access.rest, batch.select(pa.array(rows))))]
-    return _mask(RowNumbers(rows), batch.rows)
+    return RowNumbers(rows)
 
 
 def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
@@ -105,11 +117,7 @@ def indexed_leaf(node: Predicate, batch: Batch) -> pa.Array | None:
         return None
     if leaf.estimate > leaf.index.rows_share_max * batch.rows:
         return None
-    found = leaf.find()
-    if isinstance(found, PackedRows):
-        answer = kernels.from_bits(found.bits, batch.rows)
-    else:
-        answer = kernels.from_mask(_mask(found, batch.rows))
+    answer = kernels.from_bits(bits_of(leaf.find(), batch.rows), batch.rows)
     if not leaf.asked.negated:
         return answer
     column = batch.column(leaf.asked.name)
@@ -163,28 +171,50 @@ def _access(node: Predicate, batch: Batch) -> _Access | None:
 
 
 def _conjunction(node: And, batch: Batch) -> _Access | None:
-    found: list[tuple[tuple[Predicate, ...], _Access]] = [
-        ((child,), access) for child in node.children if (access := _access(child, batch)) is not None
-    ]
+    found: list[tuple[tuple[Predicate, ...], _Access]] = []
+    bounding: set[int] = set()
     for conditions, asked in windows(node.children):
-        access = _window(conditions, asked, batch)
+        together = And(conditions)
+        leaf = _indexed(asked, _scan_cost(together, asked, batch), batch)
+        if leaf is None or leaf.estimate is None:
+            continue
+        bounding.update(map(id, conditions))  # none of them alone finds fewer rows
+        access = _few(leaf, together, batch)
         if access is not None:
             found.append((conditions, access))
+    for child in node.children:
+        access = None if id(child) in bounding else _access(child, batch)
+        if access is not None:
+            found.append(((child,), access))
     if not found:
         return None
     chosen, best = min(found, key=lambda one: one[1].rows_max)
-    rest = [child for child in node.children if child not in chosen]
+    used = set(map(id, chosen))
+    others = [(child, _narrowing(child, batch)) for child in node.children if id(child) not in used]
+    also = tuple(leaf for _, leaf in others if leaf is not None)
+    rest = [child for child, leaf in others if leaf is None]
     if best.rest is not None:
         rest.insert(0, best.rest)
-    if not rest:
-        return best
-    return _Access(best.rows_max, best.fetch, rest[0] if len(rest) == 1 else And(tuple(rest)), best.titles)
+    return _Access(
+        best.rows_max,
+        best.found,
+        rest[0] if len(rest) == 1 else And(tuple(rest)) if rest else None,
+        tuple(dict.fromkeys((*best.titles, *(leaf.title for leaf in also)))),
+        also,
+    )
 
 
-def _window(conditions: tuple[Predicate, ...], asked: LeafLookup, batch: Batch) -> _Access | None:
-    """The way to the rows of several conditions that bound one value."""
-    leaf = _indexed(asked, _scan_cost(And(conditions), asked, batch), batch)
-    return None if leaf is None else _few(leaf, And(conditions), batch)
+def _narrowing(node: Predicate, batch: Batch) -> _Leaf | None:
+    """The leaf if an index has bits for it, which decide about a row without its column; otherwise None."""
+    if isinstance(node, And | Or):
+        return None
+    leaf = _known(node, batch)
+    if leaf is None or leaf.estimate is None or not leaf.asked.is_exact or not leaf.index.has_bits:
+        return None
+    asked = leaf.asked
+    if not isinstance(asked.lookup, OneOf) or len(asked.lookup.values) > UNITED_MAX:
+        return None
+    return None if asked.negated and batch.column(asked.name).null_count else leaf
 
 
 def _disjunction(node: Or, batch: Batch) -> _Access | None:
@@ -201,7 +231,7 @@ def _disjunction(node: Or, batch: Batch) -> _Access | None:
     titles = tuple(dict.fromkeys(title for part in parts for title in part.titles))
     return _Access(
         rows_max,
-        lambda: RowNumbers(np.unique(np.concatenate([_rows(part.fetch(), batch.rows) for part in parts]))),
+        lambda: _union([part.found() for part in parts], batch.rows),
         None if is_exact else node,
         titles,
     )
@@ -267,15 +297,7 @@ def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:
     return None
 
 
-def _rows(found: Found, rows: int) -> RowIds:
-    if isinstance(found, PackedRows):
-        return np.flatnonzero(_mask(found, rows))
-    return found.rows.astype(np.int64)
-
-
-def _mask(found: Found, rows: int) -> Mask:
-    if isinstance(found, PackedRows):
-        return np.unpackbits(found.bits, count=rows, bitorder="little").view(np.bool_)
-    mask = np.zeros(rows, np.bool_)
-    mask[found.rows] = True
-    return mask
+def _union(parts: list[Found], rows: int) -> Found:
+    if any(isinstance(part, PackedRows) for part in parts):
+        return PackedRows(np.bitwise_or.reduce([bits_of(part, rows) for part in parts]))
+    return RowNumbers(np.unique(np.concatenate([numbers_of(part) for part in parts])))

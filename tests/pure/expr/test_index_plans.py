@@ -40,7 +40,7 @@ class Asked:
 
     def __init__(self, index: ScalarIndex) -> None:
         self.index = index
-        self.rows_share_max = index.rows_share_max
+        self.rows_share_max, self.has_bits = index.rows_share_max, index.has_bits
         self.title = index.title
         self.found = 0
 

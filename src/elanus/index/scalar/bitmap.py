@@ -32,6 +32,7 @@ class Bitmap(ScalarIndex):
     """Packed bits by key. ``bits``: (keys, ceil(rows / 8)), little bit order; ``counts``: rows per key."""
 
     rows_share_max = 1.0
+    has_bits = True
 
     def __init__(
         self,
@@ -101,10 +102,14 @@ class Bitmap(ScalarIndex):
             numbers = numbers[:0]
         if not len(numbers):
             return PackedRows(np.zeros(self._bits.shape[1], np.uint8))
-        if len(numbers) == 1:
-            return PackedRows(self._bits[numbers[0]])
-        join = np.bitwise_and if need_all else np.bitwise_or
-        return PackedRows(join.reduce(self._bits[numbers], axis=0))
+        first, *others = numbers.tolist()
+        bits = self._bits[first]
+        if others:
+            join = np.bitwise_and if need_all else np.bitwise_or
+            bits = join(bits, self._bits[others[0]])
+            for number in others[1:]:
+                join(bits, self._bits[number], out=bits)
+        return PackedRows(bits)
 
     def _numbers(self, lookup: Lookup) -> npt.NDArray[np.int64] | None:
         """The numbers of the matching keys; None if there are too many to unite."""
@@ -113,8 +118,9 @@ class Bitmap(ScalarIndex):
         spans = self._keys.spans(lookup)
         if spans is None or _width(spans) > UNITED_MAX:
             return None
-        ranges = [np.arange(first, last) for first, last in spans.tolist()]
-        return np.concatenate(ranges) if ranges else np.empty(0, np.int64)
+        if len(spans) == _width(spans):
+            return spans[:, 0]
+        return np.concatenate([np.arange(first, last) for first, last in spans.tolist()])
 
 
 def _width(spans: Spans) -> int:
