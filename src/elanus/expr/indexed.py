@@ -48,14 +48,14 @@ class _Access:
     """A way to find a condition's rows with indexes.
 
     ``rows_max``: how many are found at most; ``rest``: the condition that decides about those found, None:
-    all match. ``titles``: the indexes, for the explanation. ``also``: leaves whose bits the rows must be
-    among, or must not.
+    all match. ``leaves``: those that find the rows. ``also``: leaves whose bits the rows must be among, or
+    must not.
     """
 
     rows_max: int
     fetch: Callable[[], Found]
     rest: Predicate | None
-    titles: tuple[str, ...]
+    leaves: tuple[_Leaf, ...]
     also: tuple[_Leaf, ...] = ()
 
     def found(self) -> Found:
@@ -132,7 +132,7 @@ def explain_indexed(node: Predicate, batch: Batch) -> str:
     access = _access(node, batch)
     if access is not None:
         rest = "" if access.rest is None else f", then {Explainer().visit(access.rest)} on these"
-        names = " and ".join(access.titles)
+        names = " and ".join(dict.fromkeys(leaf.title for leaf in (*access.leaves, *access.also)))
         return f"index {names}: at most {access.rows_max:,} of {batch.rows:,} rows{rest}"
     return "; ".join(_explain_leaf(leaf, batch) for leaf in _leaves(node))
 
@@ -199,7 +199,7 @@ def _conjunction(node: And, batch: Batch) -> _Access | None:
         best.rows_max,
         best.found,
         rest[0] if len(rest) == 1 else And(tuple(rest)) if rest else None,
-        tuple(dict.fromkeys((*best.titles, *(leaf.title for leaf in also)))),
+        best.leaves + best.also,
         also,
     )
 
@@ -228,12 +228,12 @@ def _disjunction(node: Or, batch: Batch) -> _Access | None:
     if rows_max > SPARSE_SHARE_MAX * batch.rows:
         return None
     is_exact = all(part.rest is None for part in parts)
-    titles = tuple(dict.fromkeys(title for part in parts for title in part.titles))
+    leaves = tuple(leaf for part in parts for leaf in part.leaves + part.also)
     return _Access(
         rows_max,
         lambda: _union([part.found() for part in parts], batch.rows),
         None if is_exact else node,
-        titles,
+        leaves,
     )
 
 
@@ -251,7 +251,7 @@ def _few(leaf: _Leaf, node: Predicate, batch: Batch) -> _Access | None:
         share_max *= ELEMENTS_FACTOR
     if leaf.estimate is None or leaf.estimate > share_max * batch.rows:
         return None
-    return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf.title,))
+    return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf,))
 
 
 def _known(node: Predicate, batch: Batch) -> _Leaf | None:

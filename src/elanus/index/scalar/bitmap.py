@@ -17,7 +17,7 @@ import numpy.typing as npt
 from elanus.core.lookup import Found, Holds, HoldsSuch, Lookup, PackedRows
 from elanus.index.base import ScalarIndex
 from elanus.index.files import IndexFileContent, write_index_file
-from elanus.index.scalar.keys import Keys, Spans, keys_of_file
+from elanus.index.scalar.keys import Keys, keys_of_file
 from elanus.index.scalar.postings import Grouped
 from elanus.index.spec import IndexSpec
 
@@ -116,12 +116,11 @@ class Bitmap(ScalarIndex):
         if isinstance(lookup, Holds | HoldsSuch) is not self._of_elements:
             return None
         spans = self._keys.spans(lookup)
-        if spans is None or _width(spans) > UNITED_MAX:
+        if spans is None or len(spans) > UNITED_MAX:
             return None
-        if len(spans) == _width(spans):
+        width = sum((spans[:, 1] - spans[:, 0]).tolist())
+        if width > UNITED_MAX:
+            return None
+        if width == len(spans):
             return spans[:, 0]
         return np.concatenate([np.arange(first, last) for first, last in spans.tolist()])
-
-
-def _width(spans: Spans) -> int:
-    return int((spans[:, 1] - spans[:, 0]).sum())
