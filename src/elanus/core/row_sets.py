@@ -23,7 +23,9 @@ _SPARSE_SHARE = 1 / 16
 def bits_set(bits: Bits) -> int:
     """How many rows are in a set. It counts words of 64 bits, a quarter of the time that bytes take."""
     whole = len(bits) // 8 * 8
-    return int(np.bitwise_count(bits[:whole].view(np.uint64)).sum()) + int(np.bitwise_count(bits[whole:]).sum())
+    return int(np.bitwise_count(bits[:whole].view(np.uint64)).sum()) + int(
+        np.bitwise_count(bits[whole:]).sum()
+    )
 
 
 def bits_at(bits: Bits, rows: npt.NDArray[np.integer[Any]]) -> Bools:

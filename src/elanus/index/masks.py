@@ -1,9 +1,9 @@
 """Which rows of a segment a search may return.
 
 Deletes, timestamps and the filter are combined into one set of rows, a `RowMask`. It is immutable, and every
-search of the same segment version shares it. A mask keeps the form in which it was found, which is one bit per
-row, or the row numbers if there are few. The other form and faiss's selector are made on first use and cached;
-two threads may make them at the same time, and then cache equal values.
+search of the same segment version shares it. A mask keeps the form in which it was found: one bit per row,
+or the row numbers if there are few. The other form and faiss's selector are made on first use and cached; two
+threads may make them at the same time, and then cache equal values.
 
 The bits are numpy's ``bitorder="little"``, which is what faiss's ``IDSelectorBitmap`` reads: row i is bit
 ``i % 8`` of byte ``i // 8``.

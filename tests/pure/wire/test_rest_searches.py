@@ -317,8 +317,8 @@ def test_searches_of_a_hybrid_search_have_chains(client: RestClient, front: Fake
         (
             [{}],
             {"functionChains": chain(op="limit", params={"limit": 1})},
-            "the field function_chains of a hybrid search is not supported by this release: send a ranker, or "
-            "chains of L0 and L1 in its searches",
+            "the field function_chains of a hybrid search is not supported by this release: send a ranker, "
+            "or chains of L0 and L1 in its searches",
         ),
         (
             [{"searchAggregation": {"fields": ["brand"], "size": 1}}],
