@@ -1,4 +1,4 @@
-"""Sets of a segment's rows: packed bits, or row numbers where there are few, and the way from one to the other.
+"""Sets of a segment's rows: packed bits, or row numbers where there are few, and the way between the two.
 
 Row i is bit ``i % 8`` of byte ``i // 8``. Bits beyond the last row are clear.
 """
@@ -61,7 +61,8 @@ def numbers_of_bits(bits: Bits) -> RowIds:
         return np.flatnonzero(np.unpackbits(bits, bitorder="little").view(np.bool_))
     used = np.flatnonzero(bits != 0)
     places = np.flatnonzero(np.unpackbits(bits[used], bitorder="little").view(np.bool_))
-    return (used[places >> 3] << 3) | (places & 7)
+    rows: RowIds = (used[places >> 3] << 3) | (places & 7)
+    return rows
 
 
 def narrowed(found: Found, among: PackedRows, *, without: bool = False) -> Found:

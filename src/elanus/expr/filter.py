@@ -101,7 +101,7 @@ class BoundFilter:
         return bools_of(self.find(columns, rows, indexes), rows)
 
     def find(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES) -> Found:
-        """As `evaluate`, but return the rows as they are found: as bits, or as numbers where there are few."""
+        """As `evaluate`, but return the rows as they are found: bits, or numbers where there are few."""
         batch = Batch(columns, rows, indexes)
         found = indexed_rows(self.predicate, batch, evaluated) if indexes else None
         return PackedRows(kernels.as_bits(evaluated(self.predicate, batch))) if found is None else found

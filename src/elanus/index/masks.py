@@ -72,7 +72,10 @@ class RowMask:
     @property
     def found(self) -> Found:
         """The rows in the form that is there."""
-        return RowNumbers(self._numbers) if self._bits is None else PackedRows(self._bits)
+        if self._bits is not None:
+            return PackedRows(self._bits)
+        assert self._numbers is not None, "a mask has bits or numbers"
+        return RowNumbers(self._numbers)
 
     @property
     def selectivity(self) -> float:

@@ -179,8 +179,8 @@ class TextKeys(Keys):
             places = np.flatnonzero(held.to_numpy(zero_copy_only=False))
             return _spans(places, places + 1)
         wanted = {text.encode() for text in values.to_pylist()}
-        places = [self._place(text) for text in wanted]
-        return np.array([(p, p + 1) for p in sorted(places) if p >= 0], np.int64).reshape(-1, 2)
+        found = sorted(place for text in wanted if (place := self._place(text)) >= 0)
+        return np.array([(place, place + 1) for place in found], np.int64).reshape(-1, 2)
 
     def _place(self, text: bytes) -> int:
         """Return the number of this key; -1 if there is none."""

@@ -105,7 +105,7 @@ def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
 def hybrid_request(body: bodies.HybridSearch, schema: CollectionSchema) -> Any:
     """Return a ``HybridSearchRequest``. Raises as `search_request` does."""
     rerank = body.rerank or bodies.Rerank()
-    if any(part.search_aggregation is not None for part in (body, *body.search)):
+    if body.search_aggregation or any(search.search_aggregation for search in body.search):
         raise InvalidParameter(NO_AGGREGATION)
     request = milvus_pb2.HybridSearchRequest(
         requests=[_sub_search(search, number, schema) for number, search in enumerate(body.search)],
