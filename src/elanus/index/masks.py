@@ -86,9 +86,14 @@ class RowMask:
     def row_ids(self) -> RowIds:
         """The visible rows, ascending. int64, shape (count,)."""
         if self._row_ids is None:
-            found = self._numbers
-            self._row_ids = _frozen(numbers_of_bits(self.bits) if found is None else np.sort(found))
+            self._row_ids = _frozen(self.listed())
         return self._row_ids
+
+    def listed(self) -> RowIds:
+        """As `row_ids`, but not cached: for one use of rows that may be many."""
+        if self._row_ids is not None:
+            return self._row_ids
+        return numbers_of_bits(self.bits) if self._numbers is None else np.sort(self._numbers)
 
     @property
     def numbers(self) -> RowIds:

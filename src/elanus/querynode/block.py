@@ -121,9 +121,11 @@ class Block:
     @property
     def cached_bytes(self) -> int:
         """Bytes that filters left behind: rows they match, values of JSON paths, bounds of geometries."""
-        cached_bytes = self._visibility.cached_bytes
+        masks = self._visibility.cached_masks()
         if len(self._matching):
-            cached_bytes += sum(mask.memory_bytes for mask in self._matching.values())
+            masks.extend(self._matching.values())
+        # Where all rows are visible, those that a filter matches are the same mask.
+        cached_bytes = sum(mask.memory_bytes for mask in {id(mask): mask for mask in masks}.values())
         if len(self._chosen_elements):
             cached_bytes += sum(mask.nbytes for mask in self._chosen_elements.values())
         for column in self._caching_columns:

@@ -144,7 +144,7 @@ class _Run:
         self._has_looked = True
         if matching.count > few_rows:
             return None
-        rows = matching.row_ids
+        rows = matching.listed()
         self._at = self._stop
         return rows[self.order.between(rows, start, self._stop)]
 

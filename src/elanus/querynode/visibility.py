@@ -47,15 +47,9 @@ class Selection:
         """Return those of the selected rows that are among ``found``."""
         return Selection(found if self.mask is None else found.both(self.mask))
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes held now."""
-        return 0 if self.mask is None else self.mask.memory_bytes
-
-    @property
     def rows(self) -> Rows:
-        """The selected row numbers, ascending."""
-        return np.arange(self.total) if self.mask is None else self.mask.row_ids
+        """Return the selected row numbers, ascending."""
+        return np.arange(self.total) if self.mask is None else self.mask.listed()
 
 
 class _Settled:
@@ -146,16 +140,13 @@ class Visibility:
     def _select(self, ts: Timestamp) -> Selection:
         return Selection(RowMask.from_bool(visible(self.row_ts, self.deleted_ts, ts)))
 
-    @property
-    def cached_bytes(self) -> int:
-        """Bytes of the answers that are cached."""
+    def cached_masks(self) -> list[RowMask]:
+        """Return the answers that are cached."""
         settled = self._settled
         if settled.alive is None:
-            return 0  # no filter has been applied either
-        cached_bytes = settled.alive.memory_bytes
-        if len(settled.filtered):
-            cached_bytes += sum(selection.memory_bytes for selection in settled.filtered.values())
-        return cached_bytes
+            return []  # no filter has been applied either
+        selections = [settled.alive, *(settled.filtered.values() if len(settled.filtered) else ())]
+        return [selection.mask for selection in selections if selection.mask is not None]
 
     @property
     def memory_bytes(self) -> int:
