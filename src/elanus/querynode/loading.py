@@ -33,7 +33,8 @@ _DELTA_LOGS_KEPT_S = 30.0
 
 
 class Loading:
-    """For the loop thread. ``offload``: where files are read. ``scratch``: for copies of index files.
+    """For the loop thread. ``offload``: where files are read. ``scratch``: its own directory, for copies of
+    index files and of columns, emptied at the start.
 
     ``on_load``: called with the bytes of each loaded segment. ``interim``: makes what joins a follower's
     growing blocks, given what to call when a block is made. ``held``: the sealed segments whose files may
@@ -64,7 +65,13 @@ class Loading:
         self._trimming: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        await self.offload(lambda: self._scratch.mkdir(parents=True, exist_ok=True))
+        await self.offload(self._empty_scratch)
+
+    def _empty_scratch(self) -> None:
+        """Remove what a killed process left while it copied or mapped a file."""
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        for left in self._scratch.iterdir():
+            left.unlink(missing_ok=True)
 
     def stop(self) -> None:
         if self._trimming is not None:

@@ -1,8 +1,9 @@
 """A sealed segment: loaded as a whole from its files, then changed only by deletes.
 
-It holds scalars as Arrow columns (repetitive strings dictionary-encoded), timestamps, the key index, and
-vectors exactly once: in the built index if there is one, otherwise as one matrix. The vectors of a field that
-cannot be searched, or whose index keeps only codes, stay on the object store.
+It holds scalars as Arrow columns (repetitive strings dictionary-encoded) and timestamps, the key index, and
+vectors exactly once: in the built index if there is one, otherwise as one matrix. Large columns are mapped
+from a local copy. The vectors of a field that cannot be searched, or whose index keeps only codes, stay on
+the object store.
 
 Loading is a synchronous function for a worker thread. Nothing refers to the segment until it returns, so a
 load that fails leaves nothing behind.
@@ -25,6 +26,7 @@ import structlog
 from elanus.api.querynode import DamagedFile, LoadSegment
 from elanus.core.errors import IndexConflict, Internal
 from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
+from elanus.core.index_properties import MMAP_KEY
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema, FieldSchema
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -48,6 +50,7 @@ from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.warming import warm_file
 from elanus.storage.binlog import read_columns
 from elanus.storage.computed import lacks_vectors, read_field_vectors
+from elanus.storage.mapped_columns import mapped
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 from elanus.storage.stats_log import read_spheres
 
@@ -102,11 +105,12 @@ def load_sealed(
 ) -> SealedSegment:
     """Load a segment from its files, with the deletes in its delta logs applied.
 
-    ``specs``: the indexes of the collection's vector fields. ``scratch``: a local directory for index
-    files that the store does not have locally. ``warmed``: the indexes whose files are read even if they are
-    mapped, so that the first searches need not read them. Index files that are damaged or missing are left
-    out and named in the segment. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`, `IndexConflict`
-    for an index of another metric, and `Internal` for one that does not fit the rows.
+    ``specs``: the indexes of the collection's vector fields. ``scratch``: a local directory for columns that
+    are mapped, and for index files that the store does not have locally. ``warmed``: the indexes whose files
+    are read even if they are mapped, so that the first searches need not read them. Index files that are
+    damaged or missing are left out and named in the segment. Raises `ObjectMissing`, `CorruptObject`,
+    `FieldNotFound`, `IndexConflict` for an index of another metric, and `Internal` for one that does not fit
+    the rows.
     """
     manifest = request.manifest
     blocks: tuple[Block, ...] = ()
@@ -174,11 +178,14 @@ class _Loader:
         table = read_columns(
             self.store, self.request.manifest, [TIMESTAMP_FIELD, *names], self.schema.added_fields
         )
-        columns = {name: table.column(name).combine_chunks() for name in names}
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        del table
         bounds = {f.name: _bounds(columns[f.name]) for f in self.schema.scalar_fields if f.kind.has_bounds}
         for field in self.schema.scalar_fields:
             if field.kind.family is Family.TEXT and not field.is_primary:
                 columns[field.name] = _encoded(columns[field.name])
+        columns |= mapped(self._mappable(columns), self.scratch)
+        row_ts = columns.pop(TIMESTAMP_FIELD)
         vectors = {field.field_id: self._vectors(field) for field in self.schema.vector_fields}
         for field in self.schema.searched_fields:
             if field.has_vector_lists and field.field_id in self.specs:
@@ -187,11 +194,16 @@ class _Loader:
             self.schema,
             columns,
             vectors,
-            np.array(table.column(TIMESTAMP_FIELD).to_numpy(), dtype=np.int64),
+            np.asarray(row_ts, dtype=np.int64),
             bounds=bounds,
             indexes=self._scalar_indexes(),
             clustered=self._clustered(),
         )
+
+    def _mappable(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+        """Leave out the columns of fields that are to be held in memory."""
+        held = {f.name for f in self.schema.fields if f.params.get(MMAP_KEY, "").lower() == "false"}
+        return {name: column for name, column in columns.items() if name not in held}
 
     def _clustered(self) -> Clustered | None:
         """Return the spheres of a cluster of vectors. Without them, searches look into the segment always."""

@@ -246,7 +246,7 @@ class SimBuilders:
                 log,
                 needs.store,
                 needs.offload,
-                scratch=needs.scratch,
+                scratch=needs.scratch / berth.life.role,
                 delete_limits=DELETE_LIMITS,
                 inline_rows_max=INLINE_ROWS_MAX,
                 interim_rules=interim_rules(needs.density),
