@@ -142,7 +142,7 @@ def _explain_leaf(node: Predicate, batch: Batch) -> str:
     asked = lookup_of(node)
     if asked is None:
         return f"scan {text}: no index answers it"
-    if _scan_cost(node, asked, batch) < SCAN_COST_MIN:
+    if _is_scan_cheap(node, asked, batch):
         return f"scan {text}: as quick as asking an index"
     leaf = _known(node, batch)
     if leaf is None:
@@ -175,7 +175,7 @@ def _conjunction(node: And, batch: Batch) -> _Access | None:
     bounding: set[int] = set()
     for conditions, asked in windows(node.children):
         together = And(conditions)
-        leaf = _indexed(asked, _scan_cost(together, asked, batch), batch)
+        leaf = _indexed(together, asked, batch)
         if leaf is None or leaf.estimate is None:
             continue
         bounding.update(map(id, conditions))  # none of them alone finds fewer rows
@@ -265,11 +265,11 @@ def _known(node: Predicate, batch: Batch) -> _Leaf | None:
 
 def _examined(node: Predicate, batch: Batch) -> _Leaf | None:
     asked = lookup_of(node) if batch.has_indexes else None
-    return None if asked is None else _indexed(asked, _scan_cost(node, asked, batch), batch)
+    return None if asked is None else _indexed(node, asked, batch)
 
 
-def _indexed(asked: LeafLookup, scan_cost: int, batch: Batch) -> _Leaf | None:
-    if scan_cost < SCAN_COST_MIN:
+def _indexed(node: Predicate, asked: LeafLookup, batch: Batch) -> _Leaf | None:
+    if _is_scan_cheap(node, asked, batch):
         return None
     index = batch.index(asked.name, asked.path)
     leaf = None if index is None else _Leaf(asked, index, index.estimate(asked.lookup))
@@ -278,10 +278,15 @@ def _indexed(asked: LeafLookup, scan_cost: int, batch: Batch) -> _Leaf | None:
     return _of_documents(asked, batch) or leaf
 
 
-def _scan_cost(node: Predicate, asked: LeafLookup, batch: Batch) -> int:
-    """The cost of a scan. A path that nobody has decoded yet costs more than one that is kept."""
+def _is_scan_cheap(node: Predicate, asked: LeafLookup, batch: Batch) -> bool:
+    """Whether a scan takes no longer than asking an index.
+
+    A path that nobody has decoded yet costs more than one that is kept.
+    """
+    if batch.rows >= SCAN_COST_MIN:  # a row costs at least 1
+        return False
     is_kept = not asked.is_json or batch.is_json_read(asked.name, asked.path)
-    return batch.rows * cost_of(node, batch.prepared if is_kept else frozenset())
+    return batch.rows * cost_of(node, batch.prepared if is_kept else frozenset()) < SCAN_COST_MIN
 
 
 def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:
