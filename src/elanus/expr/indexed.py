@@ -92,8 +92,11 @@ def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Found | N
 
     ``evaluate``: evaluates what is left of the condition on the rows found.
     """
-    access = _access(node, batch) if batch.has_indexes else None
+    if not batch.has_indexes or id(node) in batch.scanned:
+        return None
+    access = _access(node, batch)
     if access is None:
+        batch.scanned.add(id(node))
         return None
     found = access.found()
     if access.rest is None:
@@ -112,7 +115,7 @@ def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
 
 def indexed_leaf(node: Predicate, batch: Batch) -> pa.Array | None:
     """The answer to a leaf for all rows, from bits or as the complement of few rows; None: scan."""
-    leaf = _known(node, batch)
+    leaf = None if id(node) in batch.unanswered else _known(node, batch)
     if leaf is None or not leaf.asked.is_exact or leaf.estimate is None:
         return None
     if leaf.estimate > leaf.index.rows_share_max * batch.rows:
@@ -182,6 +185,10 @@ def _conjunction(node: And, batch: Batch) -> _Access | None:
         access = _few(leaf, together, batch)
         if access is not None:
             found.append((conditions, access))
+            continue
+        batch.scanned.update(map(id, conditions))
+        if leaf.estimate > leaf.index.rows_share_max * batch.rows:
+            batch.unanswered.update(map(id, conditions))
     for child in node.children:
         access = None if id(child) in bounding else _access(child, batch)
         if access is not None:

@@ -11,9 +11,9 @@ import pytest
 from filter_schemas import DYNAMIC
 from indexed_columns import built, params_of
 
-from elanus.core.lookup import Found, Lookup, RowNumbers
+from elanus.core.lookup import Found, Lookup, PackedRows, RowNumbers
 from elanus.expr import JsonColumn, compile_filter, indexed, kernels
-from elanus.index import ScalarIndex
+from elanus.index import RowMask, ScalarIndex
 
 ROWS = 10_000
 COLUMNS: Mapping[str, pa.Array] = {
@@ -274,15 +274,18 @@ def test_rows_of_two_bitmaps_are_found_by_bits_alone() -> None:
     )
 
 
-def test_conditions_that_bound_a_value_are_one_question() -> None:
+@pytest.mark.parametrize(
+    ("text", "rows"), [("price > 10 and price < 20", 99), ("price > 10 and price < 900", 8899)]
+)
+def test_conditions_that_bound_a_value_are_one_question(text: str, rows: int) -> None:
     over = indexes(price="STL_SORT")
     estimates: list[Lookup] = []
     index = over["price", ()]
     counted = index.index.estimate
     index.index.estimate = lambda lookup: estimates.append(lookup) or counted(lookup)  # type: ignore[method-assign, func-returns-value]
-    found = compile_filter("price > 10 and price < 20", DYNAMIC).find(COLUMNS, ROWS, over)
-    assert isinstance(found, RowNumbers)
-    assert len(found.rows) == 99
+    found = compile_filter(text, DYNAMIC).find(COLUMNS, ROWS, over)
+    assert isinstance(found, RowNumbers if rows < 500 else PackedRows)
+    assert RowMask(found, ROWS).count == rows
     assert len(estimates) == 1
 
 
