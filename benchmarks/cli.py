@@ -326,6 +326,16 @@ def acknowledgement(
 
 
 @app.command()
+def feed(
+    rows: Annotated[int, typer.Option(help="for each reader, one after the other", min=1)] = 50,
+) -> None:
+    """Measure how soon the change feed has a row that was inserted."""
+    from benchmarks import feed as measured
+
+    typer.echo(measured.summary(measured.measure(rows, typer.echo)))
+
+
+@app.command()
 def sizes(
     out: Annotated[Path, typer.Option(help="page to write, with a picture next to it")] = Path(
         ".bench/sizes.md"

@@ -33,10 +33,11 @@ from pyspark.sql import functions as sf
 from benchmarks.dataset import drawn
 from benchmarks.freshness import serving
 from benchmarks.pipeline import importing
+from benchmarks.pipeline.task_memory import USERS, TaskMemory
 from benchmarks.pipeline.visible_import import failure_of, task_of, when
 from elanus.index import load
 from elanus.spark import knn_join, near_duplicates, register
-from elanus.spark.searches import pinned_job
+from elanus.spark.searches import SearchJob, opened_bytes, pinned_job
 from elanus.storage.objects import open_store
 
 COLLECTION = "vectors"
@@ -48,10 +49,25 @@ EXACT = 1000
 HNSW = {"M": 16, "efConstruction": 100}
 COPIED = 100
 """One row in so many is there twice, with a little noise."""
+BUFFERS_MB = 200.0
+"""A task holds a row group, queries and hits next to its libraries and its segments."""
 _NOISE = 1e-3
 _RADIUS = 0.01
 
 Floats = npt.NDArray[np.float32]
+
+
+class JoinMemory(msgspec.Struct, frozen=True):
+    """Megabytes (10⁶ bytes) of one task. ``segments_mb``: the memory that its segments are to take,
+    ``most_mb``: what its worker had, both the most of any. ``empty_mb``: a worker that has opened none."""
+
+    segments_mb: float
+    empty_mb: float
+    most_mb: float
+
+    @property
+    def budget_mb(self) -> float:
+        return self.segments_mb + self.empty_mb + BUFFERS_MB
 
 
 class Joins(msgspec.Struct, frozen=True):
@@ -72,6 +88,8 @@ class Joins(msgspec.Struct, frozen=True):
     duplicates_s: list[float]
     copies: int
     duplicates: int
+    memory: JoinMemory | None = None
+    exact_memory: JoinMemory | None = None
 
 
 def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Callable[[str], None]) -> Joins:
@@ -104,11 +122,17 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
                 spark, COLLECTION, frame, field="vector", k=K, params=params, exact=exact, uri=uri
             ).toArrow()
 
+        empty_mb = _empty_mb(spark)
         report("the join and faiss alone")
-        join_s, hits = _turns(turns, lambda: join(False, asked))
+        seen, seen_exact = TaskMemory(daemon=USERS), TaskMemory(daemon=USERS)
+        with seen.watched():
+            join_s, hits = _turns(turns, lambda: join(False, asked))
         faiss_s, _ = _turns(turns, _faiss(uri, data.test))
         report("the exact join")
-        exact_s, truth = _turns(1, lambda: join(True, exact_asked))
+        with seen_exact.watched():
+            exact_s, truth = _turns(1, lambda: join(True, exact_asked))
+        memory = JoinMemory(_segments_mb(uri, exact=False), empty_mb, seen.most_mb)
+        exact_memory = JoinMemory(_segments_mb(uri, exact=True), empty_mb, seen_exact.most_mb)
         found, wanted = _pairs(hits), _pairs(truth)
         report("Spark's own join")
         few_s, _ = _turns(turns, lambda: join(False, few_asked))
@@ -135,7 +159,31 @@ def measure(rows: int, dim: int, queries: int, few: int, turns: int, report: Cal
         duplicates_s=duplicates_s,
         copies=copies,
         duplicates=same.num_rows,
+        memory=memory,
+        exact_memory=exact_memory,
     )
+
+
+def _segments_mb(uri: str, *, exact: bool) -> float:
+    """Return the memory that the largest set of segments of a task is to take."""
+    job = _job(uri, os.cpu_count() or 1, exact=exact)
+    return max(sum(opened_bytes(job.plan, manifest) for manifest in some) for some in job.sets) / 1e6
+
+
+def _empty_mb(spark: SparkSession) -> float:
+    """Return the resident memory of a worker that has loaded what a search needs, and no segment."""
+
+    def resident(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import psutil
+
+        import elanus.spark.knn  # noqa: F401 - and what that imports
+
+        for _ in batches:
+            yield pa.record_batch({"mb": [psutil.Process().memory_info().rss / 1e6]})
+
+    tasks = os.cpu_count() or 1
+    found = spark.range(tasks, numPartitions=tasks).mapInArrow(resident, "mb double").collect()
+    return max(float(row.mb) for row in found)
 
 
 @contextmanager
@@ -204,19 +252,23 @@ def _turns(turns: int, work: Callable[[], Any]) -> tuple[list[float], Any]:
     return seconds[turns > 1 :], found
 
 
-def _faiss(uri: str, queries: Floats) -> Callable[[], None]:
-    """Return the searches of the same graphs by faiss alone, on all cores."""
-    job = pinned_job(
+def _job(uri: str, parallelism: int, *, exact: bool = False) -> SearchJob:
+    return pinned_job(
         COLLECTION,
         field="vector",
         k=K,
         filter="",
-        params={"ef": EF},
+        params={} if exact else {"ef": EF},
         as_of=None,
-        exact=False,
-        parallelism=1,
+        exact=exact,
+        parallelism=parallelism,
         options={"uri": uri},
     )
+
+
+def _faiss(uri: str, queries: Floats) -> Callable[[], None]:
+    """Return the searches of the same graphs by faiss alone, on all cores."""
+    job = _job(uri, 1)
     store = open_store(job.plan.store_url)
     manifests = itertools.chain.from_iterable(job.sets)
     files = [job.plan.indexes[manifest.segment_id] for manifest in manifests]

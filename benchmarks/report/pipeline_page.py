@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from benchmarks.pipeline.courses import HNSW, IVF_FLAT, RANGE_ROWS
 from benchmarks.pipeline.figures import GROWTH_PASSES, Figures
 from benchmarks.pipeline.growth import GrowthPoint
-from benchmarks.pipeline.joins import EF, Joins, K
+from benchmarks.pipeline.joins import BUFFERS_MB, EF, Joins, K
 from benchmarks.pipeline.joins import HNSW as BUILT
 from benchmarks.pipeline.places import DELAY_MS, DISK, Turns
 from benchmarks.pipeline.places import WORKERS as CLUSTERS
@@ -17,7 +17,7 @@ from benchmarks.pipeline.sides import Sides
 
 FLUSH_CALL_S = 1.5
 IMPORT_ROWS_PER_S = 150_000
-JOIN_SPEED, JOIN_TIMES = 0.8, 20.0
+JOIN_SPEED, JOIN_TIMES, JOIN_MEMORY = 0.8, 20.0, 1.1
 PLOT = "pipeline-growth.svg"
 
 HEAD = f"""\
@@ -85,6 +85,11 @@ kNN join finds the {k} nearest of each query, with ef {ef}; its time is from the
 snapshot, Spark's work and the reading of files. faiss alone searches the same graphs with all cores, in one
 process that has read them before. Spark's own exact join, `nearestByJoin`, compares few queries with the
 rows in its memory. Times are those of the fastest, the median and the slowest turn.
+"""
+MEMORY = """\
+The resident memory of a task of the joins, the most of any, next to its budget: the keys of its segments
+with their indexes, or their vectors; a Python worker that has opened none; and {buffers:.0f} MB for a row
+group that it reads, queries and hits. The target is at most {limit:g} of the budget.
 """
 GROWN = """\
 - **{name}**: {times:.0f} times as many rows took {longer:.1f} times as long, a row **{factor:.2f} times**
@@ -248,6 +253,17 @@ def _joins(found: Joins | None) -> Iterator[str]:
     yield f"`near_duplicates` of all {found.rows:,} rows, of which {found.copies:,} were there twice with"
     yield f"a little noise, took **{found.duplicates_s[0]:.1f} s** and named {found.duplicates:,}."
     yield ""
+    if found.memory is not None and found.exact_memory is not None:
+        yield MEMORY.format(buffers=BUFFERS_MB, limit=JOIN_MEMORY)
+        yield "| | segments | worker without any | budget | most | |"
+        yield "|---|---:|---:|---:|---:|---|"
+        for name, one in (("kNN join", found.memory), ("kNN join, exact", found.exact_memory)):
+            share = one.most_mb / one.budget_mb
+            yield (
+                f"| {name} | {one.segments_mb:,.0f} MB | {one.empty_mb:,.0f} MB | {one.budget_mb:,.0f} MB | "
+                f"{one.most_mb:,.0f} MB | {share:.2f} of the budget: {_verdict(share <= JOIN_MEMORY)} |"
+            )
+        yield ""
 
 
 def _rate(took: Turns) -> str:

@@ -14,6 +14,7 @@ from harness import Server, until
 from pymilvus import DataType, MilvusClient
 from pyspark.sql import SparkSession
 
+from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 
@@ -158,7 +159,26 @@ def test_a_write_that_does_not_fit_leaves_nothing(
         write.mode("append").save()
     with pytest.raises(Exception, match="name it in the option partition"):
         write.mode("overwrite").save()
+    texts = spark.range(10).selectExpr("id", "'one' AS vector").write.format("elanus")
+    with pytest.raises(Exception, match=r"column vector has type string, .*: give lists of 2 floats"):
+        texts.options(uri=shared.uri, collection="narrow").mode("append").save()
     assert client.query("narrow", output_fields=["count(*)"])[0]["count(*)"] == 0
+
+
+@pytest.mark.long
+def test_a_write_may_have_more_partitions_than_an_import_has_names(
+    shared: Server, client: MilvusClient, spark: SparkSession
+) -> None:
+    client.create_collection("scattered", dimension=2, metric_type="L2", consistency_level="Strong")
+    parts = IMPORT_FILES_MAX + 1
+    rows = spark.range(parts, numPartitions=parts).selectExpr("id", "array(1f, 2f) AS vector")
+    rows.write.format("elanus").options(uri=shared.uri, collection="scattered").mode("append").save()
+
+    def count() -> int:
+        return int(client.query("scattered", output_fields=["count(*)"])[0]["count(*)"])
+
+    until(lambda: count() == parts, 60, "one row of each partition")
+    assert list((shared.data_dir / "import").rglob("spark-writes/*")) == []
 
 
 def test_an_overwrite_replaces_a_partition_and_the_stream_of_changes_has_it(

@@ -8,14 +8,13 @@ from dataclasses import replace
 from elanus.core.errors import InvalidParameter
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
 from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID, is_made
-from elanus.core.structs import struct_and_name
 
 
 def check_names(schema: CollectionSchema, names: Sequence[str], source: str) -> None:
     """Check the columns of rows for a collection. Raises `InvalidParameter`.
 
-    ``names``: struct arrays by their fields, as `split_names` returns them. ``source``: what has the columns,
-    for the messages.
+    ``names``: struct arrays by their fields (`elanus.core.given_types.split_types`). ``source``: what has the
+    columns, for the messages.
     """
     given = set(names)
     if len(given) != len(names):
@@ -49,17 +48,6 @@ def check_names(schema: CollectionSchema, names: Sequence[str], source: str) -> 
             f"{source} has a column {DYNAMIC_FIELD} and further dynamic ones ({', '.join(extra)}): give "
             "either"
         )
-
-
-def split_names(schema: CollectionSchema, names: Sequence[str]) -> list[str]:
-    """Return names of columns, each struct array as the names of its fields."""
-    structs = {struct.name for struct in schema.structs}
-    split = [(struct_and_name(field.name), field.name) for field in schema.fields]
-    found: list[str] = []
-    for name in names:
-        members = [full for parts, full in split if parts is not None and parts[0] == name]
-        found += members if name in structs else [name]
-    return found
 
 
 def keys_only(schema: CollectionSchema) -> CollectionSchema:

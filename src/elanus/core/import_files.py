@@ -1,7 +1,8 @@
 """The names that a client gives to an import: files, patterns of files, and directories.
 
 In a pattern ``*`` and ``?`` stand for characters of one part of a path, and ``**`` for any number of parts. A
-name that ends with ``/`` is a directory with everything in it that an import can read.
+name that ends with ``/`` is a directory with everything in it that an import can read. A name that ends with
+``.files`` is a list of files: a text with the path of one on each line.
 """
 
 from __future__ import annotations
@@ -9,12 +10,50 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import ImportRefused, InvalidParameter
 from elanus.core.limits import IMPORT_FILES_FOUND_MAX
 
 SUFFIXES = (".parquet", ".json", ".jsonl", ".ndjson", ".csv", ".npy")
 REJECTS = "rejects"
 """The directory of the lists of refused rows: nothing there is imported unless it is named."""
+
+
+LIST_SUFFIX = ".files"
+"""The end of the name of a list of files."""
+
+
+def check_name(name: str) -> None:
+    """Check a name that a client gives. Raises `InvalidParameter`, `ImportRefused`."""
+    parts = name.removesuffix("/").split("/")
+    if not all(parts) or "\0" in name or any(part.startswith(".") for part in parts):
+        raise InvalidParameter(
+            f"file {name!r}: give a path relative to the import directory (setting imports.root), "
+            "whose parts do not begin with a dot"
+        )
+    if not is_pattern(name) and not name.endswith((*SUFFIXES, LIST_SUFFIX)):
+        raise ImportRefused(
+            f"unexpected file type, files=[{name}]: import {', '.join(SUFFIXES)} files, or a directory "
+            "with a / at its end: importing data failed"
+        )
+
+
+def listed(name: str, content: bytes) -> tuple[str, ...]:
+    """Return the files of a list.
+
+    Raises `InvalidParameter` if it has none, or a line that is no path of a file, and `ImportRefused` for a
+    file that no import can read.
+    """
+    try:
+        files = tuple(content.decode().splitlines())
+    except UnicodeDecodeError as error:
+        raise InvalidParameter(f"{name} is no list of files in UTF-8: {error}") from None
+    if not files:
+        raise InvalidParameter(f"{name} names no file: give one path a line")
+    for file in files:
+        if is_pattern(file) or file.endswith(LIST_SUFFIX):
+            raise InvalidParameter(f"{name} has the line {file!r}: a list has paths of files only")
+        check_name(file)
+    return files
 
 
 def is_pattern(name: str) -> bool:

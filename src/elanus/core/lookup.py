@@ -109,3 +109,5 @@ class PackedRows:
 
 
 Found: TypeAlias = RowNumbers | PackedRows
+
+NO_ROWS = RowNumbers(np.empty(0, np.int64))

@@ -2,7 +2,8 @@
 
 Code asks the object (``field.kind``, ``field.vector``) instead of comparing names. A type that is missing
 from `KINDS` cannot be the type of a field. The tables of the edges (`elanus.proxy.wire.codecs`,
-`elanus.pipeline.import_columns`, `elanus.spark.source`) have the same keys; a test compares them.
+`elanus.core.given_types`, `elanus.pipeline.import_columns`, `elanus.spark.source`) have the same keys; a test
+compares them.
 
 Inside Elanus a batch of rows is a `pyarrow.RecordBatch` whose columns carry the field names. The log, growing
 segments and the Parquet binlogs have the same Arrow types:

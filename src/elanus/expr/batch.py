@@ -34,6 +34,7 @@ class RowIndex(Protocol):
     """The part of an index that a filter needs (`elanus.index.ScalarIndex`, which describes it)."""
 
     rows_share_max: float
+    has_bits: bool
 
     @property
     def title(self) -> str: ...
@@ -60,6 +61,10 @@ class Batch:
         self._indexes = indexes
         self.answers: dict[int, object] = {}
         """For `elanus.expr.indexed`: the index of each condition, by the identity of the condition."""
+        self.scanned: set[int] = set()
+        """For `elanus.expr.indexed`: conditions, by identity, of which indexes do not find few rows."""
+        self.unanswered: set[int] = set()
+        """And those that no index answers at all, as it would find too many rows."""
         self._json: dict[tuple[str, Path], JsonValues] = {}
         self._elements: dict[tuple[str, int], pa.Array] = {}
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.row_sets import bits_of
 from elanus.core.types import DataType, Family
 from elanus.expr import arithmetic, arrayvalues, kernels
 from elanus.expr.arithmetic import Numbers
@@ -76,7 +77,7 @@ class Evaluator(Visitor[pa.Array]):
         if self._batch.has_indexes:
             rows = indexed_rows(node, self._batch, evaluated)
             if rows is not None:
-                return kernels.from_mask(rows)
+                return kernels.from_bits(bits_of(rows, self._batch.rows), self._batch.rows)
             if not isinstance(node, And | Or):
                 answer = indexed_leaf(node, self._batch)
                 if answer is not None:

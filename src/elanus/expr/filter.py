@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.core.lookup import Found, PackedRows
+from elanus.core.row_sets import bools_of
 from elanus.core.schema import CollectionSchema
 from elanus.core.structs import struct_and_name
 from elanus.expr import kernels
@@ -96,11 +98,13 @@ class BoundFilter:
         A row for which the filter is unknown, because of a null, does not match. Raises `Internal` if a
         column is missing, or if a JSON column holds something else.
         """
+        return bools_of(self.find(columns, rows, indexes), rows)
+
+    def find(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES) -> Found:
+        """As `evaluate`, but return the rows as they are found: bits, or numbers where there are few."""
         batch = Batch(columns, rows, indexes)
         found = indexed_rows(self.predicate, batch, evaluated) if indexes else None
-        if found is not None:
-            return found
-        return kernels.as_mask(evaluated(self.predicate, batch))
+        return PackedRows(kernels.as_bits(evaluated(self.predicate, batch))) if found is None else found
 
     @property
     def element_filter(self) -> ElementMatch | None:

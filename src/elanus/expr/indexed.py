@@ -3,7 +3,8 @@
 An index that finds few rows saves reading the column; one that finds many is slower than a scan, because the
 rows are scattered. So an index is asked for an estimate first, and is used up to its share of the rows
 (`RowIndex.rows_share_max`; 5 % for sorted values, any share for bitmaps). In a conjunction the most selective
-index is used first, and the other conditions are evaluated on its rows only. Conditions that bound one value,
+index is used first, and the other conditions are evaluated on its rows only: by the bits of an index that has
+bits for them, or by the columns. Conditions that bound one value,
 as ``a > 1 and a < 5`` do, are one lookup. A disjunction uses indexes if
 each of its conditions has one, and all of them together find few rows. A condition that none of this helps is
 scanned.
@@ -18,11 +19,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Found, HoldsSuch, PackedRows, RowNumbers
+from elanus.core.lookup import Found, HoldsSuch, OneOf, PackedRows, RowNumbers
+from elanus.core.row_sets import bits_of, narrowed, numbers_of
 from elanus.expr import kernels
 from elanus.expr.batch import Batch, RowIndex
 from elanus.expr.cost import cost_of
@@ -36,9 +37,9 @@ ELEMENTS_FACTOR = 0.6
 """By which that share is lower for ranges of elements: rows are found that the condition is evaluated on."""
 SCAN_COST_MIN = 600_000
 """A scan that costs less (`elanus.expr.cost`, for all rows) is not worth asking an index: about 200 µs."""
+UNITED_MAX = 8
+"""So many bitmaps at most are united to narrow what another index found."""
 
-RowIds = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 Evaluate = Callable[[Predicate, Batch], pa.Array]
 
 
@@ -47,13 +48,24 @@ class _Access:
     """A way to find a condition's rows with indexes.
 
     ``rows_max``: how many are found at most; ``rest``: the condition that decides about those found, None:
-    all match. ``titles``: the indexes, for the explanation.
+    all match. ``leaves``: those that find the rows. ``also``: leaves whose bits the rows must be among, or
+    must not.
     """
 
     rows_max: int
     fetch: Callable[[], Found]
     rest: Predicate | None
-    titles: tuple[str, ...]
+    leaves: tuple[_Leaf, ...]
+    also: tuple[_Leaf, ...] = ()
+
+    def found(self) -> Found:
+        """The rows, of which ``rest`` holds for some."""
+        found = self.fetch()
+        for leaf in self.also:
+            bits = leaf.find()
+            assert isinstance(bits, PackedRows)
+            found = narrowed(found, bits, without=leaf.asked.negated)
+        return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,21 +87,24 @@ class _Leaf:
         return found
 
 
-def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Mask | None:
-    """Which rows the condition is true of, found by indexes; None if a scan is quicker. shape (rows,)
+def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Found | None:
+    """The rows that the condition is true of, found by indexes; None if a scan is quicker.
 
     ``evaluate``: evaluates what is left of the condition on the rows found.
     """
-    access = _access(node, batch) if batch.has_indexes else None
-    if access is None:
+    if not batch.has_indexes or id(node) in batch.scanned:
         return None
-    found = access.fetch()
+    access = _access(node, batch)
+    if access is None:
+        batch.scanned.add(id(node))
+        return None
+    found = access.found()
     if access.rest is None:
-        return _mask(found, batch.rows)
-    rows = _rows(found, batch.rows)
+        return found
+    rows = numbers_of(found)
     if len(rows):
         rows = rows[kernels.as_mask(evaluate(access.rest, batch.select(pa.array(rows))))]
-    return _mask(RowNumbers(rows), batch.rows)
+    return RowNumbers(rows)
 
 
 def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
@@ -100,16 +115,12 @@ def indexed_rows_max(node: Predicate, batch: Batch) -> int | None:
 
 def indexed_leaf(node: Predicate, batch: Batch) -> pa.Array | None:
     """The answer to a leaf for all rows, from bits or as the complement of few rows; None: scan."""
-    leaf = _known(node, batch)
+    leaf = None if id(node) in batch.unanswered else _known(node, batch)
     if leaf is None or not leaf.asked.is_exact or leaf.estimate is None:
         return None
     if leaf.estimate > leaf.index.rows_share_max * batch.rows:
         return None
-    found = leaf.find()
-    if isinstance(found, PackedRows):
-        answer = kernels.from_bits(found.bits, batch.rows)
-    else:
-        answer = kernels.from_mask(_mask(found, batch.rows))
+    answer = kernels.from_bits(bits_of(leaf.find(), batch.rows), batch.rows)
     if not leaf.asked.negated:
         return answer
     column = batch.column(leaf.asked.name)
@@ -124,7 +135,7 @@ def explain_indexed(node: Predicate, batch: Batch) -> str:
     access = _access(node, batch)
     if access is not None:
         rest = "" if access.rest is None else f", then {Explainer().visit(access.rest)} on these"
-        names = " and ".join(access.titles)
+        names = " and ".join(dict.fromkeys(leaf.title for leaf in (*access.leaves, *access.also)))
         return f"index {names}: at most {access.rows_max:,} of {batch.rows:,} rows{rest}"
     return "; ".join(_explain_leaf(leaf, batch) for leaf in _leaves(node))
 
@@ -134,7 +145,7 @@ def _explain_leaf(node: Predicate, batch: Batch) -> str:
     asked = lookup_of(node)
     if asked is None:
         return f"scan {text}: no index answers it"
-    if _scan_cost(node, asked, batch) < SCAN_COST_MIN:
+    if _is_scan_cheap(node, asked, batch):
         return f"scan {text}: as quick as asking an index"
     leaf = _known(node, batch)
     if leaf is None:
@@ -163,28 +174,54 @@ def _access(node: Predicate, batch: Batch) -> _Access | None:
 
 
 def _conjunction(node: And, batch: Batch) -> _Access | None:
-    found: list[tuple[tuple[Predicate, ...], _Access]] = [
-        ((child,), access) for child in node.children if (access := _access(child, batch)) is not None
-    ]
+    found: list[tuple[tuple[Predicate, ...], _Access]] = []
+    bounding: set[int] = set()
     for conditions, asked in windows(node.children):
-        access = _window(conditions, asked, batch)
+        together = And(conditions)
+        leaf = _indexed(together, asked, batch)
+        if leaf is None or leaf.estimate is None:
+            continue
+        bounding.update(map(id, conditions))  # none of them alone finds fewer rows
+        access = _few(leaf, together, batch)
         if access is not None:
             found.append((conditions, access))
+            continue
+        batch.scanned.update(map(id, conditions))
+        if leaf.estimate > leaf.index.rows_share_max * batch.rows:
+            batch.unanswered.update(map(id, conditions))
+    for child in node.children:
+        access = None if id(child) in bounding else _access(child, batch)
+        if access is not None:
+            found.append(((child,), access))
     if not found:
         return None
     chosen, best = min(found, key=lambda one: one[1].rows_max)
-    rest = [child for child in node.children if child not in chosen]
+    used = set(map(id, chosen))
+    others = [(child, _narrowing(child, batch)) for child in node.children if id(child) not in used]
+    also = tuple(leaf for _, leaf in others if leaf is not None)
+    rest = [child for child, leaf in others if leaf is None]
     if best.rest is not None:
         rest.insert(0, best.rest)
-    if not rest:
-        return best
-    return _Access(best.rows_max, best.fetch, rest[0] if len(rest) == 1 else And(tuple(rest)), best.titles)
+    return _Access(
+        best.rows_max,
+        best.found,
+        rest[0] if len(rest) == 1 else And(tuple(rest)) if rest else None,
+        best.leaves + best.also,
+        also,
+    )
 
 
-def _window(conditions: tuple[Predicate, ...], asked: LeafLookup, batch: Batch) -> _Access | None:
-    """The way to the rows of several conditions that bound one value."""
-    leaf = _indexed(asked, _scan_cost(And(conditions), asked, batch), batch)
-    return None if leaf is None else _few(leaf, And(conditions), batch)
+def _narrowing(node: Predicate, batch: Batch) -> _Leaf | None:
+    """The leaf if an index has bits for it, which decide about a row without its column; otherwise None."""
+    if isinstance(node, And | Or):
+        return None
+    leaf = _known(node, batch)
+    if leaf is None or leaf.estimate is None or not leaf.asked.is_exact or not leaf.index.has_bits:
+        return None
+    asked = leaf.asked
+    if not isinstance(asked.lookup, OneOf) or len(asked.lookup.values) > UNITED_MAX:
+        return None
+    return None if asked.negated and batch.column(asked.name).null_count else leaf
 
 
 def _disjunction(node: Or, batch: Batch) -> _Access | None:
@@ -198,12 +235,12 @@ def _disjunction(node: Or, batch: Batch) -> _Access | None:
     if rows_max > SPARSE_SHARE_MAX * batch.rows:
         return None
     is_exact = all(part.rest is None for part in parts)
-    titles = tuple(dict.fromkeys(title for part in parts for title in part.titles))
+    leaves = tuple(leaf for part in parts for leaf in part.leaves + part.also)
     return _Access(
         rows_max,
-        lambda: RowNumbers(np.unique(np.concatenate([_rows(part.fetch(), batch.rows) for part in parts]))),
+        lambda: _union([part.found() for part in parts], batch.rows),
         None if is_exact else node,
-        titles,
+        leaves,
     )
 
 
@@ -221,7 +258,7 @@ def _few(leaf: _Leaf, node: Predicate, batch: Batch) -> _Access | None:
         share_max *= ELEMENTS_FACTOR
     if leaf.estimate is None or leaf.estimate > share_max * batch.rows:
         return None
-    return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf.title,))
+    return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf,))
 
 
 def _known(node: Predicate, batch: Batch) -> _Leaf | None:
@@ -235,11 +272,11 @@ def _known(node: Predicate, batch: Batch) -> _Leaf | None:
 
 def _examined(node: Predicate, batch: Batch) -> _Leaf | None:
     asked = lookup_of(node) if batch.has_indexes else None
-    return None if asked is None else _indexed(asked, _scan_cost(node, asked, batch), batch)
+    return None if asked is None else _indexed(node, asked, batch)
 
 
-def _indexed(asked: LeafLookup, scan_cost: int, batch: Batch) -> _Leaf | None:
-    if scan_cost < SCAN_COST_MIN:
+def _indexed(node: Predicate, asked: LeafLookup, batch: Batch) -> _Leaf | None:
+    if _is_scan_cheap(node, asked, batch):
         return None
     index = batch.index(asked.name, asked.path)
     leaf = None if index is None else _Leaf(asked, index, index.estimate(asked.lookup))
@@ -248,10 +285,15 @@ def _indexed(asked: LeafLookup, scan_cost: int, batch: Batch) -> _Leaf | None:
     return _of_documents(asked, batch) or leaf
 
 
-def _scan_cost(node: Predicate, asked: LeafLookup, batch: Batch) -> int:
-    """The cost of a scan. A path that nobody has decoded yet costs more than one that is kept."""
+def _is_scan_cheap(node: Predicate, asked: LeafLookup, batch: Batch) -> bool:
+    """Whether a scan takes no longer than asking an index.
+
+    A path that nobody has decoded yet costs more than one that is kept.
+    """
+    if batch.rows >= SCAN_COST_MIN:  # a row costs at least 1
+        return False
     is_kept = not asked.is_json or batch.is_json_read(asked.name, asked.path)
-    return batch.rows * cost_of(node, batch.prepared if is_kept else frozenset())
+    return batch.rows * cost_of(node, batch.prepared if is_kept else frozenset()) < SCAN_COST_MIN
 
 
 def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:
@@ -267,15 +309,7 @@ def _of_documents(asked: LeafLookup, batch: Batch) -> _Leaf | None:
     return None
 
 
-def _rows(found: Found, rows: int) -> RowIds:
-    if isinstance(found, PackedRows):
-        return np.flatnonzero(_mask(found, rows))
-    return found.rows.astype(np.int64)
-
-
-def _mask(found: Found, rows: int) -> Mask:
-    if isinstance(found, PackedRows):
-        return np.unpackbits(found.bits, count=rows, bitorder="little").view(np.bool_)
-    mask = np.zeros(rows, np.bool_)
-    mask[found.rows] = True
-    return mask
+def _union(parts: list[Found], rows: int) -> Found:
+    if any(isinstance(part, PackedRows) for part in parts):
+        return PackedRows(np.bitwise_or.reduce([bits_of(part, rows) for part in parts]))
+    return RowNumbers(np.unique(np.concatenate([numbers_of(part) for part in parts])))

@@ -45,10 +45,22 @@ def as_mask(answer: pa.Array) -> npt.NDArray[np.bool_]:
 
     numpy unpacks them in a tenth of Arrow's time.
     """
-    answer = pc.fill_null(answer, False)
-    bits = np.frombuffer(answer.buffers()[1], np.uint8) if len(answer) else np.empty(0, np.uint8)
-    first = answer.offset
-    return np.unpackbits(bits, count=first + len(answer), bitorder="little")[first:].view(np.bool_)
+    return np.unpackbits(as_bits(answer), count=len(answer), bitorder="little").view(np.bool_)
+
+
+def as_bits(answer: pa.Array) -> npt.NDArray[np.uint8]:
+    """Return Arrow booleans as packed bits, null as false: row i is bit ``i % 8`` of byte ``i // 8``."""
+    answer = pc.fill_null(answer, False) if answer.null_count else answer
+    rows, first = len(answer), answer.offset
+    bits = np.frombuffer(answer.buffers()[1], np.uint8) if rows else np.empty(0, np.uint8)
+    if first % 8:
+        unpacked = np.unpackbits(bits, count=first + rows, bitorder="little")[first:]
+        return np.packbits(unpacked, bitorder="little")
+    bits = bits[first // 8 : (first + rows + 7) // 8]
+    if rows % 8 and bits[-1] >> rows % 8:  # Arrow leaves the bits beyond the last row as they come
+        bits = bits.copy()
+        bits[-1] &= (1 << rows % 8) - 1
+    return bits
 
 
 def from_mask(mask: npt.NDArray[np.bool_]) -> pa.Array:

@@ -87,22 +87,28 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
 
 def windows(conditions: Sequence[Predicate]) -> Iterator[tuple[tuple[Predicate, ...], LeafLookup]]:
     """Yield conditions that together bound one value, as ``a > 1 and a < 5`` do, and one lookup for them."""
-    bounding: dict[tuple[object, ...], list[tuple[Predicate, LeafLookup, Between]]] = {}
+    compared: dict[tuple[object, ...], list[Compare]] = {}
     for condition in conditions:
         match condition:
             case Compare(left=Column() as column, right=Constant(value=value)) if value == value:  # no NaN
-                asked = lookup_of(condition)
-                bounds = None if asked is None or asked.negated else _bounds_of(asked.lookup)
-                if asked is not None and bounds is not None:
-                    key = (asked.name, column.path, isinstance(value, str))
-                    bounding.setdefault(key, []).append((condition, asked, bounds))
-    for found in bounding.values():
+                key = (column.field.name, column.path, isinstance(value, str))
+                compared.setdefault(key, []).append(condition)
+    for of_one_value in compared.values():
+        found = list(_bounding(of_one_value)) if len(of_one_value) > 1 else []
         if len(found) > 1:
             (_, asked, both), *others = found
             for _, _, bounds in others:
                 both = _both(both, bounds)
             lookup = HoldsSuch(both) if isinstance(asked.lookup, HoldsSuch) else both
             yield tuple(condition for condition, _, _ in found), replace(asked, lookup=lookup)
+
+
+def _bounding(conditions: Sequence[Compare]) -> Iterator[tuple[Predicate, LeafLookup, Between]]:
+    for condition in conditions:
+        asked = lookup_of(condition)
+        bounds = None if asked is None or asked.negated else _bounds_of(asked.lookup)
+        if asked is not None and bounds is not None:
+            yield condition, asked, bounds
 
 
 def _bounds_of(lookup: Lookup) -> Between | None:

@@ -65,10 +65,12 @@ class SegmentIndex(ABC):
 class ScalarIndex(SegmentIndex):
     """An index of one segment's values that finds rows without reading the column.
 
-    ``rows_share_max``: up to which share of the rows it is quicker than reading the column.
+    ``rows_share_max``: up to which share of the rows it is quicker than reading the column. ``has_bits``:
+    whether it answers with packed bits.
     """
 
     rows_share_max = 0.05
+    has_bits = False
 
     @property
     def has_raw_vectors(self) -> bool:

@@ -57,7 +57,7 @@ class FloatRows(ExactRows):
 
     def _nearest_few(self, queries: Floats, k: int, mask: RowMask | None) -> Hits:
         if mask is not None and self._by_number(mask):
-            return self._nearest_among(queries, k, mask.row_ids)
+            return self._nearest_among(queries, k, mask.numbers)
         return self._nearest_in_range(queries, k, mask, slice(0, self.count))
 
     def _nearest_divided(
@@ -65,7 +65,7 @@ class FloatRows(ExactRows):
     ) -> Hits:
         """As `_nearest_few`, with the same kernels: each share is a range of the rows, in place."""
         if mask is not None and self._by_number(mask):
-            among = [rows for rows in np.array_split(mask.row_ids, shares) if len(rows)]
+            among = [rows for rows in np.array_split(mask.numbers, shares) if len(rows)]
             parts = fan_out(
                 lambda rows: self._nearest_among(queries, min(k, len(rows)), rows), among, threads
             )

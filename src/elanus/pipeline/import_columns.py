@@ -1,7 +1,8 @@
 """The columns of a user's Parquet file as columns of a collection: which fit, and turning them into ours.
 
-Types are held against the schema from the footer alone, before anything is read (`check_columns`). Values are
-checked where they are read, in the task: `convert` turns one batch of rows into the form of
+Types are held against the schema from the footer alone, before anything is read
+(`elanus.core.given_types`). Values are checked where they are read, in the task: `convert` turns one batch of
+rows into the form of
 ``schema.arrow_schema``, or raises an error that names the file, the row group, the row, the field and the
 value. Here is only what Parquet brings; what is a valid value, `elanus.core.rows` says. Everything works on
 whole columns.
@@ -19,7 +20,7 @@ out; decimals are numbers there, dates and times ISO 8601 texts, maps objects.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 import numpy as np
@@ -27,7 +28,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.given_columns import check_names
+from elanus.core.given_types import (
+    fits_floats,
+    fits_integers,
+    has_text_form,
+    is_bytes,
+    is_text,
+    no_json_form,
+)
 from elanus.core.rows import EMPTY_OBJECT, Given, check_nulls, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.sent_keys import is_made
@@ -36,53 +44,10 @@ from elanus.core.types import Family
 from elanus.core.vector_lists import list_column
 from elanus.pipeline.import_place import Place as Place
 from elanus.pipeline.import_place import PlaceOfElements
-from elanus.pipeline.import_sparse import fits_sparse, to_pairs
-from elanus.pipeline.import_structs import split_rows, split_types
+from elanus.pipeline.import_sparse import to_pairs
+from elanus.pipeline.import_structs import split_rows
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
-DIGITS_OF_INT64 = 18
-"""Every whole number of so many decimal digits fits into 64 bits."""
-
-
-def check_columns(schema: CollectionSchema, columns: pa.Schema, file: str) -> None:
-    """Whether the file's columns fit the collection's fields. Raises `InvalidParameter` if not."""
-    columns = split_types(schema, columns)
-    check_names(schema, columns.names, file)
-    for field in schema.fields:
-        if field.name in columns.names:
-            _check_column(field, columns.field(field.name).type, file)
-
-
-def _check_column(field: FieldSchema, found: pa.DataType, file: str) -> None:
-    if not _fits(field, found.value_type if pa.types.is_dictionary(found) else found):
-        raise InvalidParameter(
-            f"{file}: column {field.name} has type {found}, which does not fit field {field.name} of type "
-            f"{field.data_type.name}{f' with dim {field.dim}' if field.dim else ''}"
-            f"{f' of {field.element_type.name}' if field.kind.family is Family.LIST else ''}"
-        )
-
-
-def _fits(field: FieldSchema, found: pa.DataType) -> bool:
-    # Null is what pandas writes where every value is missing; whether they may be is seen with the rows.
-    return bool(pa.types.is_null(found) or ACCEPTED[field.data_type].fits(field, found))
-
-
-def _is_text(found: pa.DataType) -> bool:
-    return bool(pa.types.is_string(found) or pa.types.is_large_string(found))
-
-
-def _is_bytes(found: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
-
-
-def _is_list(found: pa.DataType, length: int) -> bool:
-    if pa.types.is_fixed_size_list(found):
-        return bool(found.list_size == length)
-    return _is_variable_list(found)
-
-
-def _is_variable_list(found: pa.DataType) -> bool:
-    return bool(pa.types.is_list(found) or pa.types.is_large_list(found))
 
 
 def convert(
@@ -121,7 +86,7 @@ def _given(field: FieldSchema, column: pa.Array, place: Place) -> Given:
         column = column.drop_null()
     if pa.types.is_null(column.type):
         column = column.cast(pa.string() if field.kind.family is Family.JSON else field.arrow_type)
-    return replace(ACCEPTED[field.data_type].convert(field, column, place), valid=valid)
+    return replace(CONVERT[field.data_type](field, column, place), valid=valid)
 
 
 def _as_it_is(_: FieldSchema, column: pa.Array, __: Place) -> Given:
@@ -150,7 +115,7 @@ def _vectors_as_bytes(field: FieldSchema, column: pa.Array, place: Place) -> Giv
     row_bytes = field.vector.row_bytes(field.dim)
     if pa.types.is_fixed_size_binary(column.type):
         vectors = column
-    elif _is_bytes(column.type):
+    elif is_bytes(column.type):
         _check_lengths(field.name, column, row_bytes, place)
         vectors = column.cast(pa.binary()).cast(field.arrow_type)
     else:
@@ -167,11 +132,11 @@ def _check_lengths(name: str, column: pa.Array, expected: int, place: Place) -> 
     """Of vectors: how many numbers, or bytes."""
     if pa.types.is_fixed_size_list(column.type):
         return
-    lengths = pc.binary_length(column) if _is_bytes(column.type) else pc.list_value_length(column)
+    lengths = pc.binary_length(column) if is_bytes(column.type) else pc.list_value_length(column)
     wrong = pc.not_equal(lengths, expected)
     if pc.any(wrong).as_py():
         row = _first(wrong)
-        unit = "bytes" if _is_bytes(column.type) else "values"
+        unit = "bytes" if is_bytes(column.type) else "values"
         place.refuse(name, row, f"has {lengths[row].as_py()} {unit}, its dimension asks for {expected}")
 
 
@@ -204,20 +169,12 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
         texts = column.cast(pa.float64()).cast(pa.string())
     elif pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         texts = column.cast(pa.string())
-    elif _is_text(column.type) or pa.types.is_nested(column.type) or _is_plain(column.type):
+    elif is_text(column.type) or pa.types.is_nested(column.type) or has_text_form(column.type):
         texts = _encoded(name, column, place)
     else:
-        raise InvalidParameter(
-            f"{place.file}: column {name} of type {column.type} has no form in JSON: "
-            "give numbers, strings, lists, structs, maps, dates or timestamps"
-        )
+        raise no_json_form(place.file, name, column.type)
     key = "," + msgspec.json.encode(name).decode() + ":"
     return pc.if_else(column.is_null(), "", pc.binary_join_element_wise(key, texts, ""))
-
-
-def _is_plain(found: pa.DataType) -> bool:
-    """Whether it is a decimal, which is a number in JSON, or a date or time, which are ISO 8601 texts."""
-    return bool(pa.types.is_decimal(found) or pa.types.is_date(found) or pa.types.is_timestamp(found))
 
 
 def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
@@ -240,31 +197,8 @@ def _first(wrong: pa.Array) -> int:
     return int(pc.index(wrong, True).as_py())
 
 
-@dataclass(frozen=True, slots=True)
-class _Accepted:
-    """``fits``: whether a file's column of that Arrow type may hold the field.
-
-    ``convert``: its values, without nulls, as `elanus.core.rows` takes them.
-    """
-
-    fits: Callable[[FieldSchema, pa.DataType], bool]
-    convert: Callable[[FieldSchema, pa.Array, Place], Given]
-
-
-def _fits_integer(_: FieldSchema, found: pa.DataType) -> bool:
-    if pa.types.is_decimal(found):
-        return bool(found.scale == 0 and found.precision <= DIGITS_OF_INT64)
-    return bool(pa.types.is_integer(found))
-
-
-def _fits_number(_: FieldSchema, found: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_decimal(found))
-
-
-def _fits_floats(field: FieldSchema, found: pa.DataType) -> bool:
-    return _is_list(found, field.dim) and bool(
-        pa.types.is_floating(found.value_type) or pa.types.is_decimal(found.value_type)
-    )
+Convert = Callable[[FieldSchema, pa.Array, Place], Given]
+"""Turns a column without nulls into values as `elanus.core.rows` takes them."""
 
 
 def _without_decimals(field: FieldSchema, found: pa.DataType) -> pa.DataType:
@@ -278,33 +212,14 @@ def _numbers(field: FieldSchema, column: pa.Array, _: Place) -> Given:
     return Given(column.cast(_without_decimals(field, column.type)))
 
 
-def _fits_bytes(field: FieldSchema, found: pa.DataType) -> bool:
-    row_bytes = field.vector.row_bytes(field.dim)
-    if pa.types.is_fixed_size_binary(found):
-        return bool(found.byte_width == row_bytes)
-    return _is_bytes(found) or (_is_list(found, row_bytes) and bool(pa.types.is_uint8(found.value_type)))
-
-
-def _fits_floats_or_bytes(field: FieldSchema, found: pa.DataType) -> bool:
-    return _fits_floats(field, found) or _fits_bytes(field, found)
-
-
 def _half_vectors(field: FieldSchema, column: pa.Array, place: Place) -> pa.Array:
-    given_as_numbers = _fits_floats(field, column.type)
+    given_as_numbers = fits_floats(field, column.type)
     return (_float_vectors if given_as_numbers else _vectors_as_bytes)(field, column, place)
-
-
-def _fits_integers(field: FieldSchema, found: pa.DataType) -> bool:
-    return _is_list(found, field.dim) and bool(pa.types.is_integer(found.value_type))
-
-
-def _fits_integers_or_bytes(field: FieldSchema, found: pa.DataType) -> bool:
-    return _fits_integers(field, found) or _fits_bytes(field, found)
 
 
 def _byte_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
     """Lists of integers of any width hold the vector's numbers, binary columns its bytes."""
-    if not _fits_integers(field, column.type):
+    if not fits_integers(field, column.type):
         return _vectors_as_bytes(field, column, place)
     _check_lengths(field.name, column, field.dim, place)
     values = column.flatten()
@@ -326,18 +241,9 @@ def _sparse_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given
     return Given(to_pairs(column, lambda row, why: place.refuse(field.name, row, why)))
 
 
-def _fits_array(field: FieldSchema, found: pa.DataType) -> bool:
-    is_list = _is_variable_list(found) or pa.types.is_fixed_size_list(found)
-    return bool(is_list and _fits(field.element, found.value_type))
-
-
 def _arrays(field: FieldSchema, column: pa.Array, _: Place) -> Given:
     found = _without_decimals(field.element, column.type.value_type)
     return Given(column.cast(pa.list_(field.element.arrow_type if pa.types.is_null(found) else found)))
-
-
-def _fits_vector_lists(field: FieldSchema, found: pa.DataType) -> bool:
-    return _is_variable_list(found) and _fits(field.element, found.value_type)
 
 
 def _vector_lists(field: FieldSchema, column: pa.Array, place: Place) -> Given:
@@ -352,32 +258,30 @@ def _vector_lists(field: FieldSchema, column: pa.Array, place: Place) -> Given:
         of_vectors.refuse(field.name, _first(vectors.is_null()), "holds a null")
     if pa.types.is_null(vectors.type):
         vectors = vectors.cast(field.element.arrow_type)
-    given = ACCEPTED[field.element_type].convert(field.element, vectors, of_vectors).values
+    given = CONVERT[field.element_type](field.element, vectors, of_vectors).values
     return Given(list_column(field.vector, field.vector.to_matrix(given), offsets))
 
 
-ACCEPTED: Mapping[DataType, _Accepted] = {
-    DataType.BOOL: _Accepted(lambda _, found: bool(pa.types.is_boolean(found)), _as_it_is),
-    DataType.INT8: _Accepted(_fits_integer, _numbers),
-    DataType.INT16: _Accepted(_fits_integer, _numbers),
-    DataType.INT32: _Accepted(_fits_integer, _numbers),
-    DataType.INT64: _Accepted(_fits_integer, _numbers),
-    DataType.FLOAT: _Accepted(_fits_number, _numbers),
-    DataType.DOUBLE: _Accepted(_fits_number, _numbers),
-    DataType.VARCHAR: _Accepted(lambda _, found: _is_text(found), _as_it_is),
-    DataType.GEOMETRY: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _as_it_is),
-    DataType.TIMESTAMPTZ: _Accepted(
-        lambda _, found: _is_text(found) or bool(pa.types.is_timestamp(found)), _as_it_is
-    ),
-    DataType.TEXT: _Accepted(lambda _, found: _is_text(found), _as_it_is),
-    DataType.JSON: _Accepted(lambda _, found: _is_text(found) or _is_bytes(found), _documents),
-    DataType.ARRAY: _Accepted(_fits_array, _arrays),
-    DataType.ARRAY_OF_VECTOR: _Accepted(_fits_vector_lists, _vector_lists),
-    DataType.FLOAT_VECTOR: _Accepted(_fits_floats, _float_vectors),
-    DataType.BINARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
-    DataType.FLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),
-    DataType.BFLOAT16_VECTOR: _Accepted(_fits_floats_or_bytes, _half_vectors),
-    DataType.SPARSE_FLOAT_VECTOR: _Accepted(fits_sparse, _sparse_vectors),
-    DataType.INT8_VECTOR: _Accepted(_fits_integers_or_bytes, _byte_vectors),
+CONVERT: Mapping[DataType, Convert] = {
+    DataType.BOOL: _as_it_is,
+    DataType.INT8: _numbers,
+    DataType.INT16: _numbers,
+    DataType.INT32: _numbers,
+    DataType.INT64: _numbers,
+    DataType.FLOAT: _numbers,
+    DataType.DOUBLE: _numbers,
+    DataType.VARCHAR: _as_it_is,
+    DataType.GEOMETRY: _as_it_is,
+    DataType.TIMESTAMPTZ: _as_it_is,
+    DataType.TEXT: _as_it_is,
+    DataType.JSON: _documents,
+    DataType.ARRAY: _arrays,
+    DataType.ARRAY_OF_VECTOR: _vector_lists,
+    DataType.FLOAT_VECTOR: _float_vectors,
+    DataType.BINARY_VECTOR: _vectors_as_bytes,
+    DataType.FLOAT16_VECTOR: _half_vectors,
+    DataType.BFLOAT16_VECTOR: _half_vectors,
+    DataType.SPARSE_FLOAT_VECTOR: _sparse_vectors,
+    DataType.INT8_VECTOR: _byte_vectors,
 }
-"""The columns that a file may have for each data type: the same keys as `elanus.core.types.KINDS`."""
+"""How the columns of each data type are converted: the same keys as `elanus.core.types.KINDS`."""

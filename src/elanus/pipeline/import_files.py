@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 from elanus.api.imports import ImportedSegment
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_types import check_columns
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.imports import Duplicates
 from elanus.core.partition_keys import rows_of_partitions
 from elanus.core.schema import CollectionSchema
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup
 from elanus.pipeline.import_rejects import Rejects
 from elanus.pipeline.import_sources import Source, opened, versions

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.schema import FieldSchema
+from elanus.core.given_types import INDICES, VALUES
 from elanus.core.sparse import NO_INDEX, SparseRows, paired, starts_of
-from elanus.pipeline.import_texts import INDICES, VALUES, pairs_of
+from elanus.pipeline.import_texts import pairs_of
 
 _BYTES = (pa.types.is_binary, pa.types.is_large_binary)
 _TEXTS = (pa.types.is_string, pa.types.is_large_string)
@@ -25,22 +25,8 @@ Refuse = Callable[[int, str], NoReturn]
 """Raises the error about a row and what is wrong with it."""
 
 
-def fits_sparse(_: FieldSchema, found: pa.DataType) -> bool:
-    """Whether a column of that Arrow type may hold sparse vectors."""
-    if any(is_kind(found) for is_kind in (*_BYTES, *_TEXTS)):
-        return True
-    if pa.types.is_map(found):
-        return bool(pa.types.is_integer(found.key_type) and pa.types.is_floating(found.item_type))
-    if not pa.types.is_struct(found) or {f.name for f in found} != {INDICES, VALUES}:
-        return False
-    indices, values = found.field(INDICES).type, found.field(VALUES).type
-    if not (_is_list(indices) and _is_list(values)):
-        return False
-    return bool(pa.types.is_integer(indices.value_type) and pa.types.is_floating(values.value_type))
-
-
 def to_pairs(column: pa.Array, refuse: Refuse) -> pa.Array:
-    """Return a column without nulls that `fits_sparse` as ``binary``; `elanus.core.sparse` checks it."""
+    """Return a column without nulls of an accepted type as ``binary``; `elanus.core.sparse` checks it."""
     if any(is_kind(column.type) for is_kind in _BYTES):
         return column.cast(pa.binary())
     if any(is_kind(column.type) for is_kind in _TEXTS):

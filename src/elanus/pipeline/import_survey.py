@@ -8,15 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import TaskID
-from elanus.core.import_files import directory_of, is_pattern, matching
+from elanus.core.import_files import LIST_SUFFIX, directory_of, is_pattern, listed, matching
 from elanus.core.jobs import JobKind
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_plan import FileRows
 from elanus.pipeline.port import Job, JobOutput
 from elanus.storage.objects import open_store
-from elanus.storage.port import ObjectStore
+from elanus.storage.port import ObjectMissing, ObjectStore
 
 _TABLES_MIN = 8
 """A task surveys at least so many: starting it costs as much as reading a few heads."""
@@ -54,15 +55,25 @@ def _output(outcomes: Sequence[tuple[FileRows, ...]]) -> JobOutput:
 
 
 def named_files(store: ObjectStore, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the files that names, patterns and directories of an import mean, each once.
+    """Return the files that names, patterns, directories and lists of an import mean, each once.
 
-    Raises `InvalidParameter` for a pattern without a file.
+    Raises `InvalidParameter` for a pattern without a file, or a list that is none, and `ImportRefused` for a
+    list with a file that no import can read.
     """
     return tuple(dict.fromkeys(file for name in names for file in _files(store, name)))
 
 
 def _files(store: ObjectStore, name: str) -> Iterator[str]:
-    if not is_pattern(name):
+    if name.endswith(LIST_SUFFIX):
+        yield from listed(name, _content(store, name))
+    elif not is_pattern(name):
         yield name
-        return
-    yield from matching(name, (info.path for info in store.list(directory_of(name))))
+    else:
+        yield from matching(name, (info.path for info in store.list(directory_of(name))))
+
+
+def _content(store: ObjectStore, name: str) -> bytes:
+    try:
+        return bytes(store.get(name))
+    except ObjectMissing:
+        raise InvalidParameter(f"the list of files {name} is not in the import directory") from None

@@ -17,11 +17,11 @@ from typing import Any, NoReturn
 import msgspec
 import pyarrow as pa
 
+from elanus.core.given_types import INDICES, VALUES
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.types import Family
 
 JSON_NULL = b"null"
-INDICES, VALUES = "indices", "values"
 Text = bytes | msgspec.Raw
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises the error about a field, a row and what is wrong with it."""

@@ -22,11 +22,12 @@ from elanus.api.imports import ImportedSegment, ImportOrder
 from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
 from elanus.core.given_columns import keys_only
+from elanus.core.given_types import check_columns
 from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.imports import WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog
-from elanus.pipeline.import_columns import check_columns, convert
+from elanus.pipeline.import_columns import convert
 from elanus.pipeline.import_sources import opened, tables
 from elanus.pipeline.import_survey import named_files
 from elanus.storage.binlog import read_columns

@@ -16,13 +16,14 @@ import pyarrow as pa
 
 from elanus.core.functions import enables_match
 from elanus.core.ids import FieldID
+from elanus.core.lookup import NO_ROWS
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.spheres import Spheres
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
 from elanus.expr import BoundFilter, ColumnData, GeometryColumn, JsonColumn
-from elanus.index import JsonPath, ScalarIndex
+from elanus.index import JsonPath, RowMask, ScalarIndex
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_filters import Words, filter_of
@@ -100,7 +101,7 @@ class Block:
         self._expiry = RowExpiry(columns[schema.ttl_field]) if schema.ttl_field else None
         if self._expiry is not None:
             self._fixed_bytes += self._expiry.nbytes
-        self._matching: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
+        self._matching: IdentityCache[BoundFilter, RowMask] = IdentityCache(FILTERS_KEPT)
         self._chosen_elements: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
 
     @property
@@ -120,9 +121,11 @@ class Block:
     @property
     def cached_bytes(self) -> int:
         """Bytes that filters left behind: rows they match, values of JSON paths, bounds of geometries."""
-        cached_bytes = self._visibility.cached_bytes
+        masks = self._visibility.cached_masks()
         if len(self._matching):
-            cached_bytes += sum(mask.nbytes for mask in self._matching.values())
+            masks.extend(self._matching.values())
+        # Where all rows are visible, those that a filter matches are the same mask.
+        cached_bytes = sum(mask.memory_bytes for mask in {id(mask): mask for mask in masks}.values())
         if len(self._chosen_elements):
             cached_bytes += sum(mask.nbytes for mask in self._chosen_elements.values())
         for column in self._caching_columns:
@@ -205,7 +208,7 @@ class Block:
         """
         matching = self.matching(chosen)
         if matching is not None:
-            rows = rows[matching[rows]]
+            rows = rows[matching.contains(rows)]
         rows = self._visibility.unexpired_rows(rows[self._visibility.sees(rows, read_ts)], expired_until)
         if self._expiry is not None:
             rows = self._expiry.unexpired_rows(rows, read_ts)
@@ -273,19 +276,20 @@ class Block:
             self._chosen_elements.put(chosen, flags)
         return flags
 
-    def matching(self, chosen: BoundFilter) -> Mask | None:
+    def matching(self, chosen: BoundFilter) -> RowMask | None:
         """Return which rows the filter matches, deleted ones included, if it has been evaluated."""
         return self._matching.get(chosen)
 
-    def evaluate(self, chosen: BoundFilter) -> Mask:
+    def evaluate(self, chosen: BoundFilter) -> RowMask:
         """As `matching`, and evaluate the filter for all rows if that has not been done."""
         matching = self._matching.get(chosen)
         if matching is None:
             if self.may_match(chosen):
                 tested = {name: self._presence(name) for name in self._tested_for_null & chosen.field_names}
-                matching = chosen.evaluate({**self._filtered_columns, **tested}, self.rows, self._indexes)
+                columns = {**self._filtered_columns, **tested}
+                matching = RowMask(chosen.find(columns, self.rows, self._indexes), self.rows)
             else:
-                matching = np.zeros(self.rows, dtype=np.bool_)
+                matching = RowMask(NO_ROWS, self.rows)
             self._matching.put(chosen, matching)
         return matching
 

@@ -28,7 +28,7 @@ def boosted_scores(block: Block, hits: Hits, boosts: Boosts) -> Hits:
     scores[found] = boosted(
         hits.distances[found],
         [_weights(block, rows, boost) for boost in boosts.functions],
-        [block.evaluate(boost.filter)[rows] for boost in boosts.functions],
+        [block.evaluate(boost.filter).contains(rows) for boost in boosts.functions],
         boosts.boost_mode,
         boosts.function_mode,
     )

@@ -142,9 +142,9 @@ class _Run:
         if matching is None or start >= self._stop:
             return None
         self._has_looked = True
-        if np.count_nonzero(matching) > few_rows:
+        if matching.count > few_rows:
             return None
-        rows = np.flatnonzero(matching)
+        rows = matching.listed()
         self._at = self._stop
         return rows[self.order.between(rows, start, self._stop)]
 

@@ -144,7 +144,7 @@ def _matching(blocks: Sequence[Block], request: NodeQuery, keys: SortedKeys | No
     for block in blocks:
         _visit(block, request)
         if keys is None:
-            found = block.select(request.read_ts, request.filter, request.expired_until).rows(block.rows)
+            found = block.select(request.read_ts, request.filter, request.expired_until).rows()
         else:
             found = block.select_keys(request.read_ts, keys, request.filter, request.expired_until)
         _visited(len(found), by_key=keys is not None)

@@ -187,7 +187,7 @@ class Ranking:
             index = block.vectors[request.field_id].index
             if selection.count and index is not None:
                 answering.append(block)
-                mask = selection.row_mask()
+                mask = selection.mask
                 if isinstance(index, ElementIndex):
                     mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
                 asked.append(_Asked(block, index, mask))

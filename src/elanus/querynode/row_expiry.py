@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import Timestamp
+from elanus.index import RowMask
 from elanus.querynode.visibility import Selection
 
 Rows = npt.NDArray[np.int64]
@@ -36,8 +37,7 @@ class RowExpiry:
         now = moment_us(read_ts)
         if now < self._first or not selection.count:
             return selection
-        left = self._moments > now
-        return Selection(len(left), left if selection.mask is None else left & selection.mask)
+        return selection.both(RowMask.from_bool(self._moments > now))
 
     def unexpired_rows(self, rows: Rows, read_ts: Timestamp) -> Rows:
         """Return those of the rows that have not expired at ``read_ts``, in their order."""

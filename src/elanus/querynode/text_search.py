@@ -25,5 +25,5 @@ def statistics(snapshot: Snapshot, request: NodeStatistics) -> TermStatistics:
         column = block.vectors.get(request.field_id)
         selection = block.select(request.read_ts, _ALL_ROWS, request.expired_until)
         if selection.count and column is not None and isinstance(column.index, TermIndex):
-            total += column.index.statistics(request.terms, selection.row_mask())
+            total += column.index.statistics(request.terms, selection.mask)
     return total

@@ -27,6 +27,7 @@ from elanus.index import RowMask
 from elanus.querynode.cache import IdentityCache
 
 Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
 FILTERS_KEPT = 16
 """Filters whose rows are cached, per block."""
@@ -35,29 +36,20 @@ FILTERS_KEPT = 16
 class Selection:
     """The rows of a block that a read may return. ``mask`` None: all of them. Immutable."""
 
-    __slots__ = ("_row_mask", "count", "mask")
+    __slots__ = ("count", "mask", "total")
 
-    def __init__(self, rows: int, mask: Mask | None) -> None:
-        self.count = rows if mask is None else int(np.count_nonzero(mask))
-        self.mask = None if self.count == rows else mask
-        self._row_mask: RowMask | None = None
+    def __init__(self, found: RowMask) -> None:
+        self.count = found.count
+        self.total = found.rows
+        self.mask = None if found.count == found.rows else found
 
-    def row_mask(self) -> RowMask | None:
-        """Return the mask in the form that an index takes; None: all rows."""
-        if self._row_mask is None and self.mask is not None:
-            self._row_mask = RowMask.from_bool(self.mask)  # two threads may both make one: they are equal
-        return self._row_mask
+    def both(self, found: RowMask) -> Selection:
+        """Return those of the selected rows that are among ``found``."""
+        return Selection(found if self.mask is None else found.both(self.mask))
 
-    @property
-    def memory_bytes(self) -> int:
-        """Bytes held now."""
-        row_mask = self._row_mask
-        mask_bytes = 0 if self.mask is None else self.mask.nbytes
-        return mask_bytes + (0 if row_mask is None else row_mask.memory_bytes)
-
-    def rows(self, total: int) -> npt.NDArray[np.int64]:
-        """Return the selected row numbers, ascending, in a block of ``total`` rows."""
-        return np.arange(total) if self.mask is None else np.flatnonzero(self.mask)
+    def rows(self) -> Rows:
+        """Return the selected row numbers, ascending."""
+        return np.arange(self.total) if self.mask is None else self.mask.listed()
 
 
 class _Settled:
@@ -89,7 +81,7 @@ class Visibility:
             as_of = max(as_of, int(deletes.max(initial=0)))
         self._settled = _Settled(Timestamp(as_of))
 
-    def enter(self, rows: npt.NDArray[np.int64], delete_ts: Timestamps) -> int:
+    def enter(self, rows: Rows, delete_ts: Timestamps) -> int:
         """Apply deletes of ``rows[i]`` at ``delete_ts[i]``; return how many rows they deleted."""
         if not len(rows):
             return 0
@@ -113,7 +105,7 @@ class Visibility:
             settled.alive = self._select(settled.as_of)
         return settled.alive
 
-    def sees(self, rows: npt.NDArray[np.int64], read_ts: Timestamp) -> Mask:
+    def sees(self, rows: Rows, read_ts: Timestamp) -> Mask:
         """Whether each of these rows is visible at ``read_ts``."""
         deleted_ts = self.deleted_ts
         return visible(self.row_ts[rows], None if deleted_ts is None else deleted_ts[rows], read_ts)
@@ -122,9 +114,9 @@ class Visibility:
         """Return the selection without the rows that are not later than ``expired_until``."""
         if not self._has_expired(expired_until) or not selection.count:
             return selection
-        return _both(self.row_ts > expired_until, selection)
+        return selection.both(RowMask.from_bool(self.row_ts > expired_until))
 
-    def unexpired_rows(self, rows: npt.NDArray[np.int64], expired_until: Timestamp) -> npt.NDArray[np.int64]:
+    def unexpired_rows(self, rows: Rows, expired_until: Timestamp) -> Rows:
         """Return those of the rows that are later than ``expired_until``, in their order."""
         return rows[self.row_ts[rows] > expired_until] if self._has_expired(expired_until) else rows
 
@@ -136,33 +128,26 @@ class Visibility:
         settled = self._settled
         return settled.filtered.get(chosen) if read_ts >= settled.as_of else None
 
-    def filter_by(self, read_ts: Timestamp, chosen: BoundFilter, matching: Mask) -> Selection:
+    def filter_by(self, read_ts: Timestamp, chosen: BoundFilter, matching: RowMask) -> Selection:
         """Return the rows visible at ``read_ts`` that the filter matches, and cache them for later reads."""
         settled = self._settled
         if read_ts < settled.as_of:
-            return _both(matching, self._select(read_ts))
-        selection = _both(matching, self.at(settled.as_of))
+            return self._select(read_ts).both(matching)
+        selection = self.at(settled.as_of).both(matching)
         settled.filtered.put(chosen, selection)
         return selection
 
     def _select(self, ts: Timestamp) -> Selection:
-        return Selection(len(self.row_ts), visible(self.row_ts, self.deleted_ts, ts))
+        return Selection(RowMask.from_bool(visible(self.row_ts, self.deleted_ts, ts)))
 
-    @property
-    def cached_bytes(self) -> int:
-        """Bytes of the answers that are cached."""
+    def cached_masks(self) -> list[RowMask]:
+        """Return the answers that are cached."""
         settled = self._settled
         if settled.alive is None:
-            return 0  # no filter has been applied either
-        cached_bytes = settled.alive.memory_bytes
-        if len(settled.filtered):
-            cached_bytes += sum(selection.memory_bytes for selection in settled.filtered.values())
-        return cached_bytes
+            return []  # no filter has been applied either
+        selections = [settled.alive, *(settled.filtered.values() if len(settled.filtered) else ())]
+        return [selection.mask for selection in selections if selection.mask is not None]
 
     @property
     def memory_bytes(self) -> int:
         return self.row_ts.nbytes + (0 if self.deleted_ts is None else self.deleted_ts.nbytes)
-
-
-def _both(matching: Mask, alive: Selection) -> Selection:
-    return Selection(len(matching), matching if alive.mask is None else matching & alive.mask)

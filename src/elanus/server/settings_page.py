@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 from elanus.server.settings import Settings
 from elanus.server.settings_base import Section
 from elanus.server.settings_load import CONFIG_VARIABLE, SECRETS, environment_name
+from elanus.server.spark_conf import without_secrets
 
 _INTRODUCTION = f"""\
 # Configuration
@@ -85,11 +86,13 @@ def as_yaml(settings: Settings) -> str:
 
 
 def _without_secrets(values: Mapping[str, object]) -> dict[str, object]:
-    return {
-        name: _without_secrets(value) if isinstance(value, dict) else value
-        for name, value in values.items()
-        if not (name in SECRETS and value)
-    }
+    return {name: _shown(name, value) for name, value in values.items() if not (name in SECRETS and value)}
+
+
+def _shown(name: str, value: object) -> object:
+    if name == "spark_conf":
+        return without_secrets(str(value))
+    return _without_secrets(value) if isinstance(value, dict) else value
 
 
 def _section_of(field: FieldInfo) -> type[Section] | None:

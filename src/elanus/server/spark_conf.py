@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
+"""Names of settings whose values Spark itself does not show, by default."""
 _LINE = re.compile(r"(\S+?)(?:\s*[=:]\s*|\s+)(\S.*)")
 
 
@@ -23,3 +25,13 @@ def parsed(text: str) -> dict[str, str]:
             )
         settings[found[1]] = found[2]
     return settings
+
+
+def without_secrets(text: str) -> str:
+    """Return the text without the lines of secrets, passwords, tokens and access keys."""
+    return "".join(line for line in text.splitlines(keepends=True) if not _is_secret(line.strip()))
+
+
+def _is_secret(line: str) -> bool:
+    found = _LINE.fullmatch(line)
+    return found is not None and _SECRET.search(found[1]) is not None

@@ -99,6 +99,7 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
                 "a stream reads changes: give the timestamp to begin at, .option('changes_from', ...)"
             )
         super().__init__(options, schema)
+        self._latest: tuple[Timestamp, SnapshotLease, CollectionSnapshot] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"ts": self._options.changes_from}
@@ -108,14 +109,23 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
         since = Timestamp(start["ts"])
         lease = take_changes(self._options, since)
         snapshot = snapshot_of(self._options, lease)
-        return {"ts": snapshot.read_ts} if self._partitions(lease, snapshot, since) else start
+        if not self._partitions(lease, snapshot, since):
+            return start
+        self._latest = since, lease, snapshot
+        return {"ts": snapshot.read_ts}
 
     @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A later snapshot has the same changes up to ``end``: a batch can be repeated at any time."""
+        """A batch can be repeated at any time: a later snapshot has the same changes up to ``end``.
+
+        Mostly the batch is the one that `latestOffset` has just found. Its snapshot is used once.
+        """
         since, until = Timestamp(start["ts"]), Timestamp(end["ts"])
         if since == until:
             return []
+        latest, self._latest = self._latest, None
+        if latest is not None and (latest[0], latest[2].read_ts) == (since, until):
+            return self._partitions(latest[1], latest[2], since)
         lease = take_changes(self._options, since)
         return self._partitions(lease, up_to(snapshot_of(self._options, lease), until), since)
 

@@ -26,7 +26,7 @@ from elanus.spark.snapshot import shown_at, snapshot_of, store_url
 from elanus.storage.objects import open_store
 
 SET_MB = 1024
-"""The files of the segments that a task opens at once: about so many megabytes, unless one has more."""
+"""The memory of the segments that a task opens at once: about so many megabytes, unless one takes more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +120,13 @@ def search_plan(
 def segment_sets(
     snapshot: CollectionSnapshot, plan: SearchPlan, parallelism: int, set_mb: int = SET_MB
 ) -> tuple[tuple[SegmentManifest, ...], ...]:
-    """Share the segments out to sets of about equal bytes: one a slot, and none far above ``set_mb``.
+    """Share the segments out to sets of about equal memory: one a slot, and none far above ``set_mb``.
 
     Clusters whose range of the clustering key the filter rules out are in none.
     """
     chosen = compile_filter(plan.filter, plan.schema)
     sizes = {
-        m.segment_id: m.size_bytes
-        + (0 if plan.exact or m.segment_id not in plan.indexes else plan.indexes[m.segment_id].size_bytes)
+        m.segment_id: opened_bytes(plan, m)
         for m in snapshot.segments
         if m.rows and may_match(m, chosen, plan.schema)
     }
@@ -142,6 +141,17 @@ def segment_sets(
         sets[number].append(manifest)
         heapq.heappush(lightest, (size + sizes[manifest.segment_id], number))
     return tuple(tuple(some) for some in sets)
+
+
+def opened_bytes(plan: SearchPlan, manifest: SegmentManifest) -> int:
+    """Return the memory that a task needs for a segment: keys, and the mapped index, or else all vectors.
+
+    Vectors count as they are in memory: their files may be much smaller.
+    """
+    field, key = plan.schema.field(plan.field), plan.schema.primary_field
+    index = None if plan.exact else plan.indexes.get(manifest.segment_id)
+    searched = manifest.rows * field.kind.row_bytes(field) if index is None else index.size_bytes
+    return manifest.rows * key.kind.row_bytes(key) + searched
 
 
 def search_set(

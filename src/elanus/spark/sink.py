@@ -30,7 +30,8 @@ from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import InvalidParameter
-from elanus.core.given_columns import check_names, split_names
+from elanus.core.given_types import check_columns
+from elanus.core.import_files import LIST_SUFFIX
 from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.schema import CollectionSchema
@@ -91,6 +92,19 @@ class Staging:
             self._store().put_file(name, file)
         return Staged(name, 0)
 
+    @contextlib.contextmanager
+    def named(self, files: Sequence[str]) -> Iterator[tuple[str, ...]]:
+        """Yield the names by which an import takes these files: if they are many, that of a list of them."""
+        if len(files) <= IMPORT_FILES_MAX:
+            yield tuple(files)
+            return
+        name = f"{_STAGING}/{uuid.uuid4().hex}{LIST_SUFFIX}"
+        self._store().put(name, "\n".join(files).encode())
+        try:
+            yield (name,)
+        finally:
+            self._store().delete(name)
+
     def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         for name in _files(messages):
             self._store().delete(name)
@@ -116,13 +130,13 @@ class Sink:
     """Brings staged files into the collection.
 
     Making it raises what can be said before any task has run: the collection, the partition, the operation,
-    the rights, the ``columns`` of the frame by their names, and the directory.
+    the rights, the ``columns`` of the frame by their names and types, and the directory.
     """
 
-    def __init__(self, options: WriteOptions, columns: Sequence[str]) -> None:
+    def __init__(self, options: WriteOptions, columns: pa.Schema) -> None:
         self._options = options
         schema, directory = self._ask(self._target)
-        check_names(schema, split_names(schema, columns), "the frame")
+        check_columns(schema, columns, "the frame")
         self.staging = Staging(options.import_directory or directory)
         self.staging.check()
 
@@ -142,18 +156,15 @@ class Sink:
         files = _files(messages)
         if not files:
             return
-        if len(files) > IMPORT_FILES_MAX:
-            raise InvalidParameter(
-                f"{len(files)} partitions have rows, a write may have {IMPORT_FILES_MAX}: coalesce the frame"
-            )
         place = self._options
         where = place.database, place.collection, place.partition
-        task = self._ask(
-            lambda server: server.write_files(*where, tuple(files), write_id, place.operation, batch)
-        )
-        while task.state not in (*ENDED, *_VISIBLE):
-            time.sleep(_LOOK_S)
-            task = self._task(task)
+        with self.staging.named(files) as names:
+            task = self._ask(
+                lambda server: server.write_files(*where, names, write_id, place.operation, batch)
+            )
+            while task.state not in (*ENDED, *_VISIBLE):
+                time.sleep(_LOOK_S)
+                task = self._task(task)
         self.staging.remove(messages)
         if task.state is ImportState.FAILED:
             raise InvalidParameter(f"nothing of write {write_id} is in {place.collection}: {task.reason}")
@@ -177,7 +188,8 @@ class ElanusWriter(DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._generated = generated_columns(schema)
-        self._sink = Sink(options, [name for name in schema.fieldNames() if name not in self._generated])
+        given = [field for field in schema.fields if field.name not in self._generated]
+        self._sink = Sink(options, arrow_schema(StructType(given)))
         self._replaces = options.operation is WriteMode.OVERWRITE
         self._schema = schema
         self._write_id = options.write_id or uuid.uuid4().hex

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from elanus.core.errors import InvalidParameter
 from elanus.spark.options import WriteOptions
+from elanus.spark.releases import arrow_schema
 from elanus.spark.sink import Sink
 
 
@@ -26,7 +27,7 @@ class ElanusStreamWriter(DataSourceStreamArrowWriter):
                 "a streaming query needs a name that survives restarts: give .option('checkpointLocation', "
                 "...) or .option('stream_id', ...)"
             )
-        self._sink = Sink(options, schema.fieldNames())
+        self._sink = Sink(options, arrow_schema(schema))
         self._stream_id = options.stream_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

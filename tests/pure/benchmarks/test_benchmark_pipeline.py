@@ -20,7 +20,7 @@ from benchmarks.pipeline.far import Far
 from benchmarks.pipeline.figures import Figures, courses, measures
 from benchmarks.pipeline.flush_call import FlushCalls
 from benchmarks.pipeline.growth import GrowthPoint
-from benchmarks.pipeline.joins import Joins
+from benchmarks.pipeline.joins import JoinMemory, Joins
 from benchmarks.pipeline.places import DISK, FAR, Turns
 from benchmarks.pipeline.sides import Sides, in_turns
 from benchmarks.pipeline.task_memory import TaskMemory
@@ -127,6 +127,8 @@ def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
         duplicates_s=[7.0],
         copies=10,
         duplicates=9,
+        memory=JoinMemory(segments_mb=600.0, empty_mb=200.0, most_mb=1050.0),
+        exact_memory=JoinMemory(segments_mb=300.0, empty_mb=200.0, most_mb=800.0),
     )
     plain = found(1.0, 1.0, 1.0)
     assert "nearestByJoin" not in render_pipeline(plain)
@@ -134,6 +136,8 @@ def test_joins_are_compared_by_the_throughput_of_their_medians() -> None:
     assert "**0.75** of the throughput of faiss alone (target at least 0.8:\nmissed)" in page
     assert "**40 times** that of Spark's own join (target at least\n20: met)" in page
     assert "took **7.0 s** and named 9." in page
+    assert "| kNN join | 600 MB | 200 MB | 1,000 MB | 1,050 MB | 1.05 of the budget: met |" in page
+    assert "| kNN join, exact | 300 MB | 200 MB | 700 MB | 800 MB | 1.14 of the budget: missed |" in page
 
 
 def test_a_part_can_be_measured_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,26 @@ async def test_patterns_and_directories_are_resolved(tmp_path: Path) -> None:
         await node.run("b/*.json")
 
 
+async def test_a_list_names_as_many_files_as_there_are(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    for number, name in enumerate(["a/1.parquet", "a/2.parquet", "c.parquet"]):
+        node.write(name, number * ROWS)
+    (tmp_path / "import" / "some.files").write_text("a/2.parquet\nc.parquet\n")
+    found = await node.run("some.files", "c.parquet")
+    assert node.keys(found.segments) == Counter(range(ROWS, 3 * ROWS)), "each file once"
+    for content, why in [
+        (b"", "names no file"),
+        (b"a/\n", "has the line 'a/': a list has paths of files only"),
+        (b"../etc/a.parquet", "whose parts do not begin with a dot"),
+        (b"\xff.parquet", "no list of files in UTF-8"),
+    ]:
+        (tmp_path / "import" / "wrong.files").write_bytes(content)
+        with pytest.raises(InvalidParameter, match=why):
+            await node.run("wrong.files")
+    with pytest.raises(InvalidParameter, match=r"list of files gone\.files is not in the import directory"):
+        await node.run("gone.files")
+
+
 async def test_csv_files_are_read_in_the_format_of_the_order(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.write("0.parquet", 0)

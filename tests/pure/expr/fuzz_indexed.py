@@ -61,7 +61,7 @@ class _Counted:
 
     def __init__(self, index: ScalarIndex, kind: str, used: Counter[str]) -> None:
         self._index, self._kind, self._used = index, kind, used
-        self.rows_share_max = index.rows_share_max
+        self.rows_share_max, self.has_bits = index.rows_share_max, index.has_bits
         self.title = index.title
         self.estimate = index.estimate
 

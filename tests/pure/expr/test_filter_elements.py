@@ -138,6 +138,7 @@ class _Asked:
     """An index of arrays that counts its answers."""
 
     rows_share_max = 1.0
+    has_bits = False
 
     def __init__(self, index: ScalarIndex) -> None:
         self._index = index

@@ -11,9 +11,9 @@ import pytest
 from filter_schemas import DYNAMIC
 from indexed_columns import built, params_of
 
-from elanus.core.lookup import Found, Lookup
-from elanus.expr import JsonColumn, compile_filter, indexed
-from elanus.index import ScalarIndex
+from elanus.core.lookup import Found, Lookup, PackedRows, RowNumbers
+from elanus.expr import JsonColumn, compile_filter, indexed, kernels
+from elanus.index import RowMask, ScalarIndex
 
 ROWS = 10_000
 COLUMNS: Mapping[str, pa.Array] = {
@@ -40,7 +40,7 @@ class Asked:
 
     def __init__(self, index: ScalarIndex) -> None:
         self.index = index
-        self.rows_share_max = index.rows_share_max
+        self.rows_share_max, self.has_bits = index.rows_share_max, index.has_bits
         self.title = index.title
         self.found = 0
 
@@ -246,3 +246,54 @@ def test_no_indexes() -> None:
     chosen = compile_filter("tiny == 5", DYNAMIC)
     assert chosen.explain_indexes(COLUMNS, ROWS, {}) == "scan: no index"
     assert explained("tiny + 1 == 5", indexes(tiny="BITMAP")) == "scan (tiny + 1) == 5: no index answers it"
+
+
+def test_bits_decide_about_the_rows_of_another_index() -> None:
+    over = indexes(price="STL_SORT", color="BITMAP")
+    assert explained('price < 20 and color == "c1"', over) == (
+        "index price (STL_SORT) and color (BITMAP): at most 200 of 10,000 rows"
+    )
+    assert used(over) == {"price", "color"}
+
+
+def test_bits_of_a_field_without_nulls_decide_a_negation() -> None:
+    over = indexes(price="STL_SORT", tiny="BITMAP")
+    assert explained("price < 20 and tiny not in [3, 5]", over) == (
+        "index price (STL_SORT) and tiny (BITMAP): at most 200 of 10,000 rows"
+    )
+    with_nulls = indexes(price="STL_SORT", color="BITMAP")
+    assert explained('price < 20 and color != "c1"', with_nulls) == (
+        'index price (STL_SORT): at most 200 of 10,000 rows, then color != "c1" on these'
+    )
+
+
+def test_rows_of_two_bitmaps_are_found_by_bits_alone() -> None:
+    over = indexes(tiny="BITMAP", color="BITMAP")
+    assert explained('tiny == 7 and color == "c1"', over) == (
+        "index tiny (BITMAP) and color (BITMAP): at most 100 of 10,000 rows"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"), [("price > 10 and price < 20", 99), ("price > 10 and price < 900", 8899)]
+)
+def test_conditions_that_bound_a_value_are_one_question(text: str, rows: int) -> None:
+    over = indexes(price="STL_SORT")
+    estimates: list[Lookup] = []
+    index = over["price", ()]
+    counted = index.index.estimate
+    index.index.estimate = lambda lookup: estimates.append(lookup) or counted(lookup)  # type: ignore[method-assign, func-returns-value]
+    found = compile_filter(text, DYNAMIC).find(COLUMNS, ROWS, over)
+    assert isinstance(found, RowNumbers if rows < 500 else PackedRows)
+    assert RowMask(found, ROWS).count == rows
+    assert len(estimates) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 8, 13, 800])
+@pytest.mark.parametrize("first", [0, 3, 8])
+def test_answers_of_a_scan_are_bits(rows: int, first: int) -> None:
+    answers = pa.array([None if n % 5 == 0 else n % 3 == 0 for n in range(900)])[first : first + rows]
+    for answer in (answers, answers.fill_null(True)):
+        expected = np.array([value is True for value in answer.to_pylist()])
+        np.testing.assert_array_equal(kernels.as_bits(answer), np.packbits(expected, bitorder="little"))
+        np.testing.assert_array_equal(kernels.as_mask(answer), expected)

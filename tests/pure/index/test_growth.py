@@ -227,7 +227,7 @@ def test_a_toy_kind_of_scalars_is_built_loaded_and_asked_by_filters(
         got = segment.blocks[0].select(MAX_TIMESTAMP, chosen)
         expected = plain.blocks[0].select(MAX_TIMESTAMP, chosen)
         assert 0 < got.count == expected.count
-        assert np.array_equal(got.row_mask().row_ids, expected.row_mask().row_ids), text
+        assert np.array_equal(got.rows(), expected.rows()), text
         assert len(index.lookups) - before == lookups, text
 
 

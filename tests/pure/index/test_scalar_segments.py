@@ -151,7 +151,7 @@ def check_answers(segment: SealedSegment, plain: SealedSegment) -> None:
         chosen = compile_filter(text, SCHEMA)
         found, expected = (s.blocks[0].select(MAX_TIMESTAMP, chosen) for s in (segment, plain))
         assert 0 < found.count == expected.count
-        assert np.array_equal(found.rows(ROWS), expected.rows(ROWS)), text
+        assert np.array_equal(found.rows(), expected.rows()), text
 
 
 def test_filters_use_the_indexes_of_their_segment(

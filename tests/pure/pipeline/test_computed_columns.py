@@ -12,6 +12,7 @@ import pytest
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import InvalidParameter
 from elanus.core.functions import Function
+from elanus.core.given_types import check_columns
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.messages import InsertMessage
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -19,7 +20,7 @@ from elanus.core.sparse import SparseRows
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Position
 from elanus.pipeline import range_files
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.pipeline.import_files import import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan
 from elanus.pipeline.import_sources import tables

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_types import check_columns
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.sent_keys import marked
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 
 HERE = Place("a.parquet", row_group=2, first_row=100)
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_types import check_columns
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.vector_lists import VectorLists
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.pipeline.import_json import batch_of
 
 HERE = Place("a.json", 0, 0)

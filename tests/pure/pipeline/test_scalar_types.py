@@ -15,6 +15,7 @@ from elanus.api.querynode import LoadSegment
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import InvalidParameter
 from elanus.core.geometry import texts_of
+from elanus.core.given_types import check_columns
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.moments import IN_UTC
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -22,7 +23,7 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import compile_filter
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.sealed import load_sealed
 from elanus.spark.segment import SegmentRead, read_segment

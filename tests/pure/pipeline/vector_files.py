@@ -12,12 +12,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from elanus.api.datanode import CompactionOrder
 from elanus.api.querynode import LoadSegment
 from elanus.core.catalog import Checkpoint
+from elanus.core.given_types import check_columns
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.index import IndexSpec
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.merge import merge_segments
 from elanus.querynode.block import Block

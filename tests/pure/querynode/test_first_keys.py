@@ -68,7 +68,7 @@ def asked(text: str, schema: CollectionSchema, limit: int | None, read_ts: int =
 def by_examining_all(snapshot: Snapshot, request: NodeQuery) -> dict[str, list[Any]]:
     """The oracle: all rows that match, sorted, the newest of each key, the first ``limit``."""
     blocks = snapshot.blocks(request.read_ts, (), ignore_growing=False)
-    rows = [block.select(request.read_ts, request.filter).rows(block.rows) for block in blocks]
+    rows = [block.select(request.read_ts, request.filter).rows() for block in blocks]
     rows = [
         some[block.row_ts[some] > request.expired_until] for block, some in zip(blocks, rows, strict=True)
     ]
@@ -151,11 +151,11 @@ class Work:
 @contextmanager
 def counted() -> Iterator[Work]:
     work = Work()
-    evaluate, sees, select = BoundFilter.evaluate, Visibility.sees, Visibility._select
+    find, sees, select = BoundFilter.find, Visibility.sees, Visibility._select
 
     def evaluating(self: BoundFilter, columns: Any, rows: int, *indexes: Any) -> Any:
         work.evaluated += rows
-        return evaluate(self, columns, rows, *indexes)
+        return find(self, columns, rows, *indexes)
 
     def looking(self: Visibility, rows: Any, read_ts: Timestamp) -> Any:
         work.seen += len(rows)
@@ -166,7 +166,7 @@ def counted() -> Iterator[Work]:
         return select(self, ts)
 
     with (
-        patch.object(BoundFilter, "evaluate", evaluating),
+        patch.object(BoundFilter, "find", evaluating),
         patch.object(Visibility, "sees", looking),
         patch.object(Visibility, "_select", selecting),
     ):

@@ -142,14 +142,14 @@ async def test_a_repeated_filter_is_not_evaluated_again(world: World) -> None:
     await written(world, *((key, key) for key in range(20)), seal=True)
     await written(world, *((key, key) for key in range(20, 30)))
     evaluated = []
-    evaluate = BoundFilter.evaluate
+    find = BoundFilter.find
 
     def counting(self, columns, rows, *indexes):
         evaluated.append(rows)
-        return evaluate(self, columns, rows, *indexes)
+        return find(self, columns, rows, *indexes)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(BoundFilter, "evaluate", counting)
+        patch.setattr(BoundFilter, "find", counting)
         for _ in range(3):
             assert world.count("value >= 5") == 25
         assert evaluated == [20, 10]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from elanus.server.pipeline_role import build_cpus, build_threads, builds_at_once
+from elanus.server.settings_load import load
+from elanus.server.settings_page import as_yaml
 from elanus.server.settings_pipeline import PipelineSettings
 from elanus.server.spark_conf import parsed
 
@@ -19,6 +21,14 @@ def test_settings_of_spark_are_read_as_spark_reads_its_own_file() -> None:
         "spark.eventLog.dir": "file:/logs of spark",
         "spark.a": "b=c",
     }
+
+
+def test_the_secrets_of_spark_are_not_shown_with_the_settings() -> None:
+    lines = ["spark.authenticate true", "spark.eventLog.dir file:/secret/place"]
+    secrets = ["spark.authenticate.secret abc", "spark.ssl.keyStorePassword=def", "spark.x.ACCESS.KEY: ghi"]
+    shown = as_yaml(load(None, {"pipeline.spark_conf": "\n".join([lines[0], *secrets, lines[1]])}))
+    assert all(line in shown for line in lines), shown
+    assert not any(secret[-3:] in shown for secret in secrets), shown
 
 
 def test_builds_use_the_cores_of_the_cluster_and_not_of_the_data_node() -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
-from elanus.api.connector import CollectionSnapshot
+from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.api.datanode import CompactionOrder
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
@@ -22,9 +25,10 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.merge import compact
+from elanus.spark import change_source
 from elanus.spark.change_rows import change_reads, read_changes
 from elanus.spark.change_source import OWN, ElanusStreamReader, up_to
-from elanus.spark.options import parse_options
+from elanus.spark.options import ReadOptions, parse_options
 from elanus.spark.source import as_spark, spark_schema
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
@@ -217,6 +221,41 @@ def test_changes_in_the_types_of_spark(tmp_path: Path) -> None:
         "_commit_ts": 11,
         "_partition_id": 0,
     }
+
+
+def test_a_batch_is_read_from_the_snapshot_that_found_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1, 2])
+    taken: list[Timestamp] = []
+
+    def take(_: ReadOptions, since: Timestamp) -> SnapshotLease:
+        taken.append(since)
+        return SnapshotLease(1, collection.store.url, "", Timestamp(collection.now), 0)
+
+    monkeypatch.setattr(change_source, "take_changes", take)
+    monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start)
+
+    def keys(begin: dict[str, Any], until: dict[str, Any]) -> list[int]:
+        reads = (partition.value for partition in stream.partitions(begin, until))
+        return [
+            k for read in reads for b in read_changes(read, collection.store) for k in b["id"].to_pylist()
+        ]
+
+    assert keys(start, end) == [1, 2]
+    assert len(taken) == 1
+    collection.write([3])
+    assert keys(start, end) == [1, 2], "the batch again, from a later snapshot"
+    later = stream.latestOffset(end)
+    assert keys(start, later) == [1, 2, 3], "not the batch that was found"
+    assert taken == [10, 10, end["ts"], 10]
+    assert stream.latestOffset(later) == later
+    assert pickle.dumps(stream), "tasks get it"
 
 
 def test_options_of_changes() -> None:

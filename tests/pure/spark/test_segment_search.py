@@ -158,17 +158,18 @@ def test_a_moment_that_the_files_no_longer_show(world: World) -> None:
         shown_at(replace(world.snapshot, segments=(folded,)), 20)
 
 
-def test_sets_hold_each_segment_once_and_about_the_same_bytes(world: World) -> None:
+def test_sets_hold_each_segment_once_and_about_the_same_memory(world: World) -> None:
     plan = world.plan()
     for slots in (1, 2, 3, 8):
         sets = segment_sets(world.snapshot, plan, slots)
         assert len(sets) == min(slots, 3)
         assert sorted(m.segment_id for some in sets for m in some) == [1000, 1001, 1002]
-    large = [
-        replace(m, insert_logs=(replace(m.insert_logs[0], size_bytes=700 << 20),)) for m in world.manifests
-    ]
-    sets = segment_sets(replace(world.snapshot, segments=tuple(large)), plan, 1)
+    rows = (700 << 20) // (8 + 4 * DIM)
+    large = tuple(replace(m, insert_logs=(replace(m.insert_logs[0], rows=rows),)) for m in world.manifests)
+    snapshot = replace(world.snapshot, segments=large)
+    sets = segment_sets(snapshot, world.plan(exact=True), 1)
     assert [len(some) for some in sets] == [1, 1, 1], "a task opens a gigabyte, not two"
+    assert sorted(map(len, segment_sets(snapshot, plan, 1))) == [1, 2], "one has no index"
     assert segment_sets(replace(world.snapshot, segments=()), plan, 4) == ()
 
 

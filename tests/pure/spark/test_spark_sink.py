@@ -81,7 +81,8 @@ class Answering:
         self.asked.append(place)
         key = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
         title = FieldSchema(FieldID(101), "clips[title]", DataType.ARRAY, element_type=DataType.VARCHAR)
-        return CollectionSchema("docs", (key, title), structs=(StructSchema(FieldID(102), "clips"),))
+        vector = FieldSchema(FieldID(103), "v", DataType.FLOAT_VECTOR, dim=2)
+        return CollectionSchema("docs", (key, vector, title), structs=(StructSchema(FieldID(102), "clips"),))
 
     async def import_directory(self) -> str:
         return "file:///proc/elsewhere"
@@ -94,19 +95,48 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Answering:
     return answering
 
 
+CLIPS = pa.list_(pa.struct({"title": pa.string()}))
+
+
+def frame(**changed: pa.DataType | None) -> pa.Schema:
+    """The columns of a frame that fits; ``changed``: other types, None leaves a column out."""
+    columns = {"id": pa.int64(), "v": pa.list_(pa.float32()), "clips": CLIPS, **changed}
+    return pa.schema([(name, found) for name, found in columns.items() if found is not None])
+
+
 def test_a_frame_that_lacks_a_column_is_refused_before_any_task_runs(
     server: Answering, tmp_path: Path
 ) -> None:
     options = replace(OPTIONS, import_directory=tmp_path.as_uri())
-    for columns in (["id", "clips"], ["id", "clips[title]"]):
+    for columns in (frame(), frame(clips=None, **{"clips[title]": pa.list_(pa.string())})):
         Sink(options, columns)
     assert server.asked == [("default", "docs", "p", WriteMode.APPEND)] * 2
-    with pytest.raises(InvalidParameter, match=r"the frame has no column id, which .* it has clips"):
-        Sink(options, ["clips"])
+    with pytest.raises(InvalidParameter, match=r"the frame has no column id, which .* it has v, clips"):
+        Sink(options, frame(id=None))
     with pytest.raises(InvalidParameter, match="the frame: column colour is no field of collection docs"):
-        Sink(options, ["id", "clips", "colour"])
+        Sink(options, frame(colour=pa.string()))
     with pytest.raises(InvalidParameter, match="import directory file:///proc/elsewhere cannot be written"):
-        Sink(replace(OPTIONS, import_directory=""), ["id", "clips"])
+        Sink(replace(OPTIONS, import_directory=""), frame())
+
+
+@pytest.mark.parametrize(
+    ("column", "found", "why"),
+    [
+        ("id", pa.string(), "column id has type string, .* field id of type INT64: give integers, or decim"),
+        ("v", pa.float32(), "column v has type float, .* FLOAT_VECTOR with dim 2: give lists of 2 floats"),
+        ("v", pa.list_(pa.string()), r"column v has type list<.*>, .*: give lists of 2 floats"),
+        (
+            "clips",
+            pa.list_(pa.struct({"title": pa.int64()})),
+            r"clips\[title\] .* elements are strings",
+        ),
+    ],
+)
+def test_a_column_of_a_wrong_type_is_refused_before_any_task_runs(
+    server: Answering, tmp_path: Path, column: str, found: pa.DataType, why: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=f"the frame: .*{why}"):
+        Sink(replace(OPTIONS, import_directory=tmp_path.as_uri()), frame(**{column: found}))
 
 
 def test_a_task_leaves_one_file_and_none_without_rows(tmp_path: Path) -> None:
@@ -147,7 +177,19 @@ def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
-def test_more_files_than_an_import_takes_are_refused(tmp_path: Path) -> None:
-    files = [Staged(f"{n}.parquet", 1) for n in range(IMPORT_FILES_MAX + 1)]
-    with pytest.raises(InvalidParameter, match="coalesce the frame"):
-        KnownSink(tmp_path).commit(files, "w1")
+def test_more_files_than_an_import_takes_are_named_in_a_list(tmp_path: Path) -> None:
+    lists: list[list[str]] = []
+
+    class Reading(KnownSink):
+        def _ask(self, call: Any) -> Any:
+            task = super()._ask(call)
+            (name,) = self.asked[-1][3]
+            lists.append((tmp_path / name).read_text().splitlines())
+            return task
+
+    files = [f"{n}.parquet" for n in range(IMPORT_FILES_MAX + 1)]
+    sink = Reading(tmp_path, ImportState.PERSISTED)
+    sink.commit([Staged(file, 1) for file in files], "w1")
+    assert lists == [files]
+    assert sink.asked[0][3][0].endswith(".files")
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [], "the list is gone"

@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from elanus.api.querynode import LoadSegment
 from elanus.core.catalog import Checkpoint
+from elanus.core.given_types import check_columns
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.messages import InsertMessage
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -20,7 +21,7 @@ from elanus.expr import compile_filter
 from elanus.index import resolve_index, resolve_search
 from elanus.log.codec import decode, encode
 from elanus.log.port import LogEntry, Position
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.results import encode_column

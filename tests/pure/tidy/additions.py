@@ -40,12 +40,21 @@ TYPES: Addition = {
 """,
         )
     ],
-    "pipeline/import_columns.py": [
+    "core/given_types.py": [
         Edit(
             r"^ACCEPTED: .*\{\n",
             """\
-    DataType.DATE: _Accepted(_fits_integer, _as_it_is),
-    DataType.TERNARY_VECTOR: _Accepted(_fits_bytes, _vectors_as_bytes),
+    DataType.DATE: Accepted(_fits_integer, _words("integers")),
+    DataType.TERNARY_VECTOR: Accepted(_fits_bytes, _bytes_wanted),
+""",
+        )
+    ],
+    "pipeline/import_columns.py": [
+        Edit(
+            r"^CONVERT: .*\{\n",
+            """\
+    DataType.DATE: _as_it_is,
+    DataType.TERNARY_VECTOR: _vectors_as_bytes,
 """,
         )
     ],

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 import pytest
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_types import ACCEPTED
 from elanus.core.ids import FieldID
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import check_takes_default
 from elanus.core.types import KINDS, DataType
 from elanus.index.kinds import exact_kind, kinds_on
-from elanus.pipeline.import_columns import ACCEPTED
+from elanus.pipeline.import_columns import CONVERT
 from elanus.proxy.wire.codecs import CODECS, ScalarCodec, VectorCodec
 from elanus.spark.source import TYPES
 
 
-@pytest.mark.parametrize("table", [CODECS, ACCEPTED, TYPES], ids=["wire", "import", "spark"])
+@pytest.mark.parametrize(
+    "table", [CODECS, ACCEPTED, CONVERT, TYPES], ids=["wire", "given", "import", "spark"]
+)
 def test_every_table_has_the_keys_of_the_kinds(table: Mapping[DataType, object]) -> None:
     assert set(table) == set(KINDS)
 

@@ -278,3 +278,63 @@ def test_buckets_are_objects_for_each_query(integers: Integers, three: object) -
         [],
         [],
     )
+
+
+def hybrid(client: RestClient, parts: list[dict[str, Any]], **body: Any) -> dict[str, Any]:
+    searches = [{"data": [[0, 1]], "annsField": "v", "limit": 2, **part} for part in parts]
+    return client.post("entities/hybrid_search", collectionName="c", search=searches, limit=2, **body)
+
+
+def test_searches_of_a_hybrid_search_have_chains(client: RestClient, front: FakeFront) -> None:
+    expr = {"name": "num_combine", "args": [{"column": "$score"}, {"column": "price"}]}
+    ops = [{"op": "map", "expr": expr, "outputs": ["$score"]}]
+    parts = [{"functionChains": [{"stage": f"FunctionChainStageL{n}Rerank", "ops": ops}]} for n in (0, 1)]
+    answer = hybrid(client, [*parts, {}])
+    assert answer["code"] == 0, answer
+    first, second, plain = (search.chains for search in front.searches[-3:])
+    assert first is not None
+    assert second is not None
+    params = {"mode": "multiply", "weights": (), "null_policy": "propagate"}
+    step = Map("$score", Call(COMBINE, ("$score", "price"), params))
+    assert first == Chains(segment=Chain((step,), ("price",)))
+    assert second == Chains(node=Chain((step,), ("price",)))
+    assert plain is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "body", "text"),
+    [
+        (
+            [{}, {"functionChains": [{"stage": "L0"}]}],
+            {},
+            "search[1].functionChains[0]: unsupported function chain stage: L0",
+        ),
+        (
+            [{"functionChains": chain(op="limit", params={"limit": 1})}],
+            {},
+            "L2 function chain is not supported in a search of a hybrid search",
+        ),
+        (
+            [{}],
+            {"functionChains": chain(op="limit", params={"limit": 1})},
+            "the field function_chains of a hybrid search is not supported by this release: send a ranker, "
+            "or chains of L0 and L1 in its searches",
+        ),
+        (
+            [{"searchAggregation": {"fields": ["brand"], "size": 1}}],
+            {},
+            "search_aggregation is not supported in hybrid_search: send a search of its own",
+        ),
+        (
+            [{}],
+            {"searchAggregation": {"fields": ["brand"], "size": 1}},
+            "search_aggregation is not supported in hybrid_search: send a search of its own",
+        ),
+    ],
+)
+def test_what_a_hybrid_search_cannot_do_is_refused_as_over_grpc(
+    client: RestClient, parts: list[dict[str, Any]], body: dict[str, Any], text: str
+) -> None:
+    answer = hybrid(client, parts, **body)
+    assert answer["code"] != 0
+    assert text in answer["message"]

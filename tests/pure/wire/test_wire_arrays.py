@@ -16,6 +16,7 @@ from wire_messages import field, schema
 from elanus.api.querynode import LoadSegment
 from elanus.core.catalog import Checkpoint
 from elanus.core.errors import InvalidParameter
+from elanus.core.given_types import check_columns
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import InsertMessage
 from elanus.core.schema import CollectionSchema, DataType
@@ -24,7 +25,7 @@ from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.expr import compile_filter
 from elanus.log.codec import decode, encode
 from elanus.log.port import LogEntry, Position
-from elanus.pipeline.import_columns import Place, check_columns, convert
+from elanus.pipeline.import_columns import Place, convert
 from elanus.proxy.wire.results import encode_column
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema, encode_schema

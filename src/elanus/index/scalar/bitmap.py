@@ -17,7 +17,7 @@ import numpy.typing as npt
 from elanus.core.lookup import Found, Holds, HoldsSuch, Lookup, PackedRows
 from elanus.index.base import ScalarIndex
 from elanus.index.files import IndexFileContent, write_index_file
-from elanus.index.scalar.keys import Keys, Spans, keys_of_file
+from elanus.index.scalar.keys import Keys, keys_of_file
 from elanus.index.scalar.postings import Grouped
 from elanus.index.spec import IndexSpec
 
@@ -32,6 +32,7 @@ class Bitmap(ScalarIndex):
     """Packed bits by key. ``bits``: (keys, ceil(rows / 8)), little bit order; ``counts``: rows per key."""
 
     rows_share_max = 1.0
+    has_bits = True
 
     def __init__(
         self,
@@ -101,21 +102,25 @@ class Bitmap(ScalarIndex):
             numbers = numbers[:0]
         if not len(numbers):
             return PackedRows(np.zeros(self._bits.shape[1], np.uint8))
-        if len(numbers) == 1:
-            return PackedRows(self._bits[numbers[0]])
-        join = np.bitwise_and if need_all else np.bitwise_or
-        return PackedRows(join.reduce(self._bits[numbers], axis=0))
+        first, *others = numbers.tolist()
+        bits = self._bits[first]
+        if others:
+            join = np.bitwise_and if need_all else np.bitwise_or
+            bits = join(bits, self._bits[others[0]])
+            for number in others[1:]:
+                join(bits, self._bits[number], out=bits)
+        return PackedRows(bits)
 
     def _numbers(self, lookup: Lookup) -> npt.NDArray[np.int64] | None:
         """The numbers of the matching keys; None if there are too many to unite."""
         if isinstance(lookup, Holds | HoldsSuch) is not self._of_elements:
             return None
         spans = self._keys.spans(lookup)
-        if spans is None or _width(spans) > UNITED_MAX:
+        if spans is None or len(spans) > UNITED_MAX:
             return None
-        ranges = [np.arange(first, last) for first, last in spans.tolist()]
-        return np.concatenate(ranges) if ranges else np.empty(0, np.int64)
-
-
-def _width(spans: Spans) -> int:
-    return int((spans[:, 1] - spans[:, 0]).sum())
+        width = sum((spans[:, 1] - spans[:, 0]).tolist())
+        if width > UNITED_MAX:
+            return None
+        if width == len(spans):
+            return spans[:, 0]
+        return np.concatenate([np.arange(first, last) for first, last in spans.tolist()])

@@ -37,6 +37,8 @@ Spans = npt.NDArray[np.int64]
 _NO_SPANS = np.empty((0, 2), np.int64)
 _SINGLY_MAX = 64
 """So many texts are looked up one by one; more are hashed, and all keys are compared with them."""
+_LISTED_MAX = 256
+"""Up to so many keys are kept in a dictionary too, from the first lookup on: all those of a bitmap."""
 
 
 class Keys(ABC):
@@ -144,6 +146,7 @@ class TextKeys(Keys):
         self._offsets = offsets
         self._data = data
         self._sequence = _Texts(offsets, data)
+        self._place_of: dict[bytes, int] | None = None
 
     @classmethod
     def of(cls, texts: pa.Array) -> TextKeys:
@@ -175,13 +178,18 @@ class TextKeys(Keys):
             held = pc.is_in(self.texts, value_set=values.cast(pa.large_string()))
             places = np.flatnonzero(held.to_numpy(zero_copy_only=False))
             return _spans(places, places + 1)
-        wanted = sorted({text.encode() for text in values.to_pylist()})
-        places = np.array([bisect_left(self._sequence, text) for text in wanted], np.int64)
-        there = [
-            p < len(self) and self._sequence[p] == t for p, t in zip(places.tolist(), wanted, strict=True)
-        ]
-        places = places[np.array(there, np.bool_)]
-        return _spans(places, places + 1)
+        wanted = {text.encode() for text in values.to_pylist()}
+        found = sorted(place for text in wanted if (place := self._place(text)) >= 0)
+        return np.array([(place, place + 1) for place in found], np.int64).reshape(-1, 2)
+
+    def _place(self, text: bytes) -> int:
+        """Return the number of this key; -1 if there is none."""
+        if len(self) > _LISTED_MAX:
+            place = bisect_left(self._sequence, text)
+            return place if place < len(self) and self._sequence[place] == text else -1
+        if self._place_of is None:  # two threads may both make one: they are equal
+            self._place_of = {key: place for place, key in enumerate(self._sequence)}
+        return self._place_of.get(text, -1)
 
     def _between(self, bounds: Between) -> Spans | None:
         first, last = 0, len(self)

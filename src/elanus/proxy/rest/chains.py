@@ -18,11 +18,11 @@ _LEVELS_MAX = 32
 """The nesting of a parameter's value."""
 
 
-def chain_messages(chains: Sequence[bodies.Chain]) -> list[Any]:
-    """Return ``FunctionChain`` messages. Raises `InvalidParameter`."""
+def chain_messages(chains: Sequence[bodies.Chain], where: str = "functionChains") -> list[Any]:
+    """Return ``FunctionChain`` messages. ``where``: they are in the body. Raises `InvalidParameter`."""
     messages = []
     for number, chain in enumerate(chains):
-        with _inside(f"functionChains[{number}]"):
+        with _inside(f"{where}[{number}]"):
             messages.append(_chain(chain))
     return messages
 

@@ -165,7 +165,7 @@ class Search(OfCollection, kw_only=True):
 
 
 class SubSearch(Body, kw_only=True):
-    """One search of a hybrid search."""
+    """One search of a hybrid search. Its ``functionChains`` are of the stages L0 and L1."""
 
     data: list[Any]
     anns_field: str = ""
@@ -179,6 +179,8 @@ class SubSearch(Body, kw_only=True):
     expr_params: dict[str, Any] = {}
     ignore_growing: bool = False
     output_fields: list[str] = []
+    function_chains: list[Chain] = []
+    search_aggregation: Aggregation | None = None
 
 
 class Rerank(Body, kw_only=True):
@@ -189,6 +191,8 @@ class Rerank(Body, kw_only=True):
 
 
 class HybridSearch(OfCollection, kw_only=True):
+    """Chains are those of its searches. Chains of the whole, and aggregations, are refused as over gRPC."""
+
     search: list[SubSearch]
     rerank: Rerank | None = None
     partition_names: list[str] = []
@@ -201,4 +205,6 @@ class HybridSearch(OfCollection, kw_only=True):
     consistency_level: str = ""
     explain: bool = False
     function_score: FunctionScore | None = None
+    function_chains: list[Chain] = []
+    search_aggregation: Aggregation | None = None
     round_decimal: int = field(default=-1, name="roundDecimal")

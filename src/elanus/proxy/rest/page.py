@@ -74,6 +74,8 @@ A search may have `functionChains`, [chains](searching.md#function-chains) with 
 ]}]
 ```
 
+Each of the searches of a hybrid search may have `functionChains` of the stages L0 and L1.
+
 With a `searchAggregation`, `data` has an object for each vector: its `buckets`, each with `key`, `count`,
 `metrics`, `hits` and `subGroups`. `aggTopks` says how many they are. The key of a hit in a bucket has the
 name of its field.

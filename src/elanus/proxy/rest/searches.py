@@ -23,6 +23,7 @@ from elanus.proxy.rest.chains import chain_messages
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
+from elanus.proxy.wire.hybrid_request import NO_AGGREGATION
 from elanus.proxy.wire.search_parameters import ORDER, TRAVEL_TIMESTAMP
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 from elanus.proxy.wire.templates import template_values
@@ -104,8 +105,10 @@ def search_request(body: bodies.Search, schema: CollectionSchema) -> Any:
 def hybrid_request(body: bodies.HybridSearch, schema: CollectionSchema) -> Any:
     """Return a ``HybridSearchRequest``. Raises as `search_request` does."""
     rerank = body.rerank or bodies.Rerank()
+    if body.search_aggregation or any(search.search_aggregation for search in body.search):
+        raise InvalidParameter(NO_AGGREGATION)
     request = milvus_pb2.HybridSearchRequest(
-        requests=[_sub_search(search, schema) for search in body.search],
+        requests=[_sub_search(search, number, schema) for number, search in enumerate(body.search)],
         output_fields=body.output_fields,
         partition_names=body.partition_names,
         rank_params=_pairs(
@@ -121,10 +124,11 @@ def hybrid_request(body: bodies.HybridSearch, schema: CollectionSchema) -> Any:
     )
     if body.function_score is not None and body.function_score.functions:
         request.function_score.CopyFrom(function_score(body.function_score))
+    request.function_chains.extend(chain_messages(body.function_chains))
     return _consistent(request, body.consistency_level)
 
 
-def _sub_search(body: bodies.SubSearch, schema: CollectionSchema) -> Any:
+def _sub_search(body: bodies.SubSearch, number: int, schema: CollectionSchema) -> Any:
     params: dict[str, object] = {"anns_field": body.anns_field}
     if body.limit:
         params["topk"] = body.limit
@@ -141,6 +145,7 @@ def _sub_search(body: bodies.SubSearch, schema: CollectionSchema) -> Any:
         dsl_type=common_pb2.BoolExprV1,
         search_params=_pairs({**params, **_search_params(body.search_params, body.params)}),
         expr_template_values=template_values(body.expr_params),
+        function_chains=chain_messages(body.function_chains, f"search[{number}].functionChains"),
     )
     _add_vectors(request, schema, body.anns_field, body.data)
     return request

@@ -8,7 +8,7 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import ImportRefused, InvalidParameter, NotSupported
 from elanus.core.given_columns import keys_only
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
-from elanus.core.import_files import SUFFIXES, is_pattern
+from elanus.core.import_files import check_name
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.rate_limits import Action
@@ -133,14 +133,4 @@ def check_files(files: Sequence[str]) -> None:
     if len(set(files)) < len(files):
         raise InvalidParameter("a file is named twice in one import")
     for file in files:
-        parts = file.removesuffix("/").split("/")
-        if not all(parts) or "\0" in file or any(part.startswith(".") for part in parts):
-            raise InvalidParameter(
-                f"file {file!r}: give a path relative to the import directory (setting imports.root), "
-                "whose parts do not begin with a dot"
-            )
-        if not is_pattern(file) and not file.endswith(SUFFIXES):
-            raise ImportRefused(
-                f"unexpected file type, files=[{file}]: import {', '.join(SUFFIXES)} files, or a directory "
-                "with a / at its end: importing data failed"
-            )
+        check_name(file)

@@ -45,6 +45,7 @@ _UNDERSTOOD_FIELDS = frozenset(
         "function_score",
     }
 )
+NO_AGGREGATION = "search_aggregation is not supported in hybrid_search: send a search of its own"
 _SCORER = "rank_group_scorer"
 _UNDERSTOOD_PARAMS = frozenset(
     {
@@ -140,9 +141,7 @@ def _search(
     if search.order:
         raise InvalidParameter("order_by is not supported for hybrid search")
     if search.levels:
-        raise InvalidParameter(
-            "search_aggregation is not supported in hybrid_search: send a search of its own"
-        )
+        raise InvalidParameter(NO_AGGREGATION)
     if search.highlight is not None:
         raise InvalidParameter("not support hybrid search with highlight now: send a search of its own")
     return search

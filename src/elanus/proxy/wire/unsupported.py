@@ -51,7 +51,7 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "enable_namespace": _NO_NAMESPACES,
     "search_by_primary_keys": "send the keys in the field ids",
     "sub_reqs": "use HybridSearch",
-    "function_chains": "send a ranker",
+    "function_chains": "send a ranker, or chains of L0 and L1 in its searches",
     "struct_array_fields": "use JSON",
     "rewrite_data": "leave it out: a restore copies no rows",
     "time_stamp": "leave it out: the answer is as of now",
