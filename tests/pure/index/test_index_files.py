@@ -6,13 +6,15 @@ import dataclasses
 import json
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 from index_data import CASES, DIM, ROWS, built, clustered, spec_for, vectors_for
 
 from elanus.core.errors import Internal
-from elanus.index import RowMask, SearchParams, VectorIndex, Window, build, load
-from elanus.index.files import DamagedIndexFile
+from elanus.index import RowMask, SearchParams, VectorIndex, Window, build, files, load
+from elanus.index.files import CACHE_LINE_BYTES, DamagedIndexFile
+from elanus.index.hnsw import PlainHnsw
 
 PARAMS = SearchParams(ef=64, nprobe=4)
 
@@ -238,3 +240,27 @@ def test_small_segments_get_fewer_lists_instead_of_an_error() -> None:
 def test_nothing_is_built_from_arrays_of_another_shape(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="cannot be built from an array of shape"):
         build(spec_for("FLAT", "L2"), np.zeros(shape, np.float32), threads=1)
+
+
+@pytest.mark.parametrize("dim", [16, 48])
+def test_the_rows_of_a_graph_begin_at_lines_of_the_cache(dim: int, tmp_path: Path) -> None:
+    """They are in memory of the process, which the index keeps, and no longer in the file."""
+    rows = np.random.default_rng(0).random((ROWS, dim), dtype=np.float32)
+    spec = dataclasses.replace(spec_for("HNSW", "L2"), dim=dim)
+    build(spec, rows, threads=1).save(tmp_path / "index")
+    loaded = load(tmp_path / "index", spec)
+    assert isinstance(loaded, PlainHnsw)
+    graph = loaded.graph
+    storage = faiss.downcast_index(graph.storage)
+    stored = faiss.rev_swig_ptr(storage.get_xb(), ROWS * dim)
+    assert stored.ctypes.data % CACHE_LINE_BYTES == 0
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    np.testing.assert_array_equal(stored.reshape(ROWS, dim), rows)
+
+
+def test_a_graph_whose_file_is_too_short_is_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = built("HNSW", "L2")
+    index.save(tmp_path / "index")
+    monkeypatch.setattr(files, "_faiss_bytes", lambda path, footer: path.stat().st_size + 1)
+    with pytest.raises(DamagedIndexFile, match="shorter than its footer says"):
+        load(tmp_path / "index", index.spec)
