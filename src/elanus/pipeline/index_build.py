@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import BuildID, IndexID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -67,11 +68,14 @@ class IndexBuildPlan:
 def index_build_job(plan: IndexBuildPlan, cpus: int = 1) -> Job[IndexBuildPlan, IndexFile]:
     """A job that builds this index. ``cpus``: the cores that Spark counts for it.
 
-    Raises `InvalidParameter`; running it raises `ObjectMissing`, `CorruptObject`, `DiskFull` and others.
+    Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
     """
     source = f"segment {plan.manifest.segment_id}, field {plan.field.name}"
     output = partial(_output, plan)
-    memory_bytes = _memory_bytes(plan)
+    try:
+        memory_bytes = _memory_bytes(plan)
+    except InvalidParameter:
+        memory_bytes = 0  # the task fails with it, and so the job is on record
     return Job(
         JobKind.INDEX_BUILD, (source,), index_build_task, (plan,), output, plan.board, cpus, memory_bytes
     )

@@ -58,6 +58,6 @@ def test_deletes_are_cut_too() -> None:
 
 def test_rows_that_a_clone_leaves_out_are_seen_by_no_read_and_slow_none_down() -> None:
     shown = Visibility(np.array([3, MAX_TIMESTAMP, 5]))
-    assert shown.at(Timestamp(9)).rows(3).tolist() == [0, 2]
+    assert shown.at(Timestamp(9)).rows().tolist() == [0, 2]
     assert shown.at(Timestamp(9)) is shown.at(Timestamp(10)), "the answer is kept"
-    assert shown.at(Timestamp(4)).rows(3).tolist() == [0]
+    assert shown.at(Timestamp(4)).rows().tolist() == [0]

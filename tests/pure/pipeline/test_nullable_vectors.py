@@ -165,9 +165,9 @@ def test_filters_test_them_for_null(name: str, blocks: dict[str, Block]) -> None
     for block in blocks.values():
         null = compile_filter(f"{name} is null", SCHEMA)
         assert np.array_equal(block.narrow(Timestamp(9), every, null), np.flatnonzero(~VALID[name]))
-        assert np.array_equal(block.evaluate(null), ~VALID[name])
+        assert np.array_equal(block.evaluate(null).to_bool(), ~VALID[name])
         some = compile_filter(f"{name} is not null and id < 100", SCHEMA)
-        assert np.array_equal(block.evaluate(some), VALID[name] & (every < 100))
+        assert np.array_equal(block.evaluate(some).to_bool(), VALID[name] & (every < 100))
 
 
 def test_an_index_of_rows_that_all_have_a_vector_is_the_plain_one(store: LocalStore, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_segment_is_filtered_and_read_by_spark(tmp_path: Path) -> None:
     (block,) = load_sealed(load, SCHEMA, {}, store, DeltaLogs(store, 1), tmp_path).blocks
     text = "t >= ISO '2025-06-01T00:00:00Z' and st_contains(place, 'POINT (1 1)')"
     chosen = compile_filter(text, SCHEMA)
-    assert block.evaluate(chosen).nonzero()[0].tolist() == [2]
+    assert block.evaluate(chosen).listed().tolist() == [2]
     assert block.cached_bytes >= 3 * 32
     assert block.narrow(Timestamp(9), np.arange(3), compile_filter("place is not null", SCHEMA)).size == 3
     assert not block.may_match(compile_filter("t > ISO '2025-07-01T00:00:00Z'", SCHEMA))
