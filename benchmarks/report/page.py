@@ -19,10 +19,9 @@ HEAD = """\
 *Made from `benchmarks.json` by `python -m benchmarks render benchmarks > docs/benchmarks.md`; the comments
 are in `benchmarks-notes.md`.*
 
-Figures of a database mean little alone. This page holds one run, on one machine, of Elanus, of
-the server that its users would otherwise run (Milvus 2.3.5, from PyPI), of milvus-lite, and of faiss in
-the client's own process, which is what the hardware allows. **Compare columns, not digits**: the machine
-also does other work.
+Figures of a database mean little alone. This page holds one run, on one machine, of Elanus, of what its
+users would otherwise run (the systems named below, from PyPI), and of faiss in the client's own process,
+which is what the hardware allows. **Compare columns, not digits**: the machine also does other work.
 
 `make bench` repeats it with the data set that the repository ships, `python -m benchmarks run --data FILE`
 with any other. The peers are installed into `.bench/` by the run itself.
