@@ -35,7 +35,6 @@ from benchmarks.freshness import serving
 from benchmarks.pipeline import importing
 from benchmarks.pipeline.task_memory import USERS, TaskMemory
 from benchmarks.pipeline.visible_import import failure_of, task_of, when
-from elanus.index import load
 from elanus.spark import knn_join, near_duplicates, register
 from elanus.spark.searches import SearchJob, opened_bytes, pinned_job
 from elanus.storage.objects import open_store
@@ -267,20 +266,18 @@ def _job(uri: str, parallelism: int, *, exact: bool = False) -> SearchJob:
 
 
 def _faiss(uri: str, queries: Floats) -> Callable[[], None]:
-    """Return the searches of the same graphs by faiss alone, on all cores."""
+    """Return the searches of the same graphs by faiss alone, as it reads them itself, on all cores."""
     job = _job(uri, 1)
     store = open_store(job.plan.store_url)
     manifests = itertools.chain.from_iterable(job.sets)
     files = [job.plan.indexes[manifest.segment_id] for manifest in manifests]
     with tempfile.TemporaryDirectory() as scratch:
-        graphs: list[Any] = [
-            load(store.local_path(file.path, Path(scratch)), job.plan.spec) for file in files
-        ]
+        graphs = [faiss.read_index(str(store.local_path(file.path, Path(scratch)))) for file in files]
     effort = faiss.SearchParametersHNSW(efSearch=EF)
 
     def search() -> None:
         faiss.omp_set_num_threads(os.cpu_count() or 1)
-        found = [index.graph.search(queries, K, params=effort) for index in graphs]
+        found = [graph.search(queries, K, params=effort) for graph in graphs]
         distances = np.concatenate([distances for distances, _ in found], axis=1)
         np.argpartition(distances, K - 1, axis=1)
 
