@@ -138,6 +138,8 @@ class CloneClient(Client):
         request = CloneRequest(DEFAULT_DATABASE, target, source, self._number)
         clone: Collection = await self._asked("clone", lambda: root.clone_collection(request))
         assert clone.origin is not None, "a clone knows its origin"
+        if clone.collection_id not in self._system.records.indexed:
+            await self._index(target)  # its source had none either: a proxy would refuse to load it
         await self._define("load", lambda: query.load(clone.collection_id, (), self._system.reading.replicas))
         self._clones = (*self._clones, target)
         self._system.trace.count("clones read")

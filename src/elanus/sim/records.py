@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from elanus.core.catalog import Collection
+from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import BuildID, CollectionID, SegmentID
@@ -24,6 +24,7 @@ from elanus.sim.trace import Trace
 _SEGMENTS = "datacoord/segment/"
 _VCHANNELS = "datacoord/vchannel/"
 _BUILDS = "indexcoord/build/"
+_INDEXES = "indexcoord/index/"
 _COLLECTIONS = "rootcoord/collection/"
 _PLANS = "datacoord/compaction/"
 _IMPORTS = "datacoord/import/"
@@ -53,6 +54,8 @@ class Records:
         self.plans: dict[int, CompactionPlan] = {}
         self.pins: dict[int, Pin] = {}
         self.builds: dict[BuildID, Build] = {}
+        self.indexed: set[CollectionID] = set()
+        """The collections that have an index: none ever loses it here."""
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
@@ -98,6 +101,8 @@ class Records:
             self._plan(msgspec.json.decode(operation.value, type=CompactionPlan))
         elif operation.key.startswith(_VCHANNELS):
             self._vchannel(msgspec.json.decode(operation.value, type=Vchannel))
+        elif operation.key.startswith(_INDEXES):
+            self.indexed.add(msgspec.json.decode(operation.value, type=Index).collection_id)
         elif operation.key.startswith(_BUILDS):
             build = msgspec.json.decode(operation.value, type=Build)
             self.builds[build.build_id] = build
