@@ -9,7 +9,6 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi, ReplicaStatus
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import CollectionNotLoaded
-from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.imports import ImportTask
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import MAX_TIMESTAMP
@@ -30,20 +29,22 @@ class ServedImports:
         self._query = query
 
     async def is_served(self, task: ImportTask) -> bool:
-        """Whether a committed task's segments have their indexes and, if they are to be loaded, are served.
+        """Whether a committed task's segments have their indexes and, where they are to be loaded, are served.
 
         Served means: by every replica that has nodes (at least one), to reads as of what those nodes have
-        reached.
+        reached. Deletes count wherever anything is to be loaded: they concern partitions other than the
+        task's, also after that one was dropped.
 
         Raises `elanus.core.errors.Unavailable` while a coordinator restarts.
         """
         found = await self._data.segments_by_id(task.segments)
-        live = {s.segment_id for s in found if s.state is SegmentState.FLUSHED}
-        if await self._index.unbuilt(task.collection_id, tuple(live)):
+        live = [s for s in found if s.state is SegmentState.FLUSHED]
+        if await self._index.unbuilt(task.collection_id, tuple(s.segment_id for s in live)):
             return False
         loads = await self._query.loads(task.collection_id)
-        wanted = task.partition_id
-        if not any(wanted in load.percentages or wanted == ALL_PARTITIONS for load in loads):
+        loaded = {partition_id for load in loads for partition_id in load.percentages}
+        wanted = {s.segment_id for s in live if s.partition_id in loaded}
+        if not wanted and not (task.deltas and loaded):
             return True
         try:
             replicas = [r for r in await self._query.replicas(task.collection_id) if r.nodes]
@@ -53,7 +54,7 @@ class ServedImports:
         seen = {(s.segment_id, node_id) for node_id, s in serving if s.sealed and s.visible}
         if not await self._are_deleted(task, replicas):
             return False
-        return bool(replicas) and all((s, r.info.sealed.get(s)) in seen for r in replicas for s in live)
+        return bool(replicas) and all((s, r.info.sealed.get(s)) in seen for r in replicas for s in wanted)
 
     async def _are_deleted(self, task: ImportTask, replicas: Sequence[ReplicaStatus]) -> bool:
         """Whether reads of now see the deletes of the task: every replica's version names them, and their

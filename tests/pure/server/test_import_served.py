@@ -15,6 +15,7 @@ from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
+from elanus.core.timestamps import Timestamp
 from elanus.server.import_served import ServedImports
 
 CID, PID, SEGMENT = CollectionID(1), PartitionID(2), SegmentID(50)
@@ -31,6 +32,9 @@ def replica(number: int, node_id: int, *, names: bool = True, lives: bool = True
 class Peers:
     """The coordinators, as far as they are asked. ``replicas`` None: the collection is loading."""
 
+    state = SegmentState.FLUSHED
+    loaded = PID
+
     def __init__(
         self, replicas: tuple[ReplicaStatus, ...] | None, serving: tuple[tuple[int, SegmentServing], ...]
     ) -> None:
@@ -38,13 +42,13 @@ class Peers:
         self.seen = tuple((NodeID(node_id), segment) for node_id, segment in serving)
 
     async def segments_by_id(self, segment_ids: object) -> tuple[Any, ...]:
-        return (SimpleNamespace(segment_id=SEGMENT, state=SegmentState.FLUSHED),)
+        return (SimpleNamespace(segment_id=SEGMENT, state=self.state, partition_id=PID),)
 
     async def unbuilt(self, collection_id: object, segment_ids: object) -> tuple[SegmentID, ...]:
         return ()
 
     async def loads(self, collection_id: object) -> tuple[Any, ...]:
-        return (SimpleNamespace(percentages={PID: 100}),)
+        return (SimpleNamespace(percentages={self.loaded: 100}),)
 
     async def replicas(self, collection_id: object) -> tuple[ReplicaStatus, ...]:
         if self.found is None:
@@ -78,3 +82,24 @@ async def test_its_moment_has_to_have_come() -> None:
 
 async def test_a_load_that_has_begun_is_waited_for() -> None:
     assert not await is_served(None)
+
+
+@pytest.mark.parametrize("state", [SegmentState.FLUSHED, SegmentState.DROPPED])
+async def test_deletes_in_other_partitions_are_waited_for(state: SegmentState) -> None:
+    """Its own partition was dropped while it was served, or is not loaded: its deletes concern the others."""
+
+    class Upsert(Peers):
+        loaded = PartitionID(3)
+
+        async def alloc_timestamp(self, count: int) -> Timestamp:
+            return Timestamp(100)
+
+    def at(moments: dict[str, Timestamp]) -> Any:
+        peers = Upsert((replace(replica(0, 11), info=replace(replica(0, 11).info, deletes=moments)),), ())
+        peers.state = state
+        return peers
+
+    task = replace(TASK, deltas=("d",))
+    for moments, expected in (({}, False), ({"d": Timestamp(100)}, False), ({"d": Timestamp(99)}, True)):
+        peers = at(moments)
+        assert await ServedImports(peers, peers, peers, peers).is_served(task) is expected, moments
