@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from index_data import best, recall, scores
 
 from elanus.core.types import DataType
 from elanus.index import RowMask, SearchParams, VectorIndex, build, load, resolve_index
-from elanus.index.files import FiledArray
+from elanus.index.files import DamagedIndexFile, FiledArray
 from elanus.index.narrow_units import NarrowUnits
 
 ROWS, DIM, K = 400, 768, 10
@@ -142,10 +143,25 @@ def test_consecutive_rows_are_one_read(tmp_path: Path, monkeypatch: pytest.Monke
     values = np.arange(60, dtype=np.int32).reshape(20, 3)
     path.write_bytes(b"12345678" + values.tobytes())
     array = FiledArray(path, {"shape": [20, 3], "dtype": "<i4", "offset": 8})
-    runs: list[tuple[int, int]] = []
-    run = FiledArray._run
-    monkeypatch.setattr(FiledArray, "_run", lambda self, *at: (runs.append(at), run(self, *at))[1])
+    calls: list[tuple[str, int, int]] = []
+    read, ahead = os.preadv, os.posix_fadvise
+
+    def reading(file: int, into: Any, offset: int) -> int:
+        calls.append(("read", offset, len(into[0])))
+        return read(file, into, offset)
+
+    def reading_ahead(file: int, offset: int, size: int, advice: int) -> None:
+        calls.append(("ahead", offset, size))
+        ahead(file, offset, size, advice)
+
+    monkeypatch.setattr(os, "preadv", reading)
+    monkeypatch.setattr(os, "posix_fadvise", reading_ahead)
     wanted = np.array([7, 2, 3, 19, 8, 4])
     assert np.array_equal(array.read(wanted), values[wanted])
-    assert runs == [(2, 3), (7, 2), (19, 1)]
+    runs = [(8 + 2 * 12, 36), (8 + 7 * 12, 24), (8 + 19 * 12, 12)]
+    assert calls == [(what, *run) for what in ("ahead", "read") for run in runs], "all are asked for first"
+    with pytest.raises(DamagedIndexFile, match="truncated"):
+        os.truncate(path, 20)
+        array.read(np.array([0, 3]))
+    path.write_bytes(b"12345678" + values.tobytes())
     assert np.array_equal(array.read(slice(5, 9)), values[5:9])
