@@ -160,8 +160,8 @@ def test_consecutive_rows_are_one_read(tmp_path: Path, monkeypatch: pytest.Monke
     assert np.array_equal(array.read(wanted), values[wanted])
     runs = [(8 + 2 * 12, 36), (8 + 7 * 12, 24), (8 + 19 * 12, 12)]
     assert calls == [(what, *run) for what in ("ahead", "read") for run in runs], "all are asked for first"
+    os.truncate(path, 20)
     with pytest.raises(DamagedIndexFile, match="truncated"):
-        os.truncate(path, 20)
         array.read(np.array([0, 3]))
     path.write_bytes(b"12345678" + values.tobytes())
     assert np.array_equal(array.read(slice(5, 9)), values[5:9])
