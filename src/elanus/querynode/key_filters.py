@@ -74,7 +74,7 @@ class FilterPages:
         return page, first
 
     def remove(self, page: int, size: int) -> bool:
-        """Forget filters of ``size`` words together; return whether the others of its page should be moved."""
+        """Forget filters of ``size`` words together; return whether the rest of its page should be moved."""
         self._alive[page] -= size
         if not self._alive[page]:
             del self._pages[page], self._alive[page], self._written[page]
