@@ -57,9 +57,9 @@ class _Loop(asyncio.SelectorEventLoop):
 class _Protocol(HttpToolsProtocol):
     """Closes connections on which the head of a request is too slow or too large, and those beyond the limit.
 
-    Heads are kept in memory before anybody has signed in, so they need limits as bodies do. Of the
-    connections beyond ``limit_concurrency`` a few are kept, and their requests refused with a text. uvicorn
-    itself would refuse the requests of all connections.
+    Heads are kept in memory before anybody has signed in, so they need limits as bodies do. A few
+    connections beyond ``limit_concurrency`` are kept, and their requests refused with a text. uvicorn itself
+    would refuse the requests of all connections.
     """
 
     config: _Config

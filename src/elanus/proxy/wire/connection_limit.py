@@ -4,9 +4,9 @@ gRPC has a limit too, but it closes a further connection without a word: clients
 try again until their time is over. So gRPC's limit is a few connections higher than ours. The calls of these
 few are answered with the refusal; only connections beyond them are closed.
 
-grpcio reports neither new nor closed connections. What is known of one is the peer of its calls. A peer is
-admitted with its first call. When as many are known as may be, those whose connections are gone are
-forgotten, according to the kernel's table. Connections without a call yet count for gRPC's limit only.
+grpcio reports neither new nor closed connections; only a call has a peer. A peer is admitted with its first
+call. When as many are known as may be, those whose connections are gone are forgotten, according to the
+kernel's table. Connections without a call yet count for gRPC's limit only.
 """
 
 from __future__ import annotations
