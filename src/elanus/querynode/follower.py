@@ -29,7 +29,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.msgstream import EntryPack
-from elanus.log.port import LogClosed, LogEntry
+from elanus.log.port import CorruptLog, LogClosed, LogEntry
 from elanus.log.shared_reader import Subscription
 from elanus.log.tick_line import Watcher
 from elanus.querynode.arrivals import Arrivals, Arrived, Intake
@@ -119,6 +119,8 @@ class Follower:
         self.growing = GrowingSegments()
         self.excluded = set(request.excluded)
         self.failure: str | None = None
+        self.has_damaged_log = False
+        """Whether the failure is a damaged file: reading again would meet it again."""
         self._damaged: dict[SegmentID, UnrecoveredSegment] = {}
         self._collection_id = request.collection_id
         self._checkpoint = request.checkpoint
@@ -240,6 +242,7 @@ class Follower:
             return  # the process is ending
         _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
         self.failure = f"{type(error).__name__}: {error}"
+        self.has_damaged_log = isinstance(error, CorruptLog)
         self._absorber.failed(self)
 
     async def _apply(self) -> None:

@@ -234,6 +234,11 @@ class LoadedCollection(HeldCollection):
             self.settle(channel)
             if channel.failure is not None:
                 channel.gone()
+            if follower.has_damaged_log:
+                self.clock.stop(
+                    f"the log of vchannel {follower.vchannel} cannot be read ({follower.failure}): restore "
+                    "the file from a copy of the data directory, or drop the collection"
+                )
             self.publish()
 
     def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
