@@ -22,6 +22,7 @@ from typing import Protocol
 import structlog
 
 from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
+from elanus.core.faults import LogFault
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.messages import WRITES, DeleteMessage, MsgKind, UpsertMessage
 from elanus.core.schema import CollectionSchema
@@ -240,7 +241,13 @@ class Follower:
     def failed(self, error: Exception) -> None:
         if isinstance(error, LogClosed):
             return  # the process is ending
-        _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
+        unexpected = None if isinstance(error, LogFault) else error
+        _log.error(
+            "vchannel not followed: reading failed",
+            vchannel=self.vchannel,
+            error=str(error),
+            exc_info=unexpected,
+        )
         self.failure = f"{type(error).__name__}: {error}"
         self.has_damaged_log = isinstance(error, CorruptLog)
         self._absorber.failed(self)

@@ -212,3 +212,11 @@ def test_a_part_of_the_data_directory_that_cannot_be_used_is_named(tmp_path: Pat
     for _ in range(2):
         with pytest.raises(CannotStart, match=rf"{tmp_path}/VERSION cannot be used: Is a directory"):
             DataDir(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"x1"])
+def test_a_damaged_version_file_is_named(tmp_path: Path, content: bytes) -> None:
+    DataDir(tmp_path).close()
+    (tmp_path / "VERSION").write_bytes(content)
+    with pytest.raises(CannotStart, match="VERSION is damaged: restore it"):
+        DataDir(tmp_path)
