@@ -1,4 +1,4 @@
-"""A start with a damaged file in the data directory is refused, or serves what is right, and names the file."""
+"""A start with a damaged file in its directory is refused, or serves what is right, and names the file."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def test_nothing_wrong_is_served_and_every_refusal_says_why(
 
 
 def answer(server: Server, process: subprocess.Popen[bytes], name: str) -> str:
-    """Return "right" if the right rows are served, and otherwise what an operator and a client are told.
+    """Return "right" if the right rows are served, and otherwise what the operator and the client read.
 
-    A client that is told the ``name`` of the file need not ask again.
+    A client's error that has the ``name`` of the file is enough.
     """
     deadline_s = time.monotonic() + READ_S
     said = ""

@@ -65,7 +65,7 @@ class ServiceClock:
         return bool(self._stopped)
 
     def stop(self, why: str) -> None:
-        """Whoever waits, now or later, gets `Unavailable` with this text, until `go_on`."""
+        """Everyone who waits, now or later, gets `Unavailable` with this text, until `go_on`."""
         with self._lock:
             self._stopped = why
             self._wake_all()

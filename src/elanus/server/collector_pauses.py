@@ -9,7 +9,7 @@ they are released: they are freed at once, so fewer objects are left out. A look
 three quarters of these are gone: what is left takes a quarter of the time. Otherwise it is due once a day, at
 a time when the process has little to do, or after two days at the latest.
 
-Of a loaded segment there are about 35 objects, and 220,000 of the libraries.
+A loaded segment has about forty objects; the libraries have 220,000.
 """
 
 from __future__ import annotations
