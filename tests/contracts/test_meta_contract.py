@@ -151,7 +151,7 @@ def test_comparisons_alone_only_check(with_store: WithStore) -> None:
 )
 def test_what_etcd_would_not_take_is_refused(with_store: WithStore, operations: list[Put | Delete]) -> None:
     async def use(store: MetaStore) -> None:
-        with pytest.raises(ValueError, match=r"transaction|value|key"):
+        with pytest.raises(ValueError, match=r"transaction|record|key"):
             await store.txn(operations)
         assert list(await store.list("")) == []
 

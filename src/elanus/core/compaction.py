@@ -22,7 +22,6 @@ Delta logs are merged by `elanus.core.delta_merging`.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -266,21 +265,20 @@ def _buckets(
     alone = [(c.info,) for c in group if c.info.clustering and rows_target is not None]
     if rows_target is None and len(small) < segments_min:
         return []
-    heap = [(info.rows, info.segment_id, info) for info in small]
-    heapq.heapify(heap)
+    small.sort(key=lambda info: (info.rows, info.segment_id))
     buckets: list[tuple[SegmentInfo, ...]] = [*alone]
-    while heap:
-        rows, _, first = heapq.heappop(heap)
-        most = max(rows_max, first.max_rows)
+    first = 0
+    while first < len(small):
+        most = max(rows_max, small[first].max_rows)
         if rows_target is not None:
             most = min(rows_target, most)
-        bucket, free = [first], most - rows
-        while heap and heap[0][0] <= free and len(bucket) < INPUTS_MAX:
-            rows, _, following = heapq.heappop(heap)
-            bucket.append(following)
-            free -= rows
-        if len(bucket) > 1 or rows_target is not None:
-            buckets.append(tuple(bucket))
+        last, free = first + 1, most - small[first].rows
+        while last < len(small) and small[last].rows <= free and last - first < INPUTS_MAX:
+            free -= small[last].rows
+            last += 1
+        if last - first > 1 or rows_target is not None:
+            buckets.append(tuple(small[first:last]))
+        first = last
     return buckets
 
 

@@ -23,6 +23,7 @@
     ├── NotSupported                 1100   1   the request is understood, but not supported by this release
     ├── InvalidParameter             1100   5   a parameter is outside its domain
     │   ├── MissingParameter         1101   5
+    │   ├── RecordTooLarge           1100   5   names, descriptions or properties too large for a record
     │   ├── InvalidProperty         65535   5   a property of an index with a wrong value
     │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
     │   ├── FieldNotLoaded           1100   1   a read needs a field that was not among those to load
@@ -210,6 +211,10 @@ class NotSupported(ElanusError):
 
 class InvalidParameter(ElanusError):
     code, legacy_code = 1100, 5
+
+
+class RecordTooLarge(InvalidParameter, ValueError):
+    pass
 
 
 class MissingParameter(InvalidParameter):

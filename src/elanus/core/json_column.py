@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import JSON_LENGTH_MAX_BYTES
+from elanus.core.pieces import array_of
 from elanus.core.schema import DYNAMIC_FIELD
 
 _check = msgspec.json.Decoder().decode
@@ -42,13 +43,17 @@ def json_column(
     texts = list(documents)
     _check_lengths(field, texts)
     try:
-        deque(map(_check, texts), maxlen=0)  # runs the checks in C and keeps nothing
-        column = pa.array(list(map(_compact, texts)), pa.binary()).cast(pa.string())
+        column = array_of(texts, _checked)
     except _MALFORMED as error:
         raise _malformed(field, texts, rows or range(first_row, first_row + len(texts))) from error
     if objects_only:
         _check_objects(field, column, first_row)
     return column
+
+
+def _checked(texts: list[bytes]) -> pa.Array:
+    deque(map(_check, texts), maxlen=0)  # runs the checks in C and keeps nothing
+    return pa.array(list(map(_compact, texts)), pa.binary()).cast(pa.string())
 
 
 def check_dynamic_keys(column: pa.Array, first_row: int = 0) -> None:

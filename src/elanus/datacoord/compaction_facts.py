@@ -6,6 +6,7 @@ proposal: the caller checks under the lock that the segments have not changed be
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -82,13 +83,15 @@ class FactGatherer:
             for s in self._state.segments_on(vchannel.vchannel)
             if s.state is not SegmentState.DROPPED and s.manifest
         ]
+        await asyncio.sleep(0)  # each pass over all segments takes milliseconds
         _, contents = await self._manifests.current(lambda: Chosen(infos), skip_damaged=True)
+        await asyncio.sleep(0)
         damaged = [info for info in infos if info.manifest in contents.damaged]
         for info in damaged:
             _log.error(
                 "segment not compacted", segment=info.segment_id, error=contents.damaged[info.manifest]
             )
-        infos = [info for info in infos if info not in damaged]
+        infos = [info for info in infos if info.manifest not in contents.damaged]
         manifests = contents.of_segments(infos)
         found = [
             _Found(info, manifest, concerned_deltas(manifest, deltas, bound))

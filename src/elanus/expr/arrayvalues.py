@@ -20,11 +20,14 @@ from elanus.expr.jsonvalues import UNKNOWN
 
 ArrayColumn: TypeAlias = pa.ListArray | pa.ChunkedArray
 Places = npt.NDArray[np.int64]
+_BEYOND = 1 << 31
+"""No array has an element at this index. Larger ones do not fit into numpy's integers."""
 
 
 def element(column: ArrayColumn, index: int) -> pa.Array:
     """The element of each row at an index, from 0; null where the array is shorter. shape (rows,)"""
-    return _by_chunk(column, column.type.value_type, lambda chunk: _element(_Arrays.of(chunk), index))
+    place = min(index, _BEYOND)
+    return _by_chunk(column, column.type.value_type, lambda chunk: _element(_Arrays.of(chunk), place))
 
 
 def lengths(column: ArrayColumn) -> pa.Array:

@@ -9,7 +9,7 @@ File header (32 bytes)::
     u64  checksum: xxh3-64 of the 24 bytes after it
     8s   magic "ELANLOG" and a zero byte
     u32  format version
-    u32  zero
+    u32  1 + the bytes between the end of the file before and the base position, in units of 8; 0: not known
     u64  base position
 
 Frame::
@@ -62,6 +62,7 @@ FRAME_MAGIC_OFFSET = 8
 _FILE_MAGIC = b"ELANLOG\0"
 _FILE = struct.Struct("<Q8sIIQ")
 _FRAME = struct.Struct("<Q4sHHQQQQqqqqqIHH")
+_GAP_MAX = (1 << 32) - 1
 _KINDS = {int(kind): kind for kind in MsgKind}
 
 FILE_HEADER_BYTES = _FILE.size
@@ -96,9 +97,17 @@ def aligned(size: int) -> int:
     return (size + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
 
 
-def pack_file_header(base: Position) -> bytes:
-    body = _FILE.pack(0, _FILE_MAGIC, FORMAT_VERSION, 0, base)[8:]
+def pack_file_header(base: Position, previous_end: Position | None = None) -> bytes:
+    """``previous_end``: the end of the file before; None if there is none."""
+    gap = 0 if previous_end is None else 1 + (base - previous_end) // ALIGNMENT_BYTES
+    body = _FILE.pack(0, _FILE_MAGIC, FORMAT_VERSION, gap if gap <= _GAP_MAX else 0, base)[8:]
     return xxhash.xxh3_64_intdigest(body).to_bytes(8, "little") + body
+
+
+def previous_end_in(header: bytes) -> Position | None:
+    """Return the end of the file before, from an intact file header; None if it is not known."""
+    _, _, _, gap, base = _FILE.unpack_from(header)
+    return Position(base - (gap - 1) * ALIGNMENT_BYTES) if gap else None
 
 
 def file_header_intact(data: bytes, base: Position) -> bool:

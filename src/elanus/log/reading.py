@@ -22,6 +22,7 @@ from elanus.log.frames import (
     Frame,
     file_header_intact,
     parse_frame,
+    previous_end_in,
 )
 from elanus.log.layout import FileSpan, list_files, pchannel_directory
 from elanus.log.port import CorruptLog, LogEntry, LogUnreadable, Position, TrimmedLog
@@ -53,8 +54,11 @@ class OpenFile:
         self.path = span.path
         self.base = span.base
         self._fd = os.open(span.path, os.O_RDONLY | os.O_CLOEXEC)
-        if not file_header_intact(self.pread(span.base, FILE_HEADER_BYTES), span.base):
+        header = self.pread(span.base, FILE_HEADER_BYTES)
+        if not file_header_intact(header, span.base):
             raise CorruptLog(f"{span.path} has a damaged file header")
+        self.previous_end = previous_end_in(header)
+        """Where the file before ended when this one was begun; None if that is not known."""
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):
@@ -99,8 +103,18 @@ class Cursor:
                     return entries
             if self.position >= stop or index + 1 == len(spans):
                 return []
+            self._check_complete(span, spans[index + 1])
             self.position = spans[index + 1].base
             self._at_boundary = True
+
+    def _check_complete(self, span: FileSpan, following: FileSpan) -> None:
+        """Raise `CorruptLog` if the end of a file is missing, or a file after it."""
+        end = self._open(following).previous_end
+        if end is not None and span.end < end:
+            raise CorruptLog(
+                f"{span.path} ends at position {span.end}, but {following.path.name} follows position {end}: "
+                "what is between them is missing"
+            )
 
     def _locate(self, spans: Sequence[FileSpan]) -> int | None:
         """The index of the file that contains the position, or of the last file before it."""

@@ -225,7 +225,7 @@ class PchannelWriter:
             self._disk.sync_directory(self._directory.parent)
         fd = self._disk.create(path)
         try:
-            self._disk.write(fd, [pack_file_header(base)], 0)
+            self._disk.write(fd, [pack_file_header(base, self._last_end())], 0)
             self._disk.sync(fd)
             self._disk.sync_directory(self._directory)
         except OSError:
@@ -238,6 +238,12 @@ class PchannelWriter:
         start = Position(base + FILE_HEADER_BYTES)
         self.written = self.visible = self.synced = self._highest = start
         return self._active
+
+    def _last_end(self) -> Position | None:
+        """Return the end of the last file; None if there is no file."""
+        if self._active is not None:
+            return self.visible
+        return self._finished[-1].end if self._finished else None
 
     def _close_active(self) -> None:
         assert self._active is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elanus.core.errors import RecordTooLarge
 from elanus.meta.port import (
     LEASE_TTL_MAX_S,
     LEASE_TTL_MIN_S,
@@ -18,7 +19,8 @@ from elanus.meta.port import (
 
 
 def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Compare]) -> None:
-    """Raises `ValueError` for a transaction outside the limits, a repeated key, or an invalid key."""
+    """Raises `ValueError` for a transaction outside the limits, a repeated key, or an invalid key; of a value
+    that is too large it is `RecordTooLarge`, which clients understand."""
     if len(operations) > TXN_OPERATIONS_MAX or len(compares) > TXN_COMPARES_MAX:
         raise ValueError(
             f"a transaction holds at most {TXN_OPERATIONS_MAX} operations and {TXN_COMPARES_MAX} "
@@ -35,9 +37,9 @@ def check_transaction(operations: Sequence[Put | Delete], compares: Sequence[Com
         if isinstance(operation, Put):
             size_bytes += len(operation.value)
             if len(operation.value) > VALUE_MAX_BYTES:
-                raise ValueError(
-                    f"the value of {operation.key} has {len(operation.value)} bytes, "
-                    f"at most {VALUE_MAX_BYTES} fit; bulk belongs on the object store"
+                raise RecordTooLarge(
+                    f"the record {operation.key} would have {len(operation.value)} bytes, at most "
+                    f"{VALUE_MAX_BYTES} fit: shorten names, descriptions and properties, or use fewer fields"
                 )
     if size_bytes > TXN_MAX_BYTES:
         raise ValueError(f"the transaction has {size_bytes} bytes, at most {TXN_MAX_BYTES} fit")

@@ -5,7 +5,8 @@ matrix, builds with as many threads as the plan allows, and puts the file into t
 file's name is the attempt's; a task that ran twice, or for a version that has been given up, leaves garbage.
 
 Memory of a task: the raw values and the growing index. A build that cannot fit is refused before it begins
-(`elanus.pipeline.task_memory`).
+(`elanus.pipeline.task_memory`); builds that do not fit next to each other wait
+(`elanus.pipeline.memory_share`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from elanus.index import IndexSpec, build, json_path_of, measure, resolve_field_
 from elanus.index.build_work import build_seconds
 from elanus.index.sizes import VALUE_BYTES, build_bytes_min
 from elanus.index.spec import Progress
+from elanus.pipeline.memory_share import builds_bytes_max, claimed_memory, claims_directory
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.task_memory import memory_limit_bytes, require_memory
@@ -123,13 +125,15 @@ def build_index_file(
     manifest = plan.manifest
     spec = resolve_field_index(plan.params, plan.field)
     what = f"to build {spec.index_type} over {manifest.rows} rows (segment {manifest.segment_id})"
-    require_memory(_memory_bytes(plan), what, memory_limit_bytes())
-    values = _values(plan, spec, store)
-    began_s = time.perf_counter()
-    index = build(spec, values, plan.threads, progress)
-    measure(index, values, time.perf_counter() - began_s, plan.threads)
+    wanted_bytes = _memory_bytes(plan)
+    require_memory(wanted_bytes, what, memory_limit_bytes())
     file = scratch / "index"
-    save(index, file)
+    with claimed_memory(wanted_bytes, builds_bytes_max(), claims_directory()):
+        values = _values(plan, spec, store)
+        began_s = time.perf_counter()
+        index = build(spec, values, plan.threads, progress)
+        measure(index, values, time.perf_counter() - began_s, plan.threads)
+        save(index, file)
     size_bytes = file.stat().st_size
     path = index_file_path(plan.build_id, plan.version, manifest.partition_id, manifest.segment_id, name)
     store.put_file(path, file)

@@ -2,7 +2,8 @@
 
 A task that outgrows its limit is killed with its worker, often with the executor, and so is each of its
 tries: nothing says why. So a task that cannot fit is refused before it begins. The check is against the whole
-limit, whatever else runs there: it refuses only what can never succeed.
+limit, whatever else runs there: it refuses only what can never succeed. Builds that fit alone and not
+together wait for each other (`elanus.pipeline.memory_share`).
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ def require_memory(wanted_bytes: int, what: str, limit_bytes: int) -> None:
 def memory_limit_bytes(cgroup: Path = _CGROUP) -> int:
     """Return the least of: what Spark allows this process (``spark.executor.pyspark.memory``), the limit of
     the container, the memory of the machine."""
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     of_process, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if of_process != resource.RLIM_INFINITY:
-        limits.append(of_process)
+    of_all = machine_bytes(cgroup)
+    return of_all if of_process == resource.RLIM_INFINITY else min(of_all, of_process)
+
+
+def machine_bytes(cgroup: Path = _CGROUP) -> int:
+    """Return the memory of the machine, or the limit of the container."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         of_container = cgroup.read_text().strip()
     except OSError:  # not in a container, or an older kernel
-        of_container = ""
-    if of_container.isdecimal():
-        limits.append(int(of_container))
-    return min(limits)
+        return machine
+    return min(machine, int(of_container)) if of_container.isdecimal() else machine

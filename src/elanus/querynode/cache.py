@@ -11,6 +11,9 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+_lock = threading.RLock()
+"""It is held for less than a microsecond, and each segment has several caches. Reentrant: what an evicted
+value frees may use a cache."""
 
 
 class _Entry(Generic[Key, Value]):
@@ -25,16 +28,16 @@ class _Entry(Generic[Key, Value]):
 class IdentityCache(Generic[Key, Value]):
     """At most ``capacity`` values, looked up by the identity of the object they were made for.
 
-    Safe for many threads. `get` takes no lock. `put` does, and evicts entries by the clock rule
-    (F. J. Corbató, 1968): an entry that was found since the hand last passed gets another round.
+    Safe for many threads. `get` takes no lock. `put` takes one that all caches share, and evicts entries by
+    the clock rule (F. J. Corbató, 1968): an entry that was found since the hand last passed gets another
+    round.
     """
 
-    __slots__ = ("_capacity", "_entries", "_lock")
+    __slots__ = ("_capacity", "_entries")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
         self._entries: dict[int, _Entry[Key, Value]] = {}
-        self._lock = threading.Lock()
 
     def get(self, key: Key) -> Value | None:
         entry = self._entries.get(id(key))
@@ -44,7 +47,7 @@ class IdentityCache(Generic[Key, Value]):
         return entry.value
 
     def put(self, key: Key, value: Value) -> None:
-        with self._lock:
+        with _lock:
             self._entries.pop(id(key), None)
             while len(self._entries) >= self._capacity:
                 oldest = self._entries.pop(next(iter(self._entries)))
@@ -55,7 +58,7 @@ class IdentityCache(Generic[Key, Value]):
 
     def values(self) -> list[Value]:
         """Return what is cached."""
-        with self._lock:
+        with _lock:
             return [entry.value for entry in self._entries.values()]
 
     def __len__(self) -> int:

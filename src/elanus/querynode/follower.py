@@ -22,6 +22,7 @@ from typing import Protocol
 import structlog
 
 from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
+from elanus.core.faults import LogFault
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.messages import WRITES, DeleteMessage, MsgKind, UpsertMessage
 from elanus.core.schema import CollectionSchema
@@ -29,7 +30,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.msgstream import EntryPack
-from elanus.log.port import LogClosed, LogEntry
+from elanus.log.port import CorruptLog, LogClosed, LogEntry
 from elanus.log.shared_reader import Subscription
 from elanus.log.tick_line import Watcher
 from elanus.querynode.arrivals import Arrivals, Arrived, Intake
@@ -119,6 +120,8 @@ class Follower:
         self.growing = GrowingSegments()
         self.excluded = set(request.excluded)
         self.failure: str | None = None
+        self.has_damaged_log = False
+        """Whether the failure is a damaged file: reading again would meet it again."""
         self._damaged: dict[SegmentID, UnrecoveredSegment] = {}
         self._collection_id = request.collection_id
         self._checkpoint = request.checkpoint
@@ -238,8 +241,15 @@ class Follower:
     def failed(self, error: Exception) -> None:
         if isinstance(error, LogClosed):
             return  # the process is ending
-        _log.error("vchannel not followed: reading failed", vchannel=self.vchannel, exc_info=error)
+        unexpected = None if isinstance(error, LogFault) else error
+        _log.error(
+            "vchannel not followed: reading failed",
+            vchannel=self.vchannel,
+            error=str(error),
+            exc_info=unexpected,
+        )
         self.failure = f"{type(error).__name__}: {error}"
+        self.has_damaged_log = isinstance(error, CorruptLog)
         self._absorber.failed(self)
 
     async def _apply(self) -> None:

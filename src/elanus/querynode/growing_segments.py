@@ -45,8 +45,9 @@ class GrowingSegments(Mapping[SegmentID, GrowingSegment]):
     def remove(self, segment_ids: Iterable[SegmentID]) -> list[GrowingSegment]:
         """Remove segments; return those that were here."""
         gone = [self._segments.pop(s) for s in segment_ids if s in self._segments]
-        for segment in gone:
-            self._replace(segment, segment.blocks, ())
+        blocks = [block for segment in gone for block in segment.blocks]
+        self._ranges.remove(blocks)
+        self.batch_bytes -= sum(block.batch_bytes for block in blocks)
         return gone
 
     def clear(self) -> list[GrowingSegment]:
@@ -66,9 +67,8 @@ class GrowingSegments(Mapping[SegmentID, GrowingSegment]):
             if old is not new:
                 break
             same += 1
-        for block in before[same:]:
-            self._ranges.remove(block)
-            self.batch_bytes -= block.batch_bytes
+        self._ranges.remove(before[same:])
+        self.batch_bytes -= sum(block.batch_bytes for block in before[same:])
         for block in after[same:]:
             self._ranges.add(block, segment.partition_id)
             self.batch_bytes += block.batch_bytes

@@ -136,6 +136,8 @@ class HeldCollection:
         self._served = (served, counting)
         self._count_leading()
         self._weigh()
+        if self.clock.is_stopped and self._version and all(c.joined and c.failure is None for c in channels):
+            self.clock.go_on()
         self.clock.rewatch()
 
     def _count_leading(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from elanus.core.ids import SegmentID
+from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_ranges import KeyRanges, Visits
 from elanus.querynode.sealed import SealedSegment
@@ -45,55 +46,50 @@ class HeldSegments:
         for block in segment.blocks:
             ranges.add(block, segment.partition_id, block.take_key_filter())
 
-    def leave(self, segment: SealedSegment) -> None:
-        """Deletes no longer reach the segment."""
-        ranges = self._ranges.get(segment.vchannel)
-        if ranges is None:
-            return  # only segments without rows are left
-        for block in segment.blocks:
-            ranges.remove(block)
-        if not len(ranges):
-            del self._ranges[segment.vchannel]
+    def leave(self, segments: Iterable[SealedSegment]) -> None:
+        """Deletes no longer reach these segments."""
+        blocks: dict[str, list[Block]] = {}
+        for segment in segments:
+            blocks.setdefault(segment.vchannel, []).extend(segment.blocks)
+        for vchannel, gone in blocks.items():
+            ranges = self._ranges.get(vchannel)
+            if ranges is None:
+                continue  # only segments without rows are left
+            ranges.remove(gone)
+            if not len(ranges):
+                del self._ranges[vchannel]
 
     def stage(self, segment: SealedSegment) -> list[SealedSegment]:
         """Keep a segment that has joined for a version to come."""
-        replaced = self._popped(self.staged, segment.segment_id)
+        replaced = self.unstage((segment.segment_id,))
         self.staged[segment.segment_id] = segment
         return replaced
 
-    def unstage(self, segment_id: SegmentID) -> list[SealedSegment]:
-        return self._popped(self.staged, segment_id)
+    def unstage(self, segment_ids: Iterable[SegmentID]) -> list[SealedSegment]:
+        return self._popped(self.staged, segment_ids)
 
     def put_online(self, segment_ids: Iterable[SegmentID]) -> list[SealedSegment]:
         """Serve the staged copy of each segment, if there is one."""
-        replaced: list[SealedSegment] = []
-        for segment_id in segment_ids:
-            segment = self.staged.pop(segment_id, None)
-            if segment is not None:
-                if segment_id in self.serving:
-                    replaced += self._popped(self.serving, segment_id)
-                self.serving[segment_id] = segment
+        coming = {s: self.staged.pop(s) for s in segment_ids if s in self.staged}
+        replaced = self._popped(self.serving, coming)
+        self.serving.update(coming)
         return replaced
 
     def withdraw(self) -> list[SealedSegment]:
         """Serve nothing; what is served stays staged, unless a newer copy is."""
-        gone: list[SealedSegment] = []
-        for segment_id in list(self.serving):
-            if segment_id in self.staged:
-                gone += self._popped(self.serving, segment_id)
-            else:
-                self.staged[segment_id] = self.serving.pop(segment_id)
+        gone = self._popped(self.serving, [s for s in self.serving if s in self.staged])
+        self.staged.update(self.serving)
+        self.serving.clear()
         return gone
 
-    def release(self, segment_id: SegmentID) -> list[SealedSegment]:
-        return self._popped(self.serving, segment_id) + self._popped(self.staged, segment_id)
+    def release(self, segment_ids: Sequence[SegmentID]) -> list[SealedSegment]:
+        return self._popped(self.serving, segment_ids) + self._popped(self.staged, segment_ids)
 
     def drop(self, goes: Callable[[SealedSegment], bool]) -> list[SealedSegment]:
         """Release the segments for which ``goes`` is true."""
         gone: list[SealedSegment] = []
         for held in (self.serving, self.staged):
-            for segment_id in [s for s, segment in held.items() if goes(segment)]:
-                gone += self._popped(held, segment_id)
+            gone += self._popped(held, [s for s, segment in held.items() if goes(segment)])
         return gone
 
     def drop_all(self) -> list[SealedSegment]:
@@ -104,9 +100,9 @@ class HeldSegments:
         self._ranges.clear()
         return gone
 
-    def _popped(self, held: dict[SegmentID, SealedSegment], segment_id: SegmentID) -> list[SealedSegment]:
-        segment = held.pop(segment_id, None)
-        if segment is None:
-            return []
-        self.leave(segment)
-        return [segment]
+    def _popped(
+        self, held: dict[SegmentID, SealedSegment], segment_ids: Iterable[SegmentID]
+    ) -> list[SealedSegment]:
+        gone = [segment for s in segment_ids if (segment := held.pop(s, None)) is not None]
+        self.leave(gone)
+        return gone

@@ -74,16 +74,16 @@ class FilterPages:
         return page, first
 
     def remove(self, page: int, size: int) -> bool:
-        """Forget a filter of ``size`` words; return whether the others of its page should be moved."""
+        """Forget filters of ``size`` words together; return whether the rest of its page should be moved."""
         self._alive[page] -= size
         if not self._alive[page]:
             del self._pages[page], self._alive[page], self._written[page]
             return False
         return self._alive[page] * _ALIVE_SHARE_MIN < self._written[page]
 
-    def words(self, page: int, first: int, size: int) -> Words:
-        """Return a filter."""
-        return self._pages[page][first : first + size]
+    def words(self, page: int, places: Places) -> Words:
+        """Return a copy of the words at these places of a page."""
+        return self._pages[page][places]
 
     def leave(self, page: int) -> None:
         """Add no more filters to this page."""

@@ -132,36 +132,41 @@ class KeyRanges:
         self._rows[place], self._partitions[place], self._blocks[place] = block.rows, partition_id, block
         self._page[place] = self._first[place] = self._words[place] = 0
         if key_filter is not None:
-            self._put_filter(place, key_filter)
+            self._page[place], self._first[place] = self._filters.add(key_filter)
+            self._words[place] = len(key_filter)
 
-    def remove(self, block: Block) -> None:
-        """Remove a block; the last one takes its place. One that is not here changes nothing."""
-        place = self._places.pop(id(block), None)
-        if place is None:
+    def remove(self, blocks: Iterable[Block]) -> None:
+        """Remove blocks; the last ones take their places. Those that are not here change nothing."""
+        gone = [place for block in blocks if (place := self._places.pop(id(block), None)) is not None]
+        if not gone:
             return
-        page, words = int(self._page[place]), int(self._words[place])
-        last = len(self._places)
-        if place != last:
-            for name in _COLUMNS:
-                column = getattr(self, name)
-                column[place] = column[last]
-            self._places[id(self._blocks[place])] = place
-        self._blocks[last] = None
-        if words and self._filters.remove(page, words):
-            self._move_filters(page)
-
-    def _put_filter(self, place: int, key_filter: Words) -> None:
-        self._page[place], self._first[place] = self._filters.add(key_filter)
-        self._words[place] = len(key_filter)
+        places = np.array(gone)
+        pages, words = self._page[places], self._words[places]
+        count = len(self._places)
+        moves = np.ones(len(gone), dtype=np.bool_)  # which of the last blocks stay, and therefore move
+        moves[places[places >= count] - count] = False
+        moving, free = count + np.flatnonzero(moves), places[places < count]
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            column[free] = column[moving]
+        self._places.update(zip(map(id, self._blocks[free]), free.tolist(), strict=True))
+        self._blocks[count : count + len(gone)] = None
+        for page in np.unique(pages[words > 0]).tolist():
+            if self._filters.remove(page, int(words[pages == page].sum())):
+                self._move_filters(page)
 
     def _move_filters(self, page: int) -> None:
         """Give up a page that is mostly unused: copy the filters that are left to another one."""
         self._filters.leave(page)
         here = slice(0, len(self._places))
-        for place in np.flatnonzero((self._page[here] == page) & (self._words[here] > 0)).tolist():
-            first, words = int(self._first[place]), int(self._words[place])
-            self._put_filter(place, self._filters.words(page, first, words))
-            self._filters.remove(page, words)
+        places = np.flatnonzero((self._page[here] == page) & (self._words[here] > 0))
+        words = self._words[places]
+        starts = np.cumsum(words) - words
+        total = int(words.sum())
+        moved = self._filters.words(page, np.repeat(self._first[places] - starts, words) + np.arange(total))
+        self._page[places], first = self._filters.add(moved)
+        self._first[places] = first + starts
+        self._filters.remove(page, total)
 
     def visits(self, batch: DeleteBatch) -> Visits:
         """Return the visits to the blocks that the batch may concern."""

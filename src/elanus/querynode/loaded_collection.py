@@ -234,6 +234,11 @@ class LoadedCollection(HeldCollection):
             self.settle(channel)
             if channel.failure is not None:
                 channel.gone()
+            if follower.has_damaged_log:
+                self.clock.stop(
+                    f"the log of vchannel {follower.vchannel} cannot be read ({follower.failure}): restore "
+                    "the file from a copy of the data directory, or drop the collection"
+                )
             self.publish()
 
     def forget_deletes(self, vchannel: str, before: Timestamp) -> None:
@@ -292,7 +297,7 @@ class LoadedCollection(HeldCollection):
             await self._applier.apply(visits_to([segment], since))
             self._check_still_loadable(segment, channel, deletes)
         except BaseException:
-            self._held.leave(segment)
+            self._held.leave((segment,))
             raise
         self._let_go(self._held.stage(segment))
 
@@ -312,7 +317,7 @@ class LoadedCollection(HeldCollection):
 
     def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
         """Release loaded segments that no version will name here."""
-        self._let_go([segment for s in segment_ids for segment in self._held.unstage(s)])
+        self._let_go(self._held.unstage(segment_ids))
 
     async def take_version(self, change: SealedSegmentsChange) -> None:
         """As `announce`, after the deletes of writes that take effect with the version have been applied.
@@ -340,8 +345,7 @@ class LoadedCollection(HeldCollection):
         leads = self._check(change)
         gone: list[SealedSegment | GrowingSegment] = [*self._held.put_online(change.online)]
         self._views.set_visible_from(change.online, change.visible_from)
-        for segment_id in change.offline:
-            gone += self._held.release(segment_id)
+        gone += self._held.release(change.offline)
         replaced = {*change.online, *change.offline, *change.elsewhere}
         serving = self.serving
         replaced.update(parent for segment_id in change.online for parent in serving[segment_id].parents)

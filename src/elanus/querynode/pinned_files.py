@@ -19,7 +19,7 @@ from elanus.querynode.block import Block
 class PinnedSegments:
     def __init__(self) -> None:
         self._loading: Counter[SegmentID] = Counter()
-        self._blocks: dict[int, SegmentID] = {}
+        self._blocks: dict[weakref.ref[Block], SegmentID] = {}
 
     def __call__(self) -> tuple[SegmentID, ...]:
         """Return the segments being loaded, and those of which a block is in memory."""
@@ -37,5 +37,5 @@ class PinnedSegments:
     def keep(self, segment_id: SegmentID, blocks: Sequence[Block]) -> None:
         """Keep the segment listed until the last of its blocks is freed."""
         for block in blocks:
-            self._blocks[id(block)] = segment_id
-            weakref.finalize(block, self._blocks.pop, id(block)).atexit = False
+            # A plain reference: a finalizer takes four objects, and there are many segments.
+            self._blocks[weakref.ref(block, self._blocks.pop)] = segment_id

@@ -15,7 +15,7 @@ import itertools
 import threading
 from collections.abc import Callable
 
-from elanus.core.errors import DeadlineExceeded, ElanusError
+from elanus.core.errors import DeadlineExceeded, ElanusError, Unavailable
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.rpc.serving.waiting import about_to_wait
 
@@ -33,6 +33,7 @@ class ServiceClock:
         self._now = now
         self._watch = watch
         self._closed: ElanusError | None = None
+        self._stopped = ""
         self._lock = threading.Lock()
         self._waiting: list[_Entry] = []
         self._arrivals = itertools.count()
@@ -57,9 +58,26 @@ class ServiceClock:
         """Stop the clock: everyone who waits, now or later, gets the error."""
         with self._lock:
             self._closed = error
-            for _, _, wake in self._waiting:
-                wake()
-            self._waiting.clear()
+            self._wake_all()
+
+    @property
+    def is_stopped(self) -> bool:
+        return bool(self._stopped)
+
+    def stop(self, why: str) -> None:
+        """Everyone who waits, now or later, gets `Unavailable` with this text, until `go_on`."""
+        with self._lock:
+            self._stopped = why
+            self._wake_all()
+
+    def go_on(self) -> None:
+        """The time moves again."""
+        self._stopped = ""
+
+    def _wake_all(self) -> None:
+        for _, _, wake in self._waiting:
+            wake()
+        self._waiting.clear()
 
     def has_reached(self, ts: Timestamp) -> bool:
         """Whether the time is at least ``ts``. Always False once the clock is closed."""
@@ -68,19 +86,17 @@ class ServiceClock:
     def wait(self, ts: Timestamp, timeout_s: float) -> None:
         """Block until the time is at least ``ts``.
 
-        Raises `DeadlineExceeded`, and the error given to `close`.
+        Raises `DeadlineExceeded`, `Unavailable` when the clock is stopped, and the error given to `close`.
         """
         if self.has_reached(ts):
             return
         come = threading.Event()
         entry = self._enter(ts, come.set)
-        if entry is None:
-            self._check_open()
-            return
-        about_to_wait()
-        if not come.wait(timeout_s):
-            self._give_up(entry, come.is_set, timeout_s)
-        self._check_open()
+        if entry is not None:
+            about_to_wait()
+            if not come.wait(timeout_s):
+                self._give_up(entry, come.is_set, timeout_s)
+        self._check_reached(ts)
 
     async def reached(self, ts: Timestamp, timeout_s: float) -> None:
         """As `wait`, for a coroutine on the loop that advances the clock."""
@@ -92,12 +108,12 @@ class ServiceClock:
                     await come.wait()
             except TimeoutError:
                 self._give_up(entry, come.is_set, timeout_s)
-        self._check_open()
+        self._check_reached(ts)
 
     def _enter(self, ts: Timestamp, wake: Callable[[], None]) -> _Entry | None:
         """Add a waiter. Returns None if there is nothing to wait for."""
         with self._lock:
-            if self._closed is not None or self._now() >= ts:
+            if self._closed is not None or self._stopped or self._now() >= ts:
                 return None
             entry = (ts, next(self._arrivals), wake)
             heapq.heappush(self._waiting, entry)
@@ -124,7 +140,9 @@ class ServiceClock:
             "retry, or read with a weaker consistency level"
         )
 
-    def _check_open(self) -> None:
+    def _check_reached(self, ts: Timestamp) -> None:
         """Raise a fresh exception for each thread: raising one object in many would mix their tracebacks."""
         if self._closed is not None:
             raise type(self._closed)(self._closed.message)
+        if self._stopped and self._now() < ts:
+            raise Unavailable(self._stopped)

@@ -9,7 +9,10 @@ or a bucket may not.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from elanus.channels.backends import BACKENDS as CHANNELS
 from elanus.channels.port import OpenChannels
@@ -28,6 +31,13 @@ _MB = 1024 * 1024
 _ABANDONED_S = 3600.0
 """Nobody continues a write to an object that has paused for this long."""
 _BINDING = "BACKENDS"
+
+
+class _Binding(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of that file: the identities of the log and of the object store; "": in the directory."""
+
+    log: str
+    storage: str
 
 
 def log_url(settings: Settings, paths: Paths) -> str:
@@ -135,10 +145,21 @@ def bind(settings: Settings, paths: Paths) -> None:
         draft = file.with_suffix(".new")
         draft.write_text(json.dumps(bound) + "\n")
         draft.replace(file)
-    bound = json.loads(file.read_text())
+    bound = _read_binding(file)
     for name, here in chosen.items():
         if bound[name] != here:
             raise CannotStart(
                 f"the data directory {paths.root} belongs to the {name} {bound[name] or 'within it'}, the "
                 f"setting {name}.url names {here or 'none'}: what is stored there cannot be read from here"
             )
+
+
+def _read_binding(file: Path) -> dict[str, str]:
+    try:
+        bound = msgspec.json.decode(file.read_bytes(), type=_Binding)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise CannotStart(
+            f"{file} is damaged: restore it from a copy of the data directory, or delete it if log.url and "
+            "storage.url were never set for this directory"
+        ) from None
+    return {"log": bound.log, "storage": bound.storage}

@@ -128,7 +128,12 @@ class DataDir:
                 os.fsync(file.fileno())
             draft.replace(version_file)
             fsync(self.root)
-        found = version_file.read_text().strip()
+        found = version_file.read_bytes().decode(errors="replace").strip()
+        if not found.isdecimal():
+            raise CannotStart(
+                f"{version_file} is damaged: restore it from a copy of the data directory, or write "
+                f"{FORMAT_VERSION} into it if this release was the last to use the directory"
+            )
         if found != str(FORMAT_VERSION):
             raise CannotStart(
                 f"the data directory {self.root} has format version {found}; this release reads and "

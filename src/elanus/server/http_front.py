@@ -17,7 +17,7 @@ from elanus.core.errors import Unavailable
 from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.port import Front
 from elanus.server.console_source import ConsoleSource
-from elanus.server.open_files import connections_for, open_files_limit
+from elanus.server.open_files import http_connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
 from elanus.server.settings_http import HttpSettings
 from elanus.server.startup import PortTaken
@@ -73,7 +73,8 @@ class HttpFront:
                 proxy.host,
                 port,
                 body_max_bytes=proxy.message_max_mb * _MB,
-                connections_max=proxy.connections_max or connections_for(open_files_limit(), proxy.count),
+                connections_max=proxy.connections_max
+                or http_connections_for(open_files_limit(), proxy.count),
                 tls=certificates if proxy.tls_cert else None,
                 mounts=self._console(calls, workers, proxy),
             )

@@ -15,12 +15,18 @@ _log = structlog.get_logger("server")
 
 
 def connections_for(limit: int, fronts: int) -> int | None:
-    """How many client connections each of ``fronts`` ports may have; None for any number.
+    """How many gRPC connections each of ``fronts`` proxies may have; None for any number.
 
-    ``limit``: of open files. A connection takes one. A quarter is left for everything else: without it a full
-    port would keep the process from opening log files and segments. At least 1.
+    ``limit``: of open files. A connection takes one. With those of the REST API, and those that are accepted
+    to be refused, a seventh is left for everything else: without it full ports would keep the process from
+    opening log files and segments. At least 1.
     """
-    return None if limit == resource.RLIM_INFINITY else max(1, limit * 3 // 4 // fronts)
+    return None if limit == resource.RLIM_INFINITY else max(1, limit * 5 // 8 // fronts)
+
+
+def http_connections_for(limit: int, fronts: int) -> int | None:
+    """As `connections_for`, of the REST API."""
+    return None if limit == resource.RLIM_INFINITY else max(1, limit // 8 // fronts)
 
 
 def open_files_limit() -> int:

@@ -55,9 +55,12 @@ class ProxySettings(AccessSettings):
     otherwise a warning is logged and `grpc` is used. `grpc`: grpcio's own server, in which the `workers`
     answer all calls."""
     connections_max: int = Field(default=0, ge=0, le=1_000_000)
-    """The maximum number of client connections. Any further connection is closed at once, and its client
-    gets the gRPC status UNAVAILABLE (`Socket closed`). Each connection is an open file of the process
-    (`ulimit -n`). 0: three quarters of the open files that the process may have, divided by `count`."""
+    """The maximum number of client connections, of the gRPC port and of the REST API each. Calls of further
+    connections are refused with the gRPC status RESOURCE_EXHAUSTED or the HTTP status 503, and a text; the
+    log has a warning once a minute. An eighth more, but at most 64, are refused in this way. Others are
+    closed at once, and their clients get the gRPC status UNAVAILABLE (`Socket closed`). Each connection is an
+    open file of the process (`ulimit -n`). 0: of the open files that the process may have, five eighths for
+    gRPC and an eighth for the REST API, divided by `count`."""
     time_tick_interval_ms: int = Field(default=200, ge=10, le=10_000)
     """How often the proxy reports, per pchannel, the timestamp up to which its writes are finished. A
     strong read does not wait for this; it requests a report. A pchannel without writes gets a tick once a

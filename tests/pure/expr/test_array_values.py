@@ -71,3 +71,9 @@ def test_the_answers_are_those_of_each_row(form: str) -> None:
 def test_nothing_contains_no_members() -> None:
     found = arrayvalues.contains_any(plain(), pa.array([], pa.int64()))
     assert found.to_pylist() == [None if row is None else False for row in ROWS]
+
+
+@pytest.mark.parametrize("index", [4, 1 << 31, (1 << 63) - 1, 1 << 63, 10**30])
+def test_no_row_has_an_element_beyond_its_end(index: int) -> None:
+    for column in (plain(), chunked()):
+        assert arrayvalues.element(column, index).null_count == len(ROWS)

@@ -16,6 +16,7 @@ from elanus.log.frames import (
     pack_file_header,
     pack_frame,
     parse_frame,
+    previous_end_in,
 )
 from elanus.log.port import START, EntryHeader, NewEntry, Position
 
@@ -88,6 +89,16 @@ def test_the_layout_of_a_frame_is_fixed() -> None:
     assert (
         pack_file_header(Position(4096)).hex()
         == "37c2151c8248bd20454c414e4c4f470001000000000000000010000000000000"
+    )
+
+
+def test_a_file_header_notes_where_the_file_before_ended() -> None:
+    for base, end in ((4096, 4096), (4096, 4088), (1 << 50, 1 << 40), (4096, None)):
+        header = pack_file_header(Position(base), None if end is None else Position(end))
+        assert file_header_intact(header, Position(base))
+        assert previous_end_in(header) == (None if base == 1 << 50 else end), "not noted if it is too far"
+    assert pack_file_header(Position(4096), Position(4000)).hex() == (
+        "5e5026a32c235ed9454c414e4c4f4700010000000d0000000010000000000000"
     )
 
 

@@ -283,3 +283,47 @@ def test_a_trim_closes_a_file_that_would_never_fill(tmp_path: Path) -> None:
         assert [e.header.ts for e in await read_all(log, begin)] == [3, 4]
 
     with_log(tmp_path, again)
+
+
+def several_files(tmp_path: Path) -> list[Path]:
+    """A log of one entry a file, closed."""
+
+    async def use(log: FileLog) -> None:
+        for ts in (1, 2, 3, 4):
+            await log.append(CHANNEL, [entry(ts, b"x" * 100)])
+
+    with_log(tmp_path / "log", use, file_bytes_max=64)
+    return files(tmp_path / "log")
+
+
+@pytest.mark.parametrize("damage", ["cut", "cut to its header", "gone"])
+@pytest.mark.parametrize("number", [1, 3])
+def test_what_is_missing_at_the_end_of_a_finished_file_is_noticed(
+    tmp_path: Path, number: int, damage: str
+) -> None:
+    """Even when nothing follows but the empty file that a clean stop leaves, or what a later start writes."""
+    paths = several_files(tmp_path)
+    assert len(paths) == 5
+    if damage == "gone":
+        paths[number].unlink()
+    else:
+        size = FILE_HEADER_BYTES if damage == "cut to its header" else paths[number].stat().st_size - 8
+        paths[number].write_bytes(paths[number].read_bytes()[:size])
+
+    async def use(log: FileLog) -> None:
+        await log.append(CHANNEL, [entry(5)])
+        with pytest.raises(CorruptLog):
+            await read_all(log)
+
+    with_log(tmp_path / "log", use)
+
+
+def test_files_of_releases_that_did_not_note_where_the_file_before_ended_are_read(tmp_path: Path) -> None:
+    for path in several_files(tmp_path):
+        content = pack_file_header(Position(int(path.stem))) + path.read_bytes()[FILE_HEADER_BYTES:]
+        path.write_bytes(content)
+
+    async def use(log: FileLog) -> None:
+        assert await stamps(log) == [1, 2, 3, 4]
+
+    with_log(tmp_path / "log", use)

@@ -82,8 +82,9 @@ def test_visits_delete_what_visiting_everything_would(
     ranges = KeyRanges()
     for number, block in enumerate(held):
         ranges.add(block, (ONE, TWO)[number % 2])
-    for block in gone:
-        ranges.remove(block)
+    split = data.draw(st.integers(0, len(gone)))
+    ranges.remove(gone[:split])
+    ranges.remove(gone[split:])
     visits = ranges.visits(batch_of(deleted, partition_id=partition))
     pieces = visits.split(data.draw(st.integers(1, 4)))
     pieces.run(0, len(pieces))

@@ -82,8 +82,9 @@ def test_visits_delete_what_visiting_everything_would(
             if data.draw(st.booleans()):
                 block.make_key_filter()
             ranges.add(block, ONE, block.take_key_filter())
-        for number in gone:
-            ranges.remove(blocks[number])
+        split = data.draw(st.integers(0, len(gone)))
+        for some in (gone[:split], gone[split:]):
+            ranges.remove([blocks[number] for number in some])
     visits = ranges.visits(batch_of(deleted))
     visits.run(0, len(visits))
     for number, block in enumerate(blocks):
@@ -102,7 +103,7 @@ def test_pages_of_blocks_that_are_gone_are_given_up() -> None:
             ranges.add(block, ONE, block.take_key_filter())
             left.append(block)
             if number % 10:
-                ranges.remove(left.pop(0))
+                ranges.remove([left.pop(0)])
     pages = ranges._filters
     assert len(left) == 30
     assert sum(pages._alive.values()) == 30 * len(filter_of(np.arange(rows)))

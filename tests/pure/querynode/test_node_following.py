@@ -31,7 +31,7 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.log_holds import LogHolds
 from elanus.index import resolve_index
-from elanus.log.port import EntryHeader, NewEntry, Position, TrimmedLog
+from elanus.log.port import CorruptLog, EntryHeader, NewEntry, Position, TrimmedLog
 from elanus.querynode import growing as growing_module
 from elanus.querynode import loading
 from elanus.querynode.deletes import deletes_of_messages
@@ -274,6 +274,28 @@ async def test_a_vchannel_that_cannot_be_followed_is_an_error_until_it_is_loaded
     assert world.node.service_time(COLLECTION) < world.tick_ts
     with pytest.raises(Unavailable, match="CorruptLog"):
         await world.node.watch_vchannel(world.watch_request())
+    for _ in range(2):  # a read that would wait is refused at once, until the vchannel can be read again
+        with pytest.raises(Unavailable, match=r"cannot be read \(CorruptLog.*: restore the file"):
+            world.node.wait_service_time(COLLECTION, world.tick_ts, 60.0)
+        await world.node.give_up_vchannel(COLLECTION, VCHANNEL)
+
+
+@scenario()
+async def test_reads_go_on_once_a_damaged_log_is_restored(world: World) -> None:
+    await world.insert([(1, 1)])
+    await world.tick()
+    follower = world.node._collections[COLLECTION].channels[VCHANNEL].follower
+    assert follower is not None
+    follower._give_up(CorruptLog("a file"))
+    await world.node.give_up_vchannel(COLLECTION, VCHANNEL)
+    await world.node.watch_vchannel(world.watch_request())
+    world.version += 1
+    change = SealedSegmentsChange(COLLECTION, world.version, (), (), (), leads=(VCHANNEL,))
+    await world.node.announce(change)
+    await world.tick()
+    await breathe()
+    world.node.wait_service_time(COLLECTION, world.tick_ts, 0.0)
+    assert world.keys() == [1]
 
 
 @scenario()

@@ -21,6 +21,7 @@ from elanus.core.errors import (
     DatabaseNotFound,
     ElanusError,
     InvalidParameter,
+    RecordTooLarge,
     Unavailable,
 )
 from elanus.core.ids import CollectionID, FieldID
@@ -275,3 +276,16 @@ async def test_proxies_forget_databases_when_one_is_made_or_altered() -> None:
     assert len(bench.proxy.calls.of("invalidate_databases")) == 1
     await root.alter_database("shop", {"database.force.deny.writing": "false"}, ())
     assert len(bench.proxy.calls.of("invalidate_databases")) == 2
+
+
+async def test_a_definition_that_is_too_large_for_a_record_is_refused_and_changes_nothing() -> None:
+    _, root = await started("c")
+    huge = {"k" * 2_000_000: "v"}
+    await refused(
+        root.create_collection(replace(new("d"), properties=huge)), RecordTooLarge, "at most 1000000"
+    )
+    await refused(root.create_database("books", huge), RecordTooLarge, "shorten names")
+    assert [c.name for c in await root.list_collections("")] == ["c"]
+    made = await root.create_collection(new("d"))
+    assert made.properties == {}
+    await root.stop()

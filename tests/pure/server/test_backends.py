@@ -89,3 +89,12 @@ def test_a_log_in_files_may_be_outside_the_data_directory(tmp_path: Path) -> Non
     asyncio.run(use())
     assert (elsewhere / "dml_0").is_dir()
     assert not paths.log.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"[]", b'{"log": ""}', b'{"log": "", "storagf": ""}'])
+def test_a_damaged_binding_is_named(tmp_path: Path, content: bytes) -> None:
+    settings, paths = Settings(), paths_of(tmp_path)
+    bind(settings, paths)
+    (tmp_path / "BACKENDS").write_bytes(content)
+    with pytest.raises(CannotStart, match=r"BACKENDS is damaged: restore it"):
+        bind(settings, paths)

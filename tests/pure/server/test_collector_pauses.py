@@ -16,12 +16,14 @@ class Bench:
         self.now_s = 100.0
         self.left_out = 0
         self.counted = 0
+        self.cpu_share = 0.0
         self.done: list[str] = []
         self.pauses = CollectorPauses(
             lambda: self.now_s,
             lambda: self.done.append("freeze"),
             lambda: self.done.append("unfreeze"),
             self._count,
+            lambda: self.now_s * self.cpu_share,
         )
 
     def _count(self) -> int:
@@ -53,10 +55,10 @@ def test_what_survives_a_long_collection_is_left_out_until_much_of_it_is_gone() 
     bench.now_s += 3600
     assert bench.look(0.01, left_out=2000) == []
     bench.now_s += 3600
-    assert bench.look(0.01, left_out=1001) == []
+    assert bench.look(0.01, left_out=501) == []
     assert bench.look(0.01, left_out=1) == [], "they are not counted each time"
     bench.now_s += 60
-    assert bench.look(0.1, left_out=999) == ["unfreeze"]
+    assert bench.look(0.1, left_out=499) == ["unfreeze"]
     assert bench.look(0.2) == ["freeze"], "all objects"
     bench.now_s += 3600
     assert bench.look(0.01, left_out=1000) == [], "they are compared with what was left out since"
@@ -71,6 +73,17 @@ def test_once_a_day_all_objects_are_looked_at() -> None:
     bench.now_s += 3600
     assert bench.look(0.2, left_out=1000) == ["unfreeze"], "a long one too: garbage is not kept for longer"
     assert bench.counted == 24
+
+
+def test_a_process_that_is_busy_looks_at_all_objects_after_two_days() -> None:
+    bench = Bench()
+    bench.cpu_share = 0.5
+    assert bench.look(0.1, left_out=1000) == ["freeze"]
+    for _ in range(47):
+        bench.now_s += 3600
+        assert bench.look(0.1, left_out=1000) == ["freeze"]
+    bench.now_s += 3600
+    assert bench.look(0.2, left_out=1000) == ["unfreeze"]
 
 
 class Node:

@@ -15,8 +15,9 @@ import pytest
 
 from elanus.cli.quick_imports import quick_imports
 from elanus.log.files import FileLog
+from elanus.proxy.wire.connection_limit import accepted_max
 from elanus.server.data_dir import DataDir
-from elanus.server.open_files import check_room_for_spark, connections_for
+from elanus.server.open_files import check_room_for_spark, connections_for, http_connections_for
 from elanus.server.startup import CannotStart
 from elanus.storage.local import LocalStore
 from elanus.storage.port import StorageFailed
@@ -81,10 +82,15 @@ def test_spark_has_room_under_these_limits(limit: int) -> None:
     check_room_for_spark(limit)
 
 
-def test_connections_leave_a_quarter_of_the_open_files_for_everything_else() -> None:
-    assert connections_for(1024, 1) == 768
-    assert connections_for(1024, 2) == 384
+def test_connections_leave_a_seventh_of_the_open_files_for_everything_else() -> None:
+    assert connections_for(1024, 1) == 640
+    assert connections_for(1024, 2) == 320
     assert connections_for(64, 64) == 1
+    for limit in (512, 1024, 65_536):
+        grpc, http = connections_for(limit, 1), http_connections_for(limit, 1)
+        assert grpc is not None
+        assert http is not None
+        assert accepted_max(grpc) + accepted_max(http) < limit * 6 / 7
     assert connections_for(resource.RLIM_INFINITY, 1) is None
 
 
@@ -206,3 +212,11 @@ def test_a_part_of_the_data_directory_that_cannot_be_used_is_named(tmp_path: Pat
     for _ in range(2):
         with pytest.raises(CannotStart, match=rf"{tmp_path}/VERSION cannot be used: Is a directory"):
             DataDir(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"x1"])
+def test_a_damaged_version_file_is_named(tmp_path: Path, content: bytes) -> None:
+    DataDir(tmp_path).close()
+    (tmp_path / "VERSION").write_bytes(content)
+    with pytest.raises(CannotStart, match="VERSION is damaged: restore it"):
+        DataDir(tmp_path)

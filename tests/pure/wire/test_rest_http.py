@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import importlib.util
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +21,7 @@ from fake_front import FakeFront
 from rest_client import rest_front
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
+from structlog.testing import capture_logs
 
 from elanus.core.access import first_policy
 from elanus.core.errors import Unavailable
@@ -346,6 +349,41 @@ def test_answers_do_not_wait_for_acknowledgements(front: FakeFront) -> None:
         server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1)
         with server._listen() as listener:
             assert listener.proto == socket.IPPROTO_TCP
+
+
+def test_connections_beyond_the_limit_are_refused_with_a_text_and_the_others_go_on(front: FakeFront) -> None:
+    with ThreadPoolExecutor(2) as workers, contextlib.ExitStack() as stack, capture_logs() as logs:
+        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=100, connections_max=2)
+        port = int(server.start().rpartition(":")[2])
+        stack.callback(server.stop, 0)
+        first, second = (_connected(stack, port) for _ in range(2))
+        assert (_status(first), _status(second)) == (200, 200)
+        status, answer = ask(port, LIST)
+        assert (status, answer["code"]) == (503, Unavailable.code)
+        assert "2 client connections, and may have no more" in answer["message"]
+        spare = _connected(stack, port)
+        time.sleep(0.1)
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
+            _status(_connected(stack, port))
+        assert (_status(first), _status(spare)) == (200, 503), "the connected go on"
+        second.close()
+        time.sleep(0.1)
+        assert _status(_connected(stack, port)) == 200, "there is room again"
+    assert [line["port"] for line in logs if "connections refused" in line["event"]] == ["http"]
+
+
+def _connected(stack: contextlib.ExitStack, port: int) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection.connect()
+    stack.callback(connection.close)
+    return connection
+
+
+def _status(connection: http.client.HTTPConnection) -> int:
+    connection.request("POST", LIST, b"{}", {"content-type": "application/json"})
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status
 
 
 def test_the_server_waits_without_waking_up(front: FakeFront) -> None:

@@ -1,8 +1,12 @@
-"""Bodies of rows: those that one parser reads alone, and those that are left to the other, mean the same."""
+"""Bodies of rows: those that one parser reads alone, and those that are left to the other, mean the same.
+
+Large bodies are read in pieces, with the same result.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.proxy.rest import reading
 from elanus.proxy.rest.entity_bodies import FlatRows, Rows
 from elanus.proxy.rest.errors import BadFormat, MissingField
 from elanus.proxy.rest.reading import read
@@ -24,6 +29,15 @@ _VALUES = st.recursive(
     max_leaves=6,
 )
 _ROWS = st.lists(st.dictionaries(st.text(max_size=4), _VALUES, max_size=4), max_size=4)
+
+
+@pytest.fixture(params=["whole", "in pieces"], autouse=True, scope="module")
+def way(request: pytest.FixtureRequest) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "in pieces":
+            patch.setattr(reading, "_LARGE_BYTES", 0)
+            patch.setattr(reading, "_PIECE_BYTES", 40)
+        yield
 
 
 def body_of(data: str) -> bytes:

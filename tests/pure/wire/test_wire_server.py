@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import time
+from contextlib import ExitStack, suppress
 
 import grpc
 import pytest
@@ -73,20 +74,31 @@ def test_connections_beyond_the_limit_are_refused_at_once_and_the_others_go_on(f
     address = f"127.0.0.1:{server.start()}"
     own_socket = [("grpc.use_local_subchannel_pool", 1)]
     with ExitStack() as stack:
-        channels = [grpc.insecure_channel(address, options=own_socket) for _ in range(3)]
+        channels = [grpc.insecure_channel(address, options=own_socket) for _ in range(4)]
         for channel in channels:
             stack.callback(channel.close)
-        first, second, third = (
+        first, second, third, fourth = (
             channel.unary_unary("/milvus.proto.milvus.MilvusService/GetVersion") for channel in channels
         )
         assert first(b"", timeout=10)
         assert second(b"", timeout=10)
         with pytest.raises(grpc.RpcError) as refusal:
             third(b"", timeout=60)
-        assert refusal.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "has 2 client connections, and may have no more" in refusal.value.details()
+        assert "ulimit -n" in refusal.value.details()
+        with pytest.raises(grpc.RpcError) as closed:
+            fourth(b"", timeout=60)
+        assert closed.value.code() is grpc.StatusCode.UNAVAILABLE, "beyond the spare one"
         assert first(b"", timeout=10), "the connected go on"
         channels[1].close()
-        assert third(b"", timeout=60, wait_for_ready=True), "there is room again"
+        for _ in range(100):  # until the kernel and the limit have noticed
+            with suppress(grpc.RpcError):
+                assert third(b"", timeout=60)
+                break
+            time.sleep(0.1)
+        else:
+            raise AssertionError("there is room again")
     server.stop(grace_s=0)
 
 

@@ -23,6 +23,8 @@ class Rows(OfCollection, kw_only=True):
 _Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _Flat = None | bool | _Int64 | float | str | list[_Int64 | float]
 
+FlatRow = dict[str, _Flat]
+
 
 class FlatRows(Rows, kw_only=True):
     """Rows without objects, and without lists of anything but numbers.
@@ -30,7 +32,7 @@ class FlatRows(Rows, kw_only=True):
     Larger integers are left to the parser of all other bodies, which reads them as floats.
     """
 
-    data: list[dict[str, _Flat]]
+    data: list[FlatRow]
 
 
 class Delete(OfCollection, kw_only=True):

@@ -37,6 +37,7 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.moments import DEFAULT_TIMEZONE
+from elanus.core.pieces import array_of
 from elanus.core.rows import Given, check_sent, conform
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, FieldSchema
 from elanus.core.sparse import NO_INDEX, paired
@@ -142,7 +143,7 @@ def _integers(field: FieldSchema, values: list[Any]) -> pa.Array:
         ]
     _check(field, values, _WHOLE, "a whole number")
     try:
-        return pa.array(values, pa.int64())
+        return array_of(values, lambda part: pa.array(part, pa.int64()))
     except (OverflowError, pa.ArrowInvalid):
         large = next(value for value in values if not -(2**63) <= value < 2**63)
         raise _wrong(field, large, "a number that it can hold") from None
@@ -161,7 +162,7 @@ def _bools(field: FieldSchema, values: list[Any]) -> pa.Array:
 
 def _texts(field: FieldSchema, values: list[Any]) -> pa.Array:
     _check(field, values, _TEXTS, "a text")
-    return pa.array(values, pa.string())
+    return array_of(values, lambda part: pa.array(part, pa.string()))
 
 
 def _documents(field: FieldSchema, values: list[Any]) -> Sequence[bytes]:

@@ -13,14 +13,17 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import Any, NamedTuple
 
+import orjson
 import uvicorn
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from elanus.core.errors import Unavailable
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.entrance import is_local_name
 from elanus.proxy.rest.front import RestFront
+from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
 
 HEAD_WAIT_S = 60.0
 """How long a new connection may stay without a request, and how long the head of any request may take."""
@@ -52,17 +55,26 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Closes connections on which the head of a request is too slow or too large.
+    """Closes connections on which the head of a request is too slow or too large, and those beyond the limit.
 
-    Heads are kept in memory before anybody has signed in, so they need limits as bodies do.
+    Heads are kept in memory before anybody has signed in, so they need limits as bodies do. A few
+    connections beyond ``limit_concurrency`` are kept, and their requests refused with a text. uvicorn itself
+    would refuse the requests of all connections.
     """
 
+    config: _Config
     _head_bytes = 0
     """Those that arrived since the message began, or since the last piece of its body."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
+        limit, self.limit_concurrency = self.limit_concurrency, None
+        if limit is not None and len(self.connections) > limit:
+            self.config.refusals.note()
+            self.app = _Refusal(too_many(limit))
+            if len(self.connections) > limit + spare_connections(limit):
+                transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_due.cancel()
@@ -92,6 +104,25 @@ class _Protocol(HttpToolsProtocol):
         self.transport.close()
 
 
+class _Refusal:
+    """Answers every request of a connection with the HTTP status 503, and closes it."""
+
+    def __init__(self, text: str) -> None:
+        self._body = orjson.dumps({"code": Unavailable.code, "message": text})
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
+        headers.append((b"content-length", b"%d" % len(self._body)))
+        await send({"type": "http.response.start", "status": 503, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body})
+
+
+class _Config(uvicorn.Config):
+    def __init__(self, app: ASGIApp, connections_max: int | None, **options: Any) -> None:
+        super().__init__(app, limit_concurrency=connections_max, **options)
+        self.refusals = RefusalLog("http", connections_max or 0)
+
+
 class _Server(uvicorn.Server):
     """Waits for the end instead of looking for it ten times a second."""
 
@@ -118,8 +149,8 @@ class _Server(uvicorn.Server):
 class RestServer:
     """The port, open from `start` to `stop`. ``port`` 0 takes a free one.
 
-    ``body_max_bytes``: larger bodies are refused. ``connections_max``: further connections get the HTTP
-    status 503; None for no limit. ``tls``: None serves without TLS.
+    ``body_max_bytes``: larger bodies are refused. ``connections_max``: the requests of further
+    connections get the HTTP status 503, with a text; None for no limit. ``tls``: None serves without TLS.
     ``mounts``: routes of other applications on this port.
     """
 
@@ -140,8 +171,9 @@ class RestServer:
             front, workers, body_max_bytes=body_max_bytes, is_local=is_local_name(host), mounts=mounts
         )
         self._server = _Server(
-            uvicorn.Config(
+            _Config(
                 app,
+                connections_max,
                 http=_Protocol,
                 ws="none",
                 loop="asyncio",
@@ -153,7 +185,6 @@ class RestServer:
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
-                limit_concurrency=connections_max,
                 ssl_certfile=tls.certificate if tls is not None else None,
                 ssl_keyfile=tls.key if tls is not None else None,
                 ssl_ca_certs=(tls.client_ca or None) if tls is not None else None,

@@ -1,4 +1,6 @@
-"""The largest request of a client, refused with a text that names the setting.
+"""The limits of a client port, in front of its handlers: the largest request, and the connections.
+
+A request that is too large is refused with a text that names the setting.
 
 gRPC has a limit too, but its refusal names no setting, and no handler sees it. So gRPC's limit is twice ours:
 a request in between is read, but not decoded, and refused here. gRPC refuses larger ones.
@@ -13,6 +15,7 @@ from typing import Any
 import grpc
 
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
+from elanus.proxy.wire.connection_limit import ConnectionLimit
 
 Deserializer = Callable[[bytes], Any]
 
@@ -28,11 +31,18 @@ class _TooLarge:
 
 
 class LimitedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Refuses requests of more than ``request_max_bytes`` in place of ``handler``."""
+    """Refuses requests of more than ``request_max_bytes`` in place of ``handler``, and connections beyond
+    a limit (None: there is none)."""
 
-    def __init__(self, handler: grpc.GenericRpcHandler, request_max_bytes: int) -> None:
+    def __init__(
+        self,
+        handler: grpc.GenericRpcHandler,
+        request_max_bytes: int,
+        connections: ConnectionLimit | None = None,
+    ) -> None:
         self._handler = handler
         self._request_max_bytes = request_max_bytes
+        self._connections = connections
         self._limited: dict[str, grpc.RpcMethodHandler] = {}
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
@@ -73,6 +83,8 @@ class LimitedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
         return limited
 
     def _check(self, request: Any, context: grpc.ServicerContext) -> None:
+        if self._connections is not None:
+            self._connections.check(context)
         if isinstance(request, _TooLarge):
             context.abort(
                 grpc.StatusCode.RESOURCE_EXHAUSTED,

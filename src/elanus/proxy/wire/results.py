@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
@@ -18,6 +20,7 @@ from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
 from elanus.core.aggregation import field_of_column
 from elanus.core.geometry import texts_of
 from elanus.core.moments import IN_UTC, TimeFormat
+from elanus.core.pieces import pieces
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api import QueryResult, SearchResult
@@ -141,7 +144,13 @@ def add_ids(ids: schema_pb2.IDs, keys: PrimaryKeys) -> None:
     """Fill an ``IDs`` message."""
     filled = ids.int_id if isinstance(keys, np.ndarray) else ids.str_id
     filled.SetInParent()  # clients check the kind even when it is empty
-    filled.data.extend(keys.tolist())
+    extend(filled.data, keys)
+
+
+def extend(target: Any, values: PrimaryKeys | npt.NDArray[np.integer[Any]]) -> None:
+    """Append values to a repeated field of numbers or texts."""
+    for piece in pieces(len(values)):
+        target.extend(values[piece].tolist())
 
 
 def _add_groups(data: schema_pb2.SearchResultData, result: SearchResult, times: TimeFormat) -> None:

@@ -17,6 +17,7 @@ from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.calls import Calls
+from elanus.proxy.wire.connection_limit import ConnectionLimit, accepted_max, connected_ports
 from elanus.proxy.wire.interfaces import interface_handler
 from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
 from elanus.proxy.wire.passing import MainProcess, PassingHandler
@@ -51,8 +52,9 @@ class MilvusServer:
     ``port`` 0 takes a free one. ``serving``: the kind of server. ``max_workers`` limits the requests
     handled at a time outside the serving loop, including those that wait for a tick or a load; further
     requests queue. ``request_max_bytes``: larger requests are refused before they are decoded, with the
-    status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: further
-    connections are closed at once, and their clients get the status UNAVAILABLE; None for no limit.
+    status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: the
+    calls of further connections get the status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.connection_limit`);
+    None for no limit.
     ``security``: the certificate presented to clients; None serves without TLS.
 
     ``host`` may also be a local socket, ``unix:PATH``; then ``port`` means nothing. ``shares_port``: the
@@ -76,12 +78,15 @@ class MilvusServer:
         main: MainProcess | None = None,
     ) -> None:
         self._address = address_of(host, port)
+        self._port = port
         self._security = security
         self.workers = ThreadPoolExecutor(max_workers, thread_name_prefix="milvus-rpc")
         """The threads that answer requests. Other fronts of the same operations share them."""
         limits = [("grpc.max_receive_message_length", received_max_bytes(request_max_bytes))]
+        connections: ConnectionLimit | None = None
         if connections_max is not None:
-            limits.append(("grpc.max_allowed_incoming_connections", connections_max))
+            limits.append(("grpc.max_allowed_incoming_connections", accepted_max(connections_max)))
+            connections = ConnectionLimit(connections_max, lambda: connected_ports(self._port))
         limits.append(("grpc.so_reuseport", int(shares_port)))
         handlers: tuple[grpc.GenericRpcHandler, ...]
         if main is None:
@@ -89,7 +94,7 @@ class MilvusServer:
         else:
             names = (f"elanus.{api.__name__}" for api in _INTERFACES)
             handlers = (PassingHandler(calls, main, names),)
-        limited = tuple(LimitedHandler(handler, request_max_bytes) for handler in handlers)
+        limited = tuple(LimitedHandler(handler, request_max_bytes, connections) for handler in handlers)
         options = (*limits, *_OPTIONS)
         self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes)
 
@@ -103,6 +108,7 @@ class MilvusServer:
                 f"cannot listen on {self._address}: another server uses the port, "
                 "or the host is none of this machine's"
             ) from error
+        self._port = port  # before calls arrive
         self._server.start()
         return port
 

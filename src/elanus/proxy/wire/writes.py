@@ -22,7 +22,7 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.update_api import Update
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc
-from elanus.proxy.wire.results import add_ids
+from elanus.proxy.wire.results import add_ids, extend
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 
@@ -41,8 +41,8 @@ def _explain(response: milvus_pb2.MutationResult, error: ElanusError) -> None:
     """Say which rows of a write that failed are stored, with the keys of all rows, as of a success."""
     if not isinstance(error, PartialMutation):
         return
-    response.succ_index.extend(np.flatnonzero(error.stored).tolist())
-    response.err_index.extend(np.flatnonzero(~error.stored).tolist())
+    extend(response.succ_index, np.flatnonzero(error.stored))
+    extend(response.err_index, np.flatnonzero(~error.stored))
     response.insert_cnt = len(response.succ_index)
     add_ids(response.IDs, primary_keys(error.primary_keys))
 
@@ -216,6 +216,6 @@ def _mutation(result: MutationResult) -> milvus_pb2.MutationResult:
         timestamp=result.ts,
     )
     keys: pa.Array = result.primary_keys
-    response.succ_index.extend(range(len(keys)))
+    extend(response.succ_index, np.arange(len(keys)))
     add_ids(response.IDs, primary_keys(keys))
     return response

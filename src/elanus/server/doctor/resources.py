@@ -9,7 +9,7 @@ from elanus.server.status import Status
 
 MEMORY_SHARE = 0.9
 FILES_SHARE = 0.7
-"""Clients may take three quarters of the open files."""
+"""Clients may take more than three quarters of the open files."""
 DISK_RESERVES = 4
 """Less free disk than this many reserves is a warning."""
 DISK_FULL_BYTES = 1 << 20

@@ -1,0 +1,114 @@
+"""A start with a damaged file in its directory is refused, or serves what is right, and names the file."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+from harness import Server
+from pymilvus import MilvusClient
+from pymilvus.exceptions import MilvusException
+
+from elanus.server.announce import find
+
+pytestmark = [pytest.mark.e2e]
+
+WITHOUT_SPARK = {"pipeline.enabled": "false"}
+ROWS = 200
+READ_S = 20.0
+SEEDS = 2
+
+Damage = Callable[[Path, random.Random], None]
+
+
+def garble(file: Path, chance: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    at = chance.randrange(len(content))
+    content[at : at + 64] = chance.randbytes(len(content[at : at + 64]))
+    file.write_bytes(content)
+
+
+def flip(file: Path, chance: random.Random) -> None:
+    content = bytearray(file.read_bytes())
+    content[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+    file.write_bytes(content)
+
+
+def cut(file: Path, chance: random.Random) -> None:
+    file.write_bytes(file.read_bytes()[: chance.randrange(file.stat().st_size)])
+
+
+def remove(file: Path, _: random.Random) -> None:
+    file.unlink()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a server that was stopped: one collection, its rows in the log."""
+    server = Server(tmp_path_factory.mktemp("whole"), WITHOUT_SPARK).start()
+    client = server.client()
+    client.create_collection("rows", dimension=4, consistency_level="Strong")
+    client.insert("rows", [{"id": key, "vector": [float(key)] * 4} for key in range(ROWS)])
+    client.delete("rows", ids=[0])
+    assert read(client) == [(key, float(key)) for key in range(1, ROWS)]
+    server.stop()
+    return server.data_dir
+
+
+def read(client: MilvusClient) -> list[tuple[int, float]]:
+    found = client.query("rows", "id >= 0", output_fields=["id", "vector"], limit=2 * ROWS, timeout=10)
+    return [(row["id"], float(row["vector"][0])) for row in found]
+
+
+def files(data_dir: Path) -> list[str]:
+    """The files that a start reads: the metadata, the finished log file with the rows, and two small ones."""
+    logs = sorted((data_dir / "log").glob("*/*.log"), key=lambda file: file.stat().st_size)
+    return ["meta.db", "BACKENDS", "VERSION", str(logs[-1].relative_to(data_dir))]
+
+
+@pytest.mark.parametrize("damage", [garble, flip, cut, remove])
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_nothing_wrong_is_served_and_every_refusal_says_why(
+    whole: Path, tmp_path: Path, damage: Damage, seed: int
+) -> None:
+    for number, name in enumerate(files(whole)):
+        data_dir = tmp_path / str(number)
+        shutil.copytree(whole, data_dir, ignore=shutil.ignore_patterns("run", "scratch"))
+        damage(data_dir / name, random.Random(f"{seed} {name}"))
+        server = Server(data_dir, WITHOUT_SPARK)
+        said = answer(server, server.spawn(), name.split("/")[-1])
+        server.close()
+        named = name.split("/")[-1] in said or (damage is remove and "is trimmed" in said)
+        assert said == "right" or named, (name, said)
+        assert "Traceback" not in server.output(), name
+
+
+def answer(server: Server, process: subprocess.Popen[bytes], name: str) -> str:
+    """Return "right" if the right rows are served, and otherwise what the operator and the client read.
+
+    A client's error that has the ``name`` of the file is enough.
+    """
+    deadline_s = time.monotonic() + READ_S
+    said = ""
+    while time.monotonic() < deadline_s:
+        if process.poll() is not None:
+            return server.output()
+        announced = find(server.data_dir)
+        if announced is not None and announced.pid == process.pid:
+            try:
+                found = read(MilvusClient(f"http://{announced.address}"))
+            except (MilvusException, grpc.RpcError) as error:
+                said = str(error)
+                if name in said:
+                    break
+            else:
+                assert found == [(key, float(key)) for key in range(1, ROWS)]
+                return "right"
+        time.sleep(0.2)
+    return said + server.output()
