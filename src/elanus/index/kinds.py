@@ -18,7 +18,7 @@ from elanus.index.diskann import DISKANN
 from elanus.index.hnsw import HNSW
 from elanus.index.hnsw_codes import HNSW_PQ, HNSW_PRQ, HNSW_SQ
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
-from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, SCANN
+from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, IVF_RABITQ_FASTSCAN, SCANN
 from elanus.index.minhash_lsh import MINHASH_LSH
 from elanus.index.raw import BIN_FLAT, FLAT
 from elanus.index.scalar.kinds import SCALAR_KINDS
@@ -35,6 +35,7 @@ KINDS: Mapping[str, IndexKind] = {
         IVF_SQ8,
         IVF_PQ,
         IVF_RABITQ,
+        IVF_RABITQ_FASTSCAN,
         SCANN,
         HNSW,
         HNSW_SQ,
