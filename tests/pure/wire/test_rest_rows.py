@@ -217,6 +217,13 @@ def test_dynamic_fields_are_members_of_the_row(client: RestClient) -> None:
     assert answered == [{**rows[0], "vector": [1.0, 0.0], "big": str(2**60)}, {"id": 2, "vector": [0.0, 1.0]}]
 
 
+def test_a_filter_next_to_keys_has_no_effect(client: RestClient) -> None:
+    client.data("entities/insert", collectionName="c", data=[{"id": 1, "vector": [1, 0]}])
+    body = {"collectionName": "c", "id": [1], "outputFields": ["id"]}
+    answered = client.data("entities/get", filter="id > 5", limit=1, **body)
+    assert answered == client.data("entities/get", **body)
+
+
 def test_moments_and_geometries_are_texts(client: RestClient) -> None:
     fields = [
         {"fieldName": "id", "dataType": "Int64", "isPrimary": True},

@@ -6,22 +6,29 @@ import msgspec
 
 from elanus.core.errors import ElanusError
 from elanus.core.explanation import text_of
+from elanus.index import note_ignored
 from elanus.proxy.api import MutationResult, QueryResult, SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.aggregations import bucket_rows
-from elanus.proxy.rest.endpoint import Answer, Endpoint, Session, endpoint
+from elanus.proxy.rest.endpoint import IDEMPOTENCY_KEY, Answer, Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import reported
 from elanus.proxy.rest.searches import level_named
 from elanus.proxy.rest.values import Row, rows_of
 from elanus.proxy.wire.templates import template_values
+from elanus.proxy.wire.unsupported import unsupported
 
+_NOT_READ = ("filter", "limit")
 _NO_COST = {"cost": 0}
 """The managed service counts a cost; programs read the member."""
 
 
 def insert(session: Session, body: bodies.Rows) -> Answer:
     """Insert rows; answers with their keys"""
+    if session.idempotency_key:
+        raise reported(
+            unsupported("idempotent insert", f"leave the header {IDEMPOTENCY_KEY} out, or upsert by key")
+        )
     result: MutationResult = session.operation(operations.INSERT, body)
     return Answer({"insertCount": result.insert_count, "insertIds": _keys(session, result)}, _NO_COST)
 
@@ -57,6 +64,7 @@ def query(session: Session, body: bodies.Query) -> Answer:
 
 def get(session: Session, body: bodies.Get) -> Answer:
     """Rows by their primary keys"""
+    note_ignored("entities/get", [name for name in _NOT_READ if getattr(body, name)])
     return _rows(session, session.operation(operations.GET, body))
 
 

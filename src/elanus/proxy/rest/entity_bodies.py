@@ -41,9 +41,12 @@ class Delete(OfCollection, kw_only=True):
 
 
 class Get(OfCollection, kw_only=True):
-    """``id``: a primary key, or a list of them."""
+    """``id``: a primary key, or a list of them. ``filter`` and ``limit`` have no effect: the guide sends
+    them with keys."""
 
     id: Any
+    filter: str = ""
+    limit: int = 0
     partition_name: str = ""
     partition_names: list[str] = []
     output_fields: list[str] = field(default_factory=lambda: [_ALL])

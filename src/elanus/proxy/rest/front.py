@@ -13,9 +13,10 @@ from typing import NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from elanus.core.errors import AccessRefused, ElanusError, Internal
+from elanus.core.errors import AccessRefused, ElanusError, Internal, InvalidParameter
+from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.proxy.calls import Caller, Calls
-from elanus.proxy.rest.endpoint import Answer, Endpoint, Session
+from elanus.proxy.rest.endpoint import IDEMPOTENCY_KEY, Answer, Endpoint, Session
 from elanus.proxy.rest.errors import BadFormat, RestError, access_status, http_status, reported
 from elanus.proxy.rest.reading import read
 from elanus.proxy.rest.table import TABLE
@@ -69,7 +70,9 @@ class RestFront:
         def work() -> dict[str, object]:
             caller = self._caller(path, headers, client)
             integers = _integers(headers.get("accept-type-allow-int64", ""))
-            return {"code": success, **answer_of(endpoint, Session(self.calls, caller, integers), body)}
+            key = _idempotency_key(headers.get(IDEMPOTENCY_KEY.lower(), ""))
+            session = Session(self.calls, caller, integers, key)
+            return {"code": success, **answer_of(endpoint, session, body)}
 
         return reply_of(path, work, trace, strict=strict)
 
@@ -98,6 +101,15 @@ class RestFront:
             self.calls.refuse(path, unknown, error)
             raise
         return replace(unknown, user=found.user, key=found.key)
+
+
+def _idempotency_key(sent: str) -> str:
+    """Raises `InvalidParameter` for a key that is too long, or not of printable ASCII characters."""
+    if len(sent) > WRITE_ID_LENGTH_MAX or not (sent.isascii() and sent.isprintable()):
+        raise InvalidParameter(
+            f"the header {IDEMPOTENCY_KEY} takes at most {WRITE_ID_LENGTH_MAX} printable ASCII characters"
+        )
+    return sent
 
 
 def answer_of(endpoint: Endpoint, session: Session, body: bytes) -> Mapping[str, object]:
