@@ -21,7 +21,6 @@ from elanus.proxy.rest.errors import RestError, reported
 from elanus.proxy.rest.values import Integers
 from elanus.proxy.wire.by_name import RpcFailed, call_rpc, takes
 
-
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """The header that names an import."""
 
