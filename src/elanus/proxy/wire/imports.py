@@ -61,6 +61,7 @@ class BulkImports:
             options.mode,
             duplicates=options.duplicates,
             csv=options.csv,
+            timeout_ms=options.timeout_ms,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
