@@ -190,10 +190,6 @@ def _() -> None:
             found = made.query("key == 8", output_fields=["v"])[0]["v"]
             sent = data[8] if isinstance(data[8], bytes) else data[8].tobytes()
             assert bytes(found[0] if isinstance(found, list) else found) == sent
-            if VERSION >= (3, 0):  # older clients refuse lists themselves
-                floats = (-VECTORS[8]).tolist()
-                made.insert([{"key": 1000, "v": floats}])
-                assert made.search([floats], "v", L2, 1, consistency_level="Strong")[0].ids == [1000]
 
 
 @check("Types", "vectors of signed bytes", needs=VERSION >= (2, 6))

@@ -21,28 +21,17 @@ from elanus.proxy.rest.errors import RestError, reported
 from elanus.proxy.rest.values import Integers
 from elanus.proxy.wire.by_name import RpcFailed, call_rpc, takes
 
-IDEMPOTENCY_KEY = "Idempotency-Key"
-"""The header that names an import."""
-
 
 class Session:
     """One request: who sends it, and the operations that it may call.
 
-    ``integers``: how the client reads 64-bit integers. ``idempotency_key``: how the client calls the
-    request, "" if it does not.
+    ``integers``: how the client reads 64-bit integers.
     """
 
-    def __init__(
-        self,
-        calls: Calls,
-        caller: Caller,
-        integers: Integers = Integers.QUOTED_IF_LARGE,
-        idempotency_key: str = "",
-    ) -> None:
+    def __init__(self, calls: Calls, caller: Caller, integers: Integers = Integers.QUOTED_IF_LARGE) -> None:
         self._calls = calls
         self.caller = caller
         self.integers = integers
-        self.idempotency_key = idempotency_key
         self.explanations: list[Explanation] = []
         """Those of the reads, if the body asks for them."""
 

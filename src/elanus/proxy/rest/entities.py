@@ -11,12 +11,12 @@ from elanus.proxy.api import MutationResult, QueryResult, SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.aggregations import bucket_rows
-from elanus.proxy.rest.endpoint import IDEMPOTENCY_KEY, Answer, Endpoint, Session, endpoint
+from elanus.proxy.rest.endpoint import Answer, Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import reported
 from elanus.proxy.rest.searches import level_named
 from elanus.proxy.rest.values import Row, rows_of
 from elanus.proxy.wire.templates import template_values
-from elanus.proxy.wire.unsupported import unsupported
+from elanus.proxy.wire.unsupported import refuse_key
 
 _NOT_READ = ("filter", "limit")
 _NO_COST = {"cost": 0}
@@ -25,10 +25,7 @@ _NO_COST = {"cost": 0}
 
 def insert(session: Session, body: bodies.Rows) -> Answer:
     """Insert rows; answers with their keys"""
-    if session.idempotency_key:
-        raise reported(
-            unsupported("idempotent insert", f"leave the header {IDEMPOTENCY_KEY} out, or upsert by key")
-        )
+    refuse_key(session.caller)
     result: MutationResult = session.operation(operations.INSERT, body)
     return Answer({"insertCount": result.insert_count, "insertIds": _keys(session, result)}, _NO_COST)
 

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from elanus.core.errors import AccessRefused, ElanusError, Internal, InvalidParameter
 from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.proxy.calls import Caller, Calls
-from elanus.proxy.rest.endpoint import IDEMPOTENCY_KEY, Answer, Endpoint, Session
+from elanus.proxy.rest.endpoint import Answer, Endpoint, Session
 from elanus.proxy.rest.errors import BadFormat, RestError, access_status, http_status, reported
 from elanus.proxy.rest.reading import read
 from elanus.proxy.rest.table import TABLE
 from elanus.proxy.rest.values import Integers, encoded
+from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY
 from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id, trace_of
 
 _log = structlog.get_logger(__name__)
@@ -70,9 +71,7 @@ class RestFront:
         def work() -> dict[str, object]:
             caller = self._caller(path, headers, client)
             integers = _integers(headers.get("accept-type-allow-int64", ""))
-            key = _idempotency_key(headers.get(IDEMPOTENCY_KEY.lower(), ""))
-            session = Session(self.calls, caller, integers, key)
-            return {"code": success, **answer_of(endpoint, session, body)}
+            return {"code": success, **answer_of(endpoint, Session(self.calls, caller, integers), body)}
 
         return reply_of(path, work, trace, strict=strict)
 
@@ -94,6 +93,7 @@ class RestFront:
             time_left_s=_timeout_s(headers.get("request-timeout", "")),
             trace=trace_id(),
             origin=client,
+            idempotency_key=_idempotency_key(headers.get(IDEMPOTENCY_KEY.lower(), "")),
         )
         try:
             found = self.calls.sign_in.identity_of(token_of(headers.get("authorization", "")), client)

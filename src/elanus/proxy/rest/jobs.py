@@ -7,11 +7,11 @@ from typing import Any
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.imports import ImportState
 from elanus.proxy.rest import bodies
-from elanus.proxy.rest.endpoint import IDEMPOTENCY_KEY, Endpoint, Session, endpoint
+from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import BadFormat, MissingField, RestError, reported
 from elanus.proxy.wire.import_options import KEY
 from elanus.proxy.wire.imports import COMPLETE_TIME
-from elanus.proxy.wire.unsupported import unsupported
+from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY, unsupported
 
 _STATES = {
     ImportState.PENDING: "Pending",
@@ -49,7 +49,7 @@ def create(session: Session, body: bodies.Import) -> object:
         "Import",
         body,
         files=[file for group in body.files for file in group],
-        options=_with_key(body.options, session.idempotency_key),
+        options=_with_key(body.options, session.caller.idempotency_key),
     )
     return {"jobId": str(found.tasks[0])}
 
