@@ -264,6 +264,28 @@ def test_a_write_answers_with_its_keys(client: RestClient, front: FakeFront) -> 
     assert front.deletes[-1].filter == "id in [5]"
 
 
+def test_an_upsert_in_merge_mode_has_only_the_fields_that_change(
+    client: RestClient, front: FakeFront
+) -> None:
+    client.data("entities/insert", collectionName="c", data={"id": 5, "vector": [1, 0]})
+    rows = [{"id": 5, "colour": "red"}, {"id": 6}]
+    merged = {"collectionName": "c", "partialUpdate": True}
+    assert client.data("entities/upsert", **merged, data=rows)["upsertIds"] == [5, 6]
+    sent = front.updates[-1].rows
+    assert sent.schema.names == ["id", "$meta"]
+    assert sent.column("$meta").to_pylist() == ['{"colour":"red"}', "{}"]
+    client.data("entities/upsert", **merged, data=[{"id": 5, "vector": [2, 0]}])
+    assert front.updates[-1].rows.schema.names == ["id", "vector"]
+    written = len(front.updates)
+    uneven = client.post("entities/upsert", **merged, data=[{"id": 5, "vector": [2, 0]}, {"id": 6}])
+    assert (uneven["code"], "row 1 of the partial update lacks field vector" in uneven["message"]) == (
+        1804,
+        True,
+    )
+    assert "entities/upsert" in client.post("entities/insert", **merged, data=rows)["message"]
+    assert len(front.updates) == written
+
+
 def test_rows_that_do_not_fit_have_a_code_of_their_own(client: RestClient, front: FakeFront) -> None:
     for row in (
         {"id": 1, "vector": [1]},

@@ -31,7 +31,7 @@ def insert(session: Session, body: bodies.Rows) -> Answer:
 
 
 def upsert(session: Session, body: bodies.Rows) -> Answer:
-    """Insert rows, replacing those with the same keys"""
+    """Insert rows, replacing those with the same keys; `partialUpdate` keeps fields that are not sent"""
     result: MutationResult = session.operation(operations.UPSERT, body)
     return Answer({"upsertCount": result.upsert_count, "upsertIds": _keys(session, result)}, _NO_COST)
 

@@ -13,7 +13,8 @@ _ALL = "*"
 
 
 class Rows(OfCollection, kw_only=True):
-    """``data``: the rows, as objects by field name."""
+    """``data``: the rows, as objects by field name. ``partial_update``: of an upsert, whose rows keep the
+    values of the fields that they lack."""
 
     data: list[dict[str, Any]] | dict[str, Any]
     partition_name: str = ""
