@@ -32,6 +32,7 @@ INDEXES: Sequence[tuple[str, str, dict[str, Any], dict[str, Any]]] = (
     ("IVF_SQ8", "L2", {"nlist": 16}, {"nprobe": 16}),
     ("IVF_PQ", "L2", {"nlist": 16, "m": 4, "nbits": 8, "refine": True}, {"nprobe": 16}),
     ("IVF_RABITQ", "COSINE", {"nlist": 16, "refine": True}, {"nprobe": 16, "rbq_query_bits": 6}),
+    ("IVF_RABITQ_FASTSCAN", "L2", {"nlist": 16, "refine": True}, {"nprobe": 16, "refine_k": 2}),
     ("SCANN", "COSINE", {"nlist": 16, "with_raw_data": True}, {"nprobe": 16, "reorder_k": 100}),
     ("DISKANN", "L2", {}, {"search_list": 50}),
     ("HNSW_SQ", "COSINE", {"sq_type": "SQ6", "refine": True, "refine_type": "SQ8"}, {"refine_k": 4}),

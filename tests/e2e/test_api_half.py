@@ -135,6 +135,19 @@ def test_indexed_rows(
 
 
 @pytest.mark.parametrize("data_type", TYPES)
+def test_rows_sent_as_floats(data_type: DataType, filled: MilvusClient) -> None:
+    """The client sends lists and float32 arrays as they are; the server rounds them."""
+    name, wide = name_of(data_type, "FLAT"), FLOATS * np.float32(0.7)
+    rows = [{"key": ROWS, "v": wide[3].tolist()}, {"key": ROWS + 1, "v": wide[4]}]
+    filled.insert(name, rows)
+    stored = filled.query(name, ids=[ROWS, ROWS + 1], output_fields=["v"], consistency_level="Strong")
+    assert [as_bytes(row["v"]) for row in stored] == [
+        row.astype(TYPES[data_type]).tobytes() for row in wide[3:5]
+    ]
+    filled.delete(name, ids=[ROWS, ROWS + 1])
+
+
+@pytest.mark.parametrize("data_type", TYPES)
 def test_imported_rows(data_type: DataType, shared: Server) -> None:
     client = MilvusClient(shared.uri)
     schema = client.create_schema()

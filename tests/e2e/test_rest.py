@@ -62,6 +62,17 @@ def test_the_console_shows_a_whole_server(shared: Server, client: MilvusClient, 
     until(is_shown, DEADLINE_S, "the console shows the collection")
 
 
+def test_an_upsert_in_merge_mode_keeps_what_is_not_sent(post: Post) -> None:
+    post("collections/create", collectionName="merged", dimension=2)
+    post("entities/insert", collectionName="merged", data=[{"id": 1, "vector": [1, 2], "colour": "red"}])
+    changes = {"collectionName": "merged", "partialUpdate": True}
+    assert post("entities/upsert", **changes, data={"id": 1, "size": 3})["upsertIds"] == [1]
+    wanted = {"collectionName": "merged", "id": [1], "consistencyLevel": "Strong"}
+    assert post("entities/get", **wanted) == [{"id": 1, "vector": [1, 2], "colour": "red", "size": 3}]
+    post("entities/upsert", **changes, data={"id": 1, "vector": [3, 4]})
+    assert post("entities/get", **wanted) == [{"id": 1, "vector": [3, 4], "colour": "red", "size": 3}]
+
+
 def test_rows_of_rest_and_of_the_client_are_the_same(client: MilvusClient, post: Post) -> None:
     def field(name: str, kind: str, **params: Any) -> dict[str, Any]:
         return {"fieldName": name, "dataType": kind, "elementTypeParams": params}

@@ -22,7 +22,7 @@ class ImportRequest:
     ``batch``: its number, where ``write_id`` names a stream of writes.
     ``rejects_max``: how many rows may be left out because they do not fit.
     ``takes_keys``: files may bring values of an automatic key (`elanus.core.sent_keys`).
-    ``csv``: the format of CSV files.
+    ``csv``: the format of CSV files. ``timeout_ms``: after how long it fails; 0: what the server allows.
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
@@ -38,6 +38,7 @@ class ImportRequest:
     duplicates: Duplicates = Duplicates.KEEP
     takes_keys: bool = False
     csv: CsvFormat = COMMAS
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,7 @@ class ImportTask:
     stay until the task ends, because a later try may use what an earlier one has written.
     ``left_out``: how many rows were left out because of their keys (`Duplicates`). ``takes_keys``: files may
     bring values of an automatic key (`elanus.core.sent_keys`). ``csv``: the format of its CSV files.
+    ``timeout_ms``: after how long it fails, counted from its creation; 0: the client named none.
     """
 
     task_id: TaskID
@@ -153,6 +154,13 @@ class ImportTask:
     left_out: int = 0
     takes_keys: bool = False
     csv: CsvFormat = COMMAS
+    timeout_ms: int = 0
+
+
+def deadline_ms(task: ImportTask, policy: ImportPolicy) -> int:
+    """Return when a task that was started fails, in Unix time."""
+    latest = task.started_ms + policy.timeout_ms
+    return min(latest, task.created_ms + task.timeout_ms) if task.timeout_ms else latest
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:

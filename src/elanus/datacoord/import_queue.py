@@ -45,6 +45,7 @@ from elanus.core.imports import (
     ImportPolicy,
     ImportState,
     ImportTask,
+    deadline_ms,
     failed,
     next_task,
     same_write,
@@ -138,6 +139,7 @@ class Imports:
             duplicates=request.duplicates,
             takes_keys=request.takes_keys,
             csv=request.csv,
+            timeout_ms=request.timeout_ms,
         )
         async with self._lock:
             await self._collection(task)
@@ -240,12 +242,18 @@ class Imports:
         if begun is None:
             return
         started, order = begun
-        left_s = (started.started_ms + self._policy.timeout_ms - self._clock.wall_ms()) / 1000
+        ends_ms = deadline_ms(started, self._policy)
+        left_s = (ends_ms - self._clock.wall_ms()) / 1000
         try:
             async with asyncio.timeout(left_s), self._before(started) as rows:
                 known = replace(order, replaced=rows.replaced, existing=rows.existing)
                 outcome = await self._outcome(node, started, known)
         except TimeoutError:
+            if ends_ms < started.started_ms + self._policy.timeout_ms:
+                await self._fail(
+                    started, f"it took longer than its timeout of {started.timeout_ms / 1000:g} s"
+                )
+                return
             limit_s = self._policy.timeout_ms // 1000
             await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
             return

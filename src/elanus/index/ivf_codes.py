@@ -1,4 +1,4 @@
-"""IVF_PQ, SCANN and IVF_RABITQ: inverted lists of small codes.
+"""IVF_PQ, SCANN, IVF_RABITQ and IVF_RABITQ_FASTSCAN: inverted lists of small codes.
 
 IVF_PQ
     A vector is cut into ``m`` parts, and each part is kept as the number of the nearest of 2^``nbits``
@@ -10,6 +10,9 @@ SCANN
 IVF_RABITQ
     One bit per dimension and two numbers per row (Gao and Long, 2024); ``rbq_query_bits`` is the precision of
     the query, 0 for float32.
+IVF_RABITQ_FASTSCAN
+    The same codes, always compared with a query of 8 bits. Here both types compare code by code, so this one
+    is a name for programs that ask for it, not a faster index. Rows to refine with are the vectors as sent.
 
 Few rows cannot train many codewords: a segment of 2,000 rows gets 8 bits per codeword at most.
 """
@@ -28,8 +31,8 @@ from elanus.index.files import IndexFileContent
 from elanus.index.ivf import NLIST, NPROBE, NPROBE_KEY, IvfIndex, filled, list_count, owned
 from elanus.index.masks import RowMask
 from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
+from elanus.index.refining import REFINE_TYPE_KEY, UNCHANGED, Refiner, unchanged
 from elanus.index.refining import SEARCH_PARAMS as REFINE_SEARCH
-from elanus.index.refining import Refiner, unchanged
 from elanus.index.search_params import SearchParams
 from elanus.index.spec import (
     BoolParam,
@@ -52,6 +55,7 @@ SCANN_CANDIDATES_PER_HIT = 10
 SCANN_CANDIDATES_MIN = 200
 """The candidates if ``reorder_k`` is not sent: comparing 200 rows costs little next to scanning the lists."""
 RABITQ_CANDIDATES_PER_HIT = 8
+FASTSCAN_QUERY_BITS = 8
 
 
 class ProductIndex(IvfIndex):
@@ -80,10 +84,11 @@ class ScannIndex(IvfIndex):
 
 
 class RabitqIndex(IvfIndex):
-    """IVF_RABITQ."""
+    """IVF_RABITQ and IVF_RABITQ_FASTSCAN."""
 
     def _scan_parameters(self, probes: int, params: SearchParams, mask: RowMask | None) -> Any:
-        bits = params.number(QUERY_BITS_KEY, 0)
+        fast = self.spec.kind is IVF_RABITQ_FASTSCAN
+        bits = FASTSCAN_QUERY_BITS if fast else params.number(QUERY_BITS_KEY, 0)
         if mask is None:
             return faiss.IVFRaBitQSearchParameters(nprobe=probes, qb=bits)
         return faiss.IVFRaBitQSearchParameters(nprobe=probes, qb=bits, sel=mask.selector)
@@ -155,6 +160,14 @@ def _check_sub_dim(params: Mapping[str, Any], dim: int) -> None:
         )
 
 
+def _check_unchanged(params: Mapping[str, Any], _: int) -> None:
+    if params[REFINE_TYPE_KEY] not in UNCHANGED:
+        raise InvalidParameter(
+            f"IVF_RABITQ_FASTSCAN does not support refine_type {params[REFINE_TYPE_KEY]}: use FP32 or FLAT, "
+            "or the index type IVF_RABITQ"
+        )
+
+
 IVF_PQ = IndexKind(
     "IVF_PQ",
     FLOATING,
@@ -189,4 +202,13 @@ IVF_RABITQ = IndexKind(
     RabitqIndex.from_file,
     build_params={"nlist": NLIST, **REFINE_BUILD},
     search_params={NPROBE_KEY: NPROBE, QUERY_BITS_KEY: IntParam(0, 8, 0), **REFINE_SEARCH},
+)
+IVF_RABITQ_FASTSCAN = IndexKind(
+    "IVF_RABITQ_FASTSCAN",
+    FLOATING,
+    _build_rabitq,
+    RabitqIndex.from_file,
+    build_params={"nlist": NLIST, **REFINE_BUILD},
+    search_params={NPROBE_KEY: NPROBE, QUERY_BITS_KEY: IntParam(0, 0, 0), **REFINE_SEARCH},
+    check=_check_unchanged,
 )

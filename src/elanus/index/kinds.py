@@ -18,9 +18,10 @@ from elanus.index.diskann import DISKANN
 from elanus.index.hnsw import HNSW
 from elanus.index.hnsw_codes import HNSW_PQ, HNSW_PRQ, HNSW_SQ
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
-from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, SCANN
+from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, IVF_RABITQ_FASTSCAN, SCANN
 from elanus.index.minhash_lsh import MINHASH_LSH
 from elanus.index.raw import BIN_FLAT, FLAT
+from elanus.index.recipes import SEARCH_NAMES
 from elanus.index.scalar.kinds import SCALAR_KINDS
 from elanus.index.search_params import SHARED_PARAMS
 from elanus.index.sparse import SPARSE_INVERTED_INDEX, SPARSE_WAND
@@ -35,6 +36,7 @@ KINDS: Mapping[str, IndexKind] = {
         IVF_SQ8,
         IVF_PQ,
         IVF_RABITQ,
+        IVF_RABITQ_FASTSCAN,
         SCANN,
         HNSW,
         HNSW_SQ,
@@ -72,4 +74,5 @@ def exact_kind(data_type: DataType) -> IndexKind:
 
 def search_param_names() -> frozenset[str]:
     """Every search parameter that some kind reads, and those that the reference's other kinds read."""
-    return FOREIGN_SEARCH_PARAMS.union(SHARED_PARAMS, *(kind.search_params for kind in KINDS.values()))
+    own = (kind.search_params for kind in KINDS.values())
+    return FOREIGN_SEARCH_PARAMS.union(SHARED_PARAMS, SEARCH_NAMES, *own)

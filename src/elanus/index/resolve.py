@@ -35,6 +35,7 @@ from elanus.index.base import VectorIndex
 from elanus.index.kinds import KINDS, automatic_kind, exact_kind, kinds_on
 from elanus.index.lists import list_index, of_elements
 from elanus.index.nullable import NullableIndex
+from elanus.index.recipes import FAISS, RECIPE_KEY, RECIPE_TYPES, read_recipe
 from elanus.index.scalar.resolve import JSON_PARAMS, JSON_PATH, check_sorted_cast, resolve_scalar
 from elanus.index.spec import (
     AUTOINDEX,
@@ -135,12 +136,18 @@ def resolve_index(params: Mapping[str, str], data_type: DataType, dim: int) -> I
         return resolve_scalar(sent, data_type, kinds_on(data_type), KINDS)
     declared = _declared(sent.get(INDEX_TYPE_KEY), data_type)
     metric = _metric(sent.get(METRIC_TYPE_KEY), data_type, form, declared)
-    kind = automatic_kind(data_type, metric) if declared == AUTOINDEX else KINDS[declared]
+    if declared == FAISS:
+        _check_unknown(sent, declared, form)
+        name, built = read_recipe(sent, data_type)
+        kind: IndexKind | None = KINDS[name]
+        sent = {name: value for name, value in sent.items() if name in COMMON_KEYS} | built
+    else:
+        kind = automatic_kind(data_type, metric) if declared == AUTOINDEX else KINDS[declared]
+        _check_unknown(sent, declared, form)
     assert kind is not None  # otherwise AUTOINDEX is not offered for the type
     _check_metric(kind, metric)
     if DIM_KEY in sent and integer(DIM_KEY, sent[DIM_KEY], 1, INT32_MAX) != dim:
         raise InvalidDimension(f"dimension mismatch, dimension in schema: {dim}, dimension: {sent[DIM_KEY]}")
-    _check_unknown(sent, declared, form)
     given = {name: value for name, value in sent.items() if value is not None}
     resolved = {name: param.resolve(name, given, 0) for name, param in kind.build_params.items()}
     if kind.check is not None:
@@ -247,12 +254,12 @@ def _flatten(params: Mapping[str, str]) -> dict[str, object]:
 
 
 def _declared(name: object, data_type: DataType) -> str:
-    """The name of the kind, or AUTOINDEX."""
+    """The name of the kind, or AUTOINDEX or FAISS."""
     kinds = kinds_on(data_type)
     names = [kind.name for kind in kinds] + ([AUTOINDEX] if automatic_kind(data_type) else [])
     if (name is None or name == "") and AUTOINDEX in names:
         return AUTOINDEX
-    if name in names:
+    if name in names or (name == FAISS and data_type in RECIPE_TYPES):
         return str(name)
     offered = _offered(data_type)
     if name == AUTOINDEX or (name in KINDS and name != HYBRID):
@@ -307,7 +314,7 @@ def ignored_params(params: Mapping[str, str], spec: IndexSpec) -> tuple[str, ...
 
 
 def _unknown(sent: Mapping[str, object], declared: str, form: VectorForm | None) -> tuple[str, ...]:
-    known = KINDS[declared].build_params if declared != AUTOINDEX else {}
+    known = KINDS[declared].build_params if declared in KINDS else {RECIPE_KEY} if declared == FAISS else ()
     common = COMMON_KEYS if form is not None else {INDEX_TYPE_KEY, MMAP_KEY, WARMUP_KEY, *JSON_PARAMS}
     return tuple(name for name in sent if name not in known and name not in common)
 
@@ -318,4 +325,8 @@ def _check_unknown(sent: Mapping[str, object], declared: str, form: VectorForm |
         raise InvalidParameter(
             f"only metric type can be passed when use AutoIndex: got {unknown[0]}={sent[unknown[0]]}; "
             "name an index_type to set its parameters"
+        )
+    if unknown and declared == FAISS:
+        raise InvalidParameter(
+            f"unknown parameter {unknown[0]} of the index type {FAISS}: send {RECIPE_KEY} alone"
         )

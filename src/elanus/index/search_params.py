@@ -45,6 +45,8 @@ from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH, Metric
 from elanus.core.segment_filter import SEGMENT_FILTER_RATIO, ratio_of
 from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL, target_of
+from elanus.index.recipes import FAISS
+from elanus.index.recipes import search_params as recipe_search_params
 from elanus.index.spec import AUTOINDEX, METRIC_TYPE_KEY, IndexSpec
 from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS, note_ignored
 from elanus.index.values import boolean, number
@@ -140,6 +142,8 @@ def resolve_search(spec: IndexSpec, params: Mapping[str, object], k: int) -> Sea
     """
     if k < 1:
         raise InvalidTopK(f"topk [{k}] is invalid, it should be at least 1")
+    if spec.declared_type == FAISS:
+        params = recipe_search_params(params, k)
     own = _own_names(spec)
     known = own | FOREIGN_SEARCH_PARAMS
     note_ignored(spec.declared_type, (name for name in params if name not in known))

@@ -224,6 +224,7 @@ _SHAPES: Mapping[str, Callable[[IndexSpec, int], _Shape]] = {
     "IVF_SQ8": _ivf_sq8,
     "IVF_PQ": _ivf_pq,
     "IVF_RABITQ": _ivf_rabitq,
+    "IVF_RABITQ_FASTSCAN": _ivf_rabitq,
     "SCANN": _scann,
     "HNSW": _hnsw,
     "HNSW_SQ": _hnsw_sq,

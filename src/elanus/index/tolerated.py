@@ -98,6 +98,7 @@ TOLERANCES = (
     Tolerance(
         "`cluster_id`", "search and query, of `MilvusClient.session`", "accepted: there is one cluster"
     ),
+    Tolerance("`filter` and `limit` next to `id`", "REST `entities/get`", _LOGGED),
     Tolerance("`db_id`", "AlterDatabase, in addition to the name", _IGNORED),
 )
 """Parameters accepted without effect or in several places. The compatibility page is generated from this."""

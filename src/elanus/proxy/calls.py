@@ -76,6 +76,7 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: who signed in
     (`elanus.proxy.sign_in`), "" in a server without users. ``key``: the id of the API key by which it did, ""
     for a password. ``origin``: the address that the call came from.
+    ``idempotency_key``: what the client calls the request, to have a repeated one known; "" if it does not.
     ``explain``: gets the explanation of the call, if it is a read; None if the client wants none. A
     `Struct`, because one is made per call and a frozen dataclass takes a microsecond more.
     """
@@ -87,6 +88,7 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     user: str = ""
     key: str = ""
     origin: str = ""
+    idempotency_key: str = ""
     explain: list[Explanation] | None = None
 
 

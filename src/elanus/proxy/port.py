@@ -265,6 +265,7 @@ class Front(AccessFront, SnapshotFront, Protocol):
         batch: int = -1,
         duplicates: Duplicates = Duplicates.KEEP,
         csv: CsvFormat = COMMAS,
+        timeout_ms: int = 0,
     ) -> ImportTask:
         """Start an import.
 

@@ -29,7 +29,7 @@ class ServedImports:
         self._query = query
 
     async def is_served(self, task: ImportTask) -> bool:
-        """Whether a committed task's segments have their indexes and, where they are to be loaded, are served.
+        """Whether a committed task's segments have their indexes and are served, where they are to be loaded.
 
         Served means: by every replica that has nodes (at least one), to reads as of what those nodes have
         reached. Deletes count wherever anything is to be loaded: they concern partitions other than the

@@ -13,8 +13,10 @@ from typing import Any
 
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.text.normalizing import arabic_normalization, decimal_digits
+from elanus.text.pinyin import PINYIN, pinyin_filter
 from elanus.text.stop_lists import STOP_LISTS
 from elanus.text.synonyms import synonym_filter
+from elanus.text.tokenizers import library
 
 Filter = Callable[[str], Sequence[str]]
 
@@ -39,6 +41,8 @@ def filter_from(given: object) -> Filter:
     if isinstance(given, str):
         if given in _PLAIN:
             return _PLAIN[given]()
+        if given == PINYIN:
+            return _pinyin({})
         if given in _DESCRIBED or given == _SYNONYM:
             raise InvalidParameter(f'filter {given} has parameters: write {{"type": "{given}", ..}}')
         raise InvalidParameter(f"build analyzer failed, filter not found :{given}: use one of {_names()}")
@@ -51,6 +55,8 @@ def filter_from(given: object) -> Filter:
         _refuse_rest(name, given, frozenset())
         return _PLAIN[name]()
     _refuse_files(given)
+    if name == PINYIN:
+        return _pinyin(given)
     if name == _SYNONYM:
         _refuse_rest(name, given, frozenset({"synonyms", "expand"}))
         if "synonyms" not in given:
@@ -110,6 +116,10 @@ def _tantivy(kind: str, argument: Any, what: str) -> Filter:
         raise InvalidParameter(f"{what}: {error}") from None
     analyze: Filter = built.analyze
     return analyze
+
+
+def _pinyin(given: Mapping[str, object]) -> Filter:
+    return pinyin_filter(given, library("pypinyin", PINYIN, "filter"))
 
 
 def _texts(values: object, what: str) -> list[str]:
@@ -172,7 +182,7 @@ _DESCRIBED: Mapping[str, tuple[str, Callable[[object], Filter]]] = {
 
 
 def _names() -> str:
-    return ", ".join((*_PLAIN, *_DESCRIBED, _SYNONYM))
+    return ", ".join((*_PLAIN, *_DESCRIBED, _SYNONYM, PINYIN))
 
 
 def _refuse_rest(name: str, given: Mapping[str, object], known: frozenset[str]) -> None:

@@ -155,17 +155,17 @@ _EXTRAS = {
     "icu": "icu",
     "whatlang": "languages",
     "lingua": "lingua",
+    "pinyin": "chinese",
 }
 
 
-def library(module: str, tokenizer: str) -> Any:
-    """Import the library that a tokenizer needs. Raises `NotSupported` if it is not installed."""
+def library(module: str, part: str, kind: str = "tokenizer") -> Any:
+    """Import the library that a tokenizer or filter needs. Raises `NotSupported` if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:
         raise NotSupported(
-            f"tokenizer {tokenizer} needs a library that is not installed: "
-            f"pip install 'elanus[{_EXTRAS[tokenizer]}]'"
+            f"{kind} {part} needs a library that is not installed: pip install 'elanus[{_EXTRAS[part]}]'"
         ) from None
 
 

@@ -58,6 +58,7 @@ class FakeConnector:
         mode: WriteMode,
         duplicates: Duplicates,
         csv: CsvFormat,
+        timeout_ms: int,
     ) -> ImportTask:
         self.options = (write_id, rejects_max, mode, duplicates, csv)
         if collection == "nothing":

@@ -198,6 +198,18 @@ async def test_a_coordinator_that_was_replaced_commits_nothing(tmp_path: Path) -
     await new.stop()
 
 
+async def test_an_import_may_end_before_the_deadline_of_the_server(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    task_id = await bench.coord.start_import(replace(REQUEST, timeout_ms=90_000))
+    await asyncio.sleep(80)
+    assert await state(bench, task_id) is S.STARTED
+    await asyncio.sleep(15)
+    task = await bench.coord.import_task(task_id)
+    assert (task.state, task.reason) == (S.FAILED, "it took longer than its timeout of 90 s")
+    await bench.coord.stop()
+
+
 async def test_what_comes_after_the_deadline_is_not_committed(tmp_path: Path) -> None:
     """It counts from the first try on: a coordinator that is restarted does not grant it again."""
     bench = Bench(tmp_path)

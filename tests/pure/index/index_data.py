@@ -19,6 +19,7 @@ FLOAT_INDEXES = (
     "IVF_SQ8",
     "IVF_PQ",
     "IVF_RABITQ",
+    "IVF_RABITQ_FASTSCAN",
     "SCANN",
     "HNSW",
     "HNSW_SQ",
@@ -65,6 +66,7 @@ BUILD_PARAMS: dict[str, dict[str, object]] = {
     "IVF_SQ8": {"nlist": 16},
     "IVF_PQ": {"nlist": 16, "m": 8, "nbits": 6, "refine": True},
     "IVF_RABITQ": {"nlist": 16, "refine": True},
+    "IVF_RABITQ_FASTSCAN": {"nlist": 16, "refine": True},
     "SCANN": {"nlist": 16},
     "HNSW_SQ": {"M": 8, "efConstruction": 60, "refine": True},
     "HNSW_PQ": {"M": 8, "efConstruction": 60, "m": 8, "nbits": 6, "refine": True},
@@ -74,7 +76,17 @@ BUILD_PARAMS: dict[str, dict[str, object]] = {
 }
 """Few lists and a light graph. Kinds of codes are refined, so their scores are exact."""
 
-CODED = ("IVF_SQ8", "IVF_PQ", "IVF_RABITQ", "SCANN", "HNSW_SQ", "HNSW_PQ", "HNSW_PRQ", "DISKANN")
+CODED = (
+    "IVF_SQ8",
+    "IVF_PQ",
+    "IVF_RABITQ",
+    "IVF_RABITQ_FASTSCAN",
+    "SCANN",
+    "HNSW_SQ",
+    "HNSW_PQ",
+    "HNSW_PRQ",
+    "DISKANN",
+)
 """Kinds that choose candidates by codes, so that they may miss a neighbour."""
 
 

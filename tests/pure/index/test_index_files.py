@@ -45,6 +45,7 @@ def test_a_loaded_index_answers_as_the_one_that_was_saved(
 CODES_ONLY = {
     "IVF_PQ": {"nlist": 16, "m": 8, "nbits": 6},
     "IVF_RABITQ": {"nlist": 16},
+    "IVF_RABITQ_FASTSCAN": {"nlist": 16},
     "SCANN": {"nlist": 16, "with_raw_data": False},
     "HNSW_SQ": {"M": 8, "sq_type": "SQ6"},
     "HNSW_PQ": {"M": 8, "m": 8, "nbits": 6},

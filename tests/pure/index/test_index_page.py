@@ -27,6 +27,7 @@ BUILT: dict[str, dict[str, str]] = {
     "IVF_SQ8": {"nlist": "8"},
     "IVF_PQ": {"nlist": "8", "m": "16", "nbits": "4"},
     "IVF_RABITQ": {"nlist": "8"},
+    "IVF_RABITQ_FASTSCAN": {"nlist": "8"},
     "SCANN": {"nlist": "8"},
     "HNSW": {"efConstruction": "10"},
     "HNSW_SQ": {"efConstruction": "10", "sq_type": "SQ6"},

@@ -152,6 +152,10 @@ def test_build_parameters_of_the_kinds_of_codes(sent: dict[str, str], expected: 
         ({"index_type": "HNSW_SQ", "refine_type": "INT8"}, "invalid refine type : INT8, optional types are"),
         ({"index_type": "HNSW_PQ"}, "Dimension: 16, m: 32"),
         ({"index_type": "HNSW_PRQ", "nrq": "17"}, r"'nrq' \(17\) should be in range \[1, 16\]"),
+        (
+            {"index_type": "IVF_RABITQ_FASTSCAN", "refine_type": "SQ8"},
+            "IVF_RABITQ_FASTSCAN does not support refine_type SQ8: use FP32 or FLAT",
+        ),
         ({"index_type": "IVF_RABITQ", "nlist": "x"}, "invalid integer value, key: 'nlist', value: 'x'"),
         ({"index_type": "DISKANN", "max_degree": "0"}, r"should be in range \[1, 2048\]"),
     ],
@@ -275,6 +279,11 @@ def test_the_default_ef_grows_with_k() -> None:
         ("DISKANN", {"search_list": 9}, r"search_list_size\(9\) should be larger than k\(10\)"),
         ("DISKANN", {"search_list": 0}, r"'search_list_size' \(0\) should be in range \[1, 2147483647\]"),
         ("IVF_RABITQ", {"rbq_query_bits": 9}, r"param 'rbq_query_bits' \(9\) should be in range \[0, 8\]"),
+        (
+            "IVF_RABITQ_FASTSCAN",
+            {"rbq_query_bits": 4},
+            r"param 'rbq_query_bits' \(4\) should be in range \[0, 0\]",
+        ),
         ("HNSW_SQ", {"refine_k": 0}, r"param 'refine_k' \(0\) should be in range \[1.000000"),
         ("HNSW_SQ", {"refine_k": "x"}, "invalid float value, key: 'refine_k', value: 'x'"),
         ("HNSW_SQ", {"ef": 9}, r"ef\(9\) should be larger than k\(10\)"),

@@ -44,6 +44,8 @@ CASES = {
     "IVF_RABITQ": (LISTS, {"nprobe": 12}, 0.65),
     "IVF_RABITQ query of 4 bits": (LISTS, {"nprobe": 12, "rbq_query_bits": 4}, 0.5),
     "IVF_RABITQ refined": (LISTS | REFINED, {"nprobe": 12, "refine_k": 2}, 0.95),
+    "IVF_RABITQ_FASTSCAN": (LISTS, {"nprobe": 12}, 0.65),
+    "IVF_RABITQ_FASTSCAN refined": (LISTS | REFINED, {"nprobe": 12, "refine_k": 2}, 0.95),
     "SCANN": (LISTS, {"nprobe": 12}, 0.95),
     "SCANN codes only": (LISTS | {"with_raw_data": "false"}, {"nprobe": 12}, 0.75),
 }

@@ -35,6 +35,10 @@ def filtered(*filters: object, tokenizer: object = "whitespace") -> Analyzer:
     return of(tokenizer=tokenizer, filter=list(filters))
 
 
+def pinyin(**options: object) -> Analyzer:
+    return filtered({"type": "pinyin", **options})
+
+
 def synonyms(**options: object) -> Analyzer:
     rules = ["fast, quick => speedy", "happy, joyful"]
     return filtered({"type": "synonym", "synonyms": rules, **options})
@@ -56,6 +60,12 @@ def synonyms(**options: object) -> Analyzer:
                        "filter": [{"kind": "japanese_stop_tags", "tags": ["助詞,連体化"]}]}),
          "東京の駅", ["東京", "駅"]),
         (of(tokenizer="icu", filter=["removepunct"]), "Это 😀 да!", ["Это", "😀", "да"]),
+        (of(tokenizer="jieba", filter=["pinyin"]), "中文测试", ["中文", "zhong", "wen", "测试", "ce", "shi"]),
+        (pinyin(keep_original=False, keep_full_pinyin=False, keep_joined_full_pinyin=True),
+         "中文 Milvus 女 T恤", ["zhongwen", "Milvus", "nv", "xu"]),
+        (pinyin(keep_full_pinyin=False, keep_separate_first_letter=True), "中文", ["中文", "zw"]),
+        (pinyin(keep_joined_full_pinyin=True, keep_separate_first_letter=True), "中文",
+         ["中文", "zhong", "wen", "zhongwen", "zw"]),
         (jieba(dict=["_default_", "结巴分词器", ""]), "结巴分词器测试",
          ["结巴", "分词", "分词器", "结巴分词器", "测试"]),
         (jieba(dict=["结巴分词器"], mode="exact", hmm=False), "结巴分词器测试", ["结巴分词器", "测", "试"]),
@@ -193,6 +203,10 @@ def test_texts_are_analyzed_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatc
          "has no words"),
         ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": [], "expand": 1}]}',
          InvalidParameter, "should be true or false"),
+        ('{"tokenizer": "standard", "filter": [{"type": "pinyin", "keep_original": "yes"}]}',
+         InvalidParameter, "keep_original of filter pinyin should be true or false"),
+        ('{"tokenizer": "standard", "filter": [{"type": "pinyin", "lowercase": true}]}',
+         InvalidParameter, "unknown option lowercase of filter pinyin"),
         ("[1]", InvalidParameter, "should be a json map"),
         ("{", InvalidParameter, "should be JSON"),
     ],
@@ -219,6 +233,12 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NotSupported, match=rf"pip install 'elanus\[{extra}\]'"):
         analyzer_from(f'{{"tokenizer": {tokenizer}}}')
+
+
+def test_the_filter_pinyin_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pypinyin", None)
+    with pytest.raises(NotSupported, match=r"filter pinyin needs .* pip install 'elanus\[chinese\]'"):
+        filtered("pinyin")
 
 
 class FakeWhatlang:

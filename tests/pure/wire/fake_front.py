@@ -417,6 +417,7 @@ class FakeFront(
         batch: int = -1,
         duplicates: Duplicates = Duplicates.KEEP,
         csv: CsvFormat = COMMAS,
+        timeout_ms: int = 0,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
@@ -433,6 +434,7 @@ class FakeFront(
             mode=mode,
             duplicates=duplicates,
             csv=csv,
+            timeout_ms=timeout_ms,
         )
         self.imports[task_id] = task
         return task

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from rest_client import RestClient, rest_front
 from elanus.core.access import User, first_policy, with_user
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import PermissionDenied
+from elanus.core.ids import TaskID
+from elanus.core.imports import ImportState
 from elanus.core.timestamps import compose
 from elanus.core.types import DataType
 from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate, planned_index
@@ -191,6 +194,17 @@ def test_partitions_aliases_and_properties(client: RestClient, front: FakeFront)
     assert client.data("collections/has", collectionName="c") == {"has": False}
 
 
+def test_the_spellings_of_the_guide(client: RestClient) -> None:
+    client.data("collections/create", collectionName="c", dimension=4, metric_type="L2")
+    assert client.data("collections/describe", collectionName="c")["indexes"][0]["metricType"] == "L2"
+    fields = [
+        {"fieldName": "id", "dataType": "Int64", "isPrimary": True, "auto_id": True},
+        {"fieldName": "v", "dataType": "FloatVector", "elementTypeParams": {"dim": 4}},
+    ]
+    client.data("collections/create", collectionName="d", schema={"fields": fields})
+    assert client.data("collections/describe", collectionName="d")["fields"][0]["autoId"]
+
+
 def test_imports_as_the_bulk_writer_asks_for_them(client: RestClient) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
     empty = {"clusterId": "", "projectId": "", "regionId": "", "dbName": ""}
@@ -206,6 +220,59 @@ def test_imports_as_the_bulk_writer_asks_for_them(client: RestClient) -> None:
     assert client.post("jobs/import/describe", jobId="none")["code"] == 1801
     assert client.post("jobs/import/create", **sent, volumeName="v")["code"] == 1100
     assert client.post("jobs/import/create", collectionName="c", files=[["a", "b"]])["code"] == 1801
+
+
+def test_numpy_files_are_imported_together(client: RestClient, front: FakeFront) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    groups = [["/1/id.npy", "/1/vector.npy"], ["/2/a.json"]]
+    job = client.data("jobs/import/create", collectionName="c", files=groups)["jobId"]
+    assert front.imports[TaskID(int(job))].files == ("1/id.npy", "1/vector.npy", "2/a.json")
+
+
+def test_the_progress_of_an_import_has_the_members_of_the_reference(
+    client: RestClient, front: FakeFront
+) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    job = client.data("jobs/import/create", collectionName="c", files=[["a.parquet"]])["jobId"]
+    task = front.imports[TaskID(int(job))]
+    assert "completeTime" not in client.data("jobs/import/get_progress", jobId=job)
+    ended = replace(task, state=ImportState.COMPLETED, rows=7, ended_ms=1_700_000_007_900)
+    front.imports[task.task_id] = ended
+    shown = client.data("jobs/import/get_progress", jobId=job)
+    assert (shown["completeTime"], shown["importedRows"]) == ("2023-11-14T22:13:27Z", 7)
+    assert shown["details"] == [
+        {
+            "fileName": "a.parquet",
+            "state": "Completed",
+            "progress": 100,
+            "completeTime": "2023-11-14T22:13:27Z",
+            "importedRows": 7,
+            "totalRows": 7,
+        }
+    ]
+    front.imports[task.task_id] = replace(ended, files=("a.parquet", "b.parquet"))
+    files = client.data("jobs/import/get_progress", jobId=job)["details"]
+    assert ["importedRows" in file for file in files] == [False, False], "known for all files together only"
+
+
+def test_a_header_names_an_import(client: RestClient, front: FakeFront) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    sent = {"collectionName": "c", "files": [["a.parquet"]]}
+    job = client.data("jobs/import/create", {"idempotency-key": "nightly 7"}, **sent)["jobId"]
+    assert front.imports[TaskID(int(job))].write_id == "nightly 7"
+    twice = {"options": {"idempotency_key": "other"}, **sent}
+    assert client.post("jobs/import/create", {"idempotency-key": "nightly 7"}, **twice)["code"] == 1100
+
+
+def test_a_header_names_no_insert(client: RestClient) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    row = {"collectionName": "c", "data": [{"id": 1, "vector": [1, 2, 3, 4]}]}
+    refused = client.post("entities/insert", {"idempotency-key": "order 7"}, **row)
+    assert (refused["code"], "idempotent insert" in refused["message"]) == (1100, True)
+    assert client.data("entities/upsert", {"idempotency-key": "order 7"}, **row)["upsertCount"] == 1
+    for key in ("é", "a\nb", "x" * 257):
+        refused = client.post("entities/upsert", {"idempotency-key": key}, **row)
+        assert (refused["code"], "Idempotency-Key" in refused["message"]) == (1100, True)
 
 
 def test_large_ids_are_quoted_unless_the_client_reads_them(client: RestClient, front: FakeFront) -> None:

@@ -217,6 +217,13 @@ def test_dynamic_fields_are_members_of_the_row(client: RestClient) -> None:
     assert answered == [{**rows[0], "vector": [1.0, 0.0], "big": str(2**60)}, {"id": 2, "vector": [0.0, 1.0]}]
 
 
+def test_a_filter_next_to_keys_has_no_effect(client: RestClient) -> None:
+    client.data("entities/insert", collectionName="c", data=[{"id": 1, "vector": [1, 0]}])
+    body = {"collectionName": "c", "id": [1], "outputFields": ["id"]}
+    answered = client.data("entities/get", filter="id > 5", limit=1, **body)
+    assert answered == client.data("entities/get", **body)
+
+
 def test_moments_and_geometries_are_texts(client: RestClient) -> None:
     fields = [
         {"fieldName": "id", "dataType": "Int64", "isPrimary": True},
@@ -255,6 +262,28 @@ def test_a_write_answers_with_its_keys(client: RestClient, front: FakeFront) -> 
     gone = client.data("entities/delete", collectionName="c", filter="id in [5]")
     assert gone["deleteCount"] == 1
     assert front.deletes[-1].filter == "id in [5]"
+
+
+def test_an_upsert_in_merge_mode_has_only_the_fields_that_change(
+    client: RestClient, front: FakeFront
+) -> None:
+    client.data("entities/insert", collectionName="c", data={"id": 5, "vector": [1, 0]})
+    rows = [{"id": 5, "colour": "red"}, {"id": 6}]
+    merged = {"collectionName": "c", "partialUpdate": True}
+    assert client.data("entities/upsert", **merged, data=rows)["upsertIds"] == [5, 6]
+    sent = front.updates[-1].rows
+    assert sent.schema.names == ["id", "$meta"]
+    assert sent.column("$meta").to_pylist() == ['{"colour":"red"}', "{}"]
+    client.data("entities/upsert", **merged, data=[{"id": 5, "vector": [2, 0]}])
+    assert front.updates[-1].rows.schema.names == ["id", "vector"]
+    written = len(front.updates)
+    uneven = client.post("entities/upsert", **merged, data=[{"id": 5, "vector": [2, 0]}, {"id": 6}])
+    assert (uneven["code"], "row 1 of the partial update lacks field vector" in uneven["message"]) == (
+        1804,
+        True,
+    )
+    assert "entities/upsert" in client.post("entities/insert", **merged, data=rows)["message"]
+    assert len(front.updates) == written
 
 
 def test_rows_that_do_not_fit_have_a_code_of_their_own(client: RestClient, front: FakeFront) -> None:

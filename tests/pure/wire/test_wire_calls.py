@@ -180,13 +180,29 @@ class FakeContext:
                 ("dbname", "shop"),
                 ("identifier", "42"),
                 ("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01"),
+                ("idempotency-key", "order 7"),
             ),
-            Caller(database="shop", client="42", time_left_s=2.5, trace=TRACE, origin=PEER),
+            Caller(
+                database="shop",
+                client="42",
+                time_left_s=2.5,
+                trace=TRACE,
+                origin=PEER,
+                idempotency_key="order 7",
+            ),
         ),
     ],
 )
 def test_the_caller_is_read_from_headers_and_deadline(context: Any, caller: Caller) -> None:
     assert caller_of(context) == caller
+
+
+def test_an_insert_with_a_name_is_refused() -> None:
+    """A client that repeats it would count on the first one being known."""
+    calls = calls_of(FakeFront())
+    insert = milvus_pb2.InsertRequest(collection_name="books")
+    refused = calls.answer("Insert", insert, Caller(idempotency_key="order 7")).status
+    assert "idempotent insert is not supported" in refused.reason
 
 
 def test_a_search_knows_its_client_and_how_long_that_waits() -> None:

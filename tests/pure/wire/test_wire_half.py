@@ -94,6 +94,29 @@ def test_float32_queries_are_rounded_to_the_precision_of_the_field(
 
 
 @each_type
+def test_float32_rows_are_rounded_to_the_precision_of_the_field(
+    data_type: DataType, member: str, dtype: np.dtype, placeholder: int
+) -> None:
+    """Clients since 3.0 send lists and float32 arrays as they are."""
+    single = (VALUES + np.float32(0.001)).astype(np.float32)
+
+    def sent(values: np.ndarray) -> Message:
+        data = schema_pb2.FieldData(field_name="v", type=int(data_type))
+        data.vectors.dim = DIM
+        data.vectors.float_vector.data.extend(values.reshape(-1).tolist())
+        return data
+
+    column = decode_column(half(data_type), sent(single), 2)
+    assert half(data_type).vector.to_matrix(column).tobytes() == single.astype(dtype).tobytes()
+    beyond = single.copy()
+    beyond[1, 2] = np.finfo(np.float32).max  # infinite as a half
+    with pytest.raises(InvalidParameter, match=r"value '\+Inf' is not a number.*field v, row 1"):
+        decode_column(half(data_type), sent(beyond), 2)
+    with pytest.raises(InvalidDimension, match=r"the length\(7\) of float data"):
+        decode_column(half(data_type), sent(single.reshape(-1)[:-1]), 2)
+
+
+@each_type
 def test_an_insert_that_does_not_fit(
     data_type: DataType, member: str, dtype: np.dtype, placeholder: int
 ) -> None:

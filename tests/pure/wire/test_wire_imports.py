@@ -27,6 +27,27 @@ def test_an_import_is_one_task_of_all_files(call: Call, front: FakeFront) -> Non
     assert (task.collection, task.partition, task.files) == ("books", "p", ("a.parquet", "b.parquet"))
 
 
+def test_paths_may_begin_at_the_root_of_the_directory_for_imports(call: Call, front: FakeFront) -> None:
+    (task_id,) = call("Import", collection_name="books", files=["/d/a.parquet", "b.parquet"]).tasks
+    assert front.imports[task_id].files == ("d/a.parquet", "b.parquet")
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout_ms"), [("300s", 300_000), ("1.5h", 5_400_000), ("1h45m", 6_300_000), ("500ms", 500)]
+)
+def test_an_import_may_have_a_timeout(text: str, timeout_ms: int, call: Call, front: FakeFront) -> None:
+    options = pairs({"timeout": text})
+    (task_id,) = call("Import", collection_name="books", files=["a.parquet"], options=options).tasks
+    assert front.imports[task_id].timeout_ms == timeout_ms
+
+
+@pytest.mark.parametrize("text", ["", "300", "s", "0s", "-3s", "3d", "3s and 4s"])
+def test_a_timeout_that_is_no_duration_is_refused(text: str, call: Call) -> None:
+    options = pairs({"timeout": text})
+    refused = call("Import", collection_name="books", files=["a.parquet"], options=options)
+    assert "parse timeout failed" in refused.status.reason
+
+
 def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
     waiting = call("GetImportState", task=task_id)
@@ -36,11 +57,16 @@ def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
         1_700_000_000,
     )
     front.imports[task_id] = replace(
-        front.imports[task_id], state=ImportState.COMPLETED, rows=7, segments=(SegmentID(5), SegmentID(6))
+        front.imports[task_id],
+        state=ImportState.COMPLETED,
+        rows=7,
+        segments=(SegmentID(5), SegmentID(6)),
+        ended_ms=1_700_000_007_900,
     )
     done = call("GetImportState", task=task_id)
     assert (done.state, done.row_count, list(done.segment_ids)) == (common_pb2.ImportCompleted, 7, [5, 6])
     infos = {pair.key: pair.value for pair in done.infos}
+    assert infos.pop("complete_time") == "2023-11-14T22:13:27Z"
     assert infos == {
         "files": "a.parquet",
         "collection": "books",

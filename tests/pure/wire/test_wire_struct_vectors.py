@@ -277,3 +277,10 @@ def test_a_schema_may_have_its_only_vectors_in_structs() -> None:
 def test_schemas_that_are_refused(changes: dict[str, Any], error: type, why: str) -> None:
     with pytest.raises(error, match=why):
         decode_schema(schema_of(**changes), "films")
+
+
+@pytest.mark.parametrize("element", [DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR])
+def test_single_vectors_are_rounded_to_the_precision_of_halves(element: DataType) -> None:
+    one = np.arange(DIM, dtype="<f4") + np.float32(0.001)
+    found = decode_queries(placeholders("FloatVector", one.tobytes()), 1, listed(element))
+    assert np.array_equal(found[0], one.astype(listed(element).vector.dtype).astype(np.float32))

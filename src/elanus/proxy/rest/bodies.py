@@ -128,6 +128,7 @@ class FieldBody(Body, kw_only=True):
     is_primary: bool = False
     auto_id: bool = field(default=False, name="autoID")
     auto_id_too: bool = field(default=False, name="autoId")
+    auto_id_in_the_guide: bool = field(default=False, name="auto_id")
     is_partition_key: bool = False
     is_clustering_key: bool = False
     element_type_params: dict[str, Any] = {}
@@ -181,13 +182,14 @@ class IndexBody(Body, kw_only=True):
 
 class CreateCollection(OfCollection, kw_only=True):
     """With ``dimension``: a collection with an index, loaded. With ``schema``: as it says, and loaded if
-    ``indexParams`` are given."""
+    ``indexParams`` are given. ``metric_type``: the guide's other spelling of ``metricType``."""
 
     dimension: int = 0
     id_type: str = "Int64"
     auto_id: bool = field(default=False, name="autoID")
     auto_id_too: bool = field(default=False, name="autoId")
     metric_type: str = ""
+    metric_type_in_the_guide: str = field(default="", name="metric_type")
     primary_field_name: str = ""
     vector_field_name: str = ""
     schema: SchemaBody | None = None

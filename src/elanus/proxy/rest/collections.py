@@ -39,7 +39,8 @@ def create(session: Session, body: bodies.CreateCollection) -> object:
     is_quick = body.schema is None or not body.schema.fields
     if is_quick:
         schema = _made(quick_schema, body)
-        metric, field = body.metric_type or "COSINE", body.vector_field_name or VECTOR_FIELD
+        metric = body.metric_type or body.metric_type_in_the_guide or "COSINE"
+        field = body.vector_field_name or VECTOR_FIELD
         params = {"metric_type": metric, "index_type": "AUTOINDEX"}
         indexes = [bodies.IndexBody(field_name=field, index_name=field, params=params)]
     else:

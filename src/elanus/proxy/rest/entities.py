@@ -6,6 +6,7 @@ import msgspec
 
 from elanus.core.errors import ElanusError
 from elanus.core.explanation import text_of
+from elanus.index import note_ignored
 from elanus.proxy.api import MutationResult, QueryResult, SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
@@ -15,19 +16,22 @@ from elanus.proxy.rest.errors import reported
 from elanus.proxy.rest.searches import level_named
 from elanus.proxy.rest.values import Row, rows_of
 from elanus.proxy.wire.templates import template_values
+from elanus.proxy.wire.unsupported import refuse_key
 
+_NOT_READ = ("filter", "limit")
 _NO_COST = {"cost": 0}
 """The managed service counts a cost; programs read the member."""
 
 
 def insert(session: Session, body: bodies.Rows) -> Answer:
     """Insert rows; answers with their keys"""
+    refuse_key(session.caller)
     result: MutationResult = session.operation(operations.INSERT, body)
     return Answer({"insertCount": result.insert_count, "insertIds": _keys(session, result)}, _NO_COST)
 
 
 def upsert(session: Session, body: bodies.Rows) -> Answer:
-    """Insert rows, replacing those with the same keys"""
+    """Insert rows, replacing those with the same keys; `partialUpdate` keeps fields that are not sent"""
     result: MutationResult = session.operation(operations.UPSERT, body)
     return Answer({"upsertCount": result.upsert_count, "upsertIds": _keys(session, result)}, _NO_COST)
 
@@ -57,6 +61,7 @@ def query(session: Session, body: bodies.Query) -> Answer:
 
 def get(session: Session, body: bodies.Get) -> Answer:
     """Rows by their primary keys"""
+    note_ignored("entities/get", [name for name in _NOT_READ if getattr(body, name)])
     return _rows(session, session.operation(operations.GET, body))
 
 

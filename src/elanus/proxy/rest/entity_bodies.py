@@ -13,7 +13,8 @@ _ALL = "*"
 
 
 class Rows(OfCollection, kw_only=True):
-    """``data``: the rows, as objects by field name."""
+    """``data``: the rows, as objects by field name. ``partial_update``: of an upsert, whose rows keep the
+    values of the fields that they lack."""
 
     data: list[dict[str, Any]] | dict[str, Any]
     partition_name: str = ""
@@ -43,9 +44,12 @@ class Delete(OfCollection, kw_only=True):
 
 
 class Get(OfCollection, kw_only=True):
-    """``id``: a primary key, or a list of them."""
+    """``id``: a primary key, or a list of them. ``filter`` and ``limit`` have no effect: the guide sends
+    them with keys."""
 
     id: Any
+    filter: str = ""
+    limit: int = 0
     partition_name: str = ""
     partition_names: list[str] = []
     output_fields: list[str] = field(default_factory=lambda: [_ALL])

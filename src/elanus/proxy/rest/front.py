@@ -13,13 +13,15 @@ from typing import NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from elanus.core.errors import AccessRefused, ElanusError, Internal
+from elanus.core.errors import AccessRefused, ElanusError, Internal, InvalidParameter
+from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.proxy.calls import Caller, Calls
 from elanus.proxy.rest.endpoint import Answer, Endpoint, Session
 from elanus.proxy.rest.errors import BadFormat, RestError, access_status, http_status, reported
 from elanus.proxy.rest.reading import read
 from elanus.proxy.rest.table import TABLE
 from elanus.proxy.rest.values import Integers, encoded
+from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY
 from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id, trace_of
 
 _log = structlog.get_logger(__name__)
@@ -91,6 +93,7 @@ class RestFront:
             time_left_s=_timeout_s(headers.get("request-timeout", "")),
             trace=trace_id(),
             origin=client,
+            idempotency_key=_idempotency_key(headers.get(IDEMPOTENCY_KEY.lower(), "")),
         )
         try:
             found = self.calls.sign_in.identity_of(token_of(headers.get("authorization", "")), client)
@@ -98,6 +101,15 @@ class RestFront:
             self.calls.refuse(path, unknown, error)
             raise
         return replace(unknown, user=found.user, key=found.key)
+
+
+def _idempotency_key(sent: str) -> str:
+    """Raises `InvalidParameter` for a key that is too long, or not of printable ASCII characters."""
+    if len(sent) > WRITE_ID_LENGTH_MAX or not (sent.isascii() and sent.isprintable()):
+        raise InvalidParameter(
+            f"the header {IDEMPOTENCY_KEY} takes at most {WRITE_ID_LENGTH_MAX} printable ASCII characters"
+        )
+    return sent
 
 
 def answer_of(endpoint: Endpoint, session: Session, body: bytes) -> Mapping[str, object]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from elanus.core.errors import ElanusError
+from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.imports import ImportState
 from elanus.proxy.rest import bodies
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import BadFormat, MissingField, RestError, reported
-from elanus.proxy.wire.unsupported import unsupported
+from elanus.proxy.wire.import_options import KEY
+from elanus.proxy.wire.imports import COMPLETE_TIME
+from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY, unsupported
 
 _STATES = {
     ImportState.PENDING: "Pending",
@@ -19,6 +21,9 @@ _STATES = {
     ImportState.FAILED: "Failed",
 }
 _OWN_FIELDS = frozenset({"collection_name", "db_name", "partition_name", "files", "options", "job_id"})
+_ROWS = ("importedRows", "totalRows")
+"""They are counted for all files together."""
+_NUMPY = ".npy"
 _PAGES = frozenset({"page_size", "current_page"})
 _ELSEWHERE = "put the files below the server's directory for imports, and name them in files"
 
@@ -31,20 +36,29 @@ def _refuse_cloud_fields(body: bodies.CloudFields) -> None:
 
 
 def create(session: Session, body: bodies.Import) -> object:
-    """Start an import of Parquet files below the server's directory for imports"""
+    """Start an import of files below the server's directory for imports"""
     _refuse_cloud_fields(body)
     if not body.files:
         raise MissingField(type(body).__name__, "files")
     for group in body.files:
-        if len(group) != 1:
-            raise BadFormat(f"each list in files must hold one Parquet file, got {len(group)}")
+        if len(group) != 1 and not (group and all(file.endswith(_NUMPY) for file in group)):
+            raise BadFormat(
+                f"each list in files must hold one file, or the NumPy files of one table, got {len(group)}"
+            )
     found = session.rpc(
         "Import",
         body,
         files=[file for group in body.files for file in group],
-        options=body.options,
+        options=_with_key(body.options, session.caller.idempotency_key),
     )
     return {"jobId": str(found.tasks[0])}
+
+
+def _with_key(options: dict[str, str], key: str) -> dict[str, str]:
+    """Return the options with the key that the header names. Raises `RestError` if they name another."""
+    if key and options.setdefault(KEY, key) != key:
+        raise reported(InvalidParameter(f"{KEY} and the header {IDEMPOTENCY_KEY} are different: send one"))
+    return options
 
 
 def describe(session: Session, body: bodies.ImportJob) -> object:
@@ -91,6 +105,8 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
         "importedRows": task.row_count,
         "totalRows": task.row_count,
     }
+    if ended := infos.get(COMPLETE_TIME):
+        shown["completeTime"] = ended
     if reason := infos.get("failed_reason"):
         shown["reason"] = reason
     if rejected := infos.get("rejected_rows"):
@@ -99,7 +115,9 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
         shown["duplicateRowsLeftOut"] = int(left_out)
     if details:
         files = [file for file in infos.get("files", "").split(",") if file]
-        shown["details"] = [{"fileName": file, "state": shown["state"]} for file in files]
+        each = ("state", "progress", "completeTime", *(_ROWS if len(files) == 1 else ()))
+        common = {name: shown[name] for name in each if name in shown}
+        shown["details"] = [{"fileName": file, **common} for file in files]
     return shown
 
 

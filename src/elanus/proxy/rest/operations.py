@@ -36,12 +36,12 @@ from elanus.proxy.rest.searches import (
     query_request,
     search_request,
 )
+from elanus.proxy.update_api import Update
 from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query
 from elanus.proxy.wire.reads import Reads
 from elanus.proxy.wire.results import in_words
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
-from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
 from elanus.proxy.wire.writes import Writes
 
 if TYPE_CHECKING:
@@ -101,20 +101,29 @@ class _RowOperations:
         return self._front.collection(database_of(body, caller), name)
 
     def insert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
+        if body.partial_update:
+            raise InvalidParameter("an insert writes whole rows: send partialUpdate to entities/upsert")
         return self._front.insert(self._rows(body, caller, replaces=False))
 
     def upsert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
-        return self._front.upsert(self._rows(body, caller, replaces=True))
+        rows = self._rows(body, caller, replaces=True)
+        if body.partial_update:
+            return self._front.update(Update(rows.collection, rows.partition, rows.rows, client=rows.client))
+        return self._front.upsert(rows)
 
     def _rows(self, body: bodies.Rows, caller: Caller, *, replaces: bool) -> Insert:
-        if body.partial_update:
-            raise unsupported("partialUpdate", INSTEAD_OF_FIELD.get("partial_update"))
         collection = self._collection(body, caller)
         sent = body.data if isinstance(body.data, list) else [body.data]
         try:
             key = collection.view.schema.primary_field.name
             with_key = replaces or (collection.keeps_sent_keys and any(key in row for row in sent))
-            rows = batch_of(collection.view.schema, sent, with_auto_key=with_key, zone=collection.timezone)
+            rows = batch_of(
+                collection.view.schema,
+                sent,
+                with_auto_key=with_key,
+                zone=collection.timezone,
+                partial=body.partial_update,
+            )
         except InvalidParameter as error:
             raise BadRows(f"fail to deal the insert data, error: {error.message}") from error
         partition = body.partition_name and check_partition_name(body.partition_name)

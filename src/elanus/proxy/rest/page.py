@@ -40,6 +40,7 @@ if the field were left out. Numbers may be quoted.
 | `DB-Name` | the database, unless the body has `dbName` |
 | `Request-Timeout` | how long a read may wait, in seconds; 30 by default |
 | `Accept-Type-Allow-Int64` | how 64-bit integers are written; see below |
+| `Idempotency-Key` | names an import, which is then made once; refused for inserts, no effect elsewhere |
 | `traceparent` | the trace id of the request (W3C Trace Context) |
 
 Bodies are limited by `proxy.message_max_mb`. Pages of other sites cannot use the API: requests with a foreign
@@ -124,7 +125,7 @@ Programs written for `/v1/vector/` work, too: `collections` and `collections/des
 
 `/openapi.json` describes all endpoints for generators of clients; a server with users asks for a token there
 too. `pymilvus.bulk_writer.bulk_import`, `get_import_progress` and `list_import_jobs` work with this port as
-`url`; the files are Parquet, below the server's directory for imports.
+`url`; the files are Parquet, JSON, CSV or NumPy, below the server's directory for imports.
 """
 
 

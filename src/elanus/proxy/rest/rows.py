@@ -56,13 +56,18 @@ _BOOLS = {"true": True, "True": True, "false": False, "False": False}
 
 
 def batch_of(
-    schema: CollectionSchema, rows: Rows, *, with_auto_key: bool, zone: str = DEFAULT_TIMEZONE
+    schema: CollectionSchema,
+    rows: Rows,
+    *,
+    with_auto_key: bool,
+    zone: str = DEFAULT_TIMEZONE,
+    partial: bool = False,
 ) -> pa.RecordBatch:
     """Return the rows as a batch, columns in the schema's order.
 
     An auto-id primary key is left out of the batch, and must not be sent, unless ``with_auto_key``. ``zone``:
-    the time zone of moments without an offset. Raises
-    `InvalidParameter`, `InvalidDimension`.
+    the time zone of moments without an offset. ``partial``: fields that no row has are left out, and each row
+    must have the others. Raises `InvalidParameter`, `InvalidDimension`.
     """
     if not rows:
         raise InvalidParameter("the data to be inserted is empty: send at least one row")
@@ -77,9 +82,22 @@ def batch_of(
             return _dynamic(rows, strangers, is_whole=DYNAMIC_FIELD in names)
         return _column(field, rows) if field.name in names else None
 
-    batch = conform(schema, given, len(rows), with_auto_key=with_auto_key, zone=zone)
+    only = _sent_by_all(schema, rows, names) if partial else None
+    batch = conform(schema, given, len(rows), with_auto_key=with_auto_key, zone=zone, only=only)
     check_lengths(schema.structs, batch)
     return batch
+
+
+def _sent_by_all(schema: CollectionSchema, rows: Rows, names: set[str]) -> set[str]:
+    """Return the fields of a partial update, the dynamic one among them if a row has dynamic members."""
+    fields = names & schema.by_name.keys()
+    for number, row in enumerate(rows):
+        if missing := sorted(fields - row.keys()):
+            raise InvalidParameter(
+                f"row {number} of the partial update lacks field {missing[0]}, which other rows have: "
+                "send rows with the same fields, others in another request"
+            )
+    return fields | {DYNAMIC_FIELD} if names - fields else fields
 
 
 def _dynamic(rows: Rows, strangers: set[str], *, is_whole: bool) -> Given | None:

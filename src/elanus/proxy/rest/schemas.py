@@ -105,7 +105,7 @@ def field_message(body: FieldBody) -> Any:
         data_type=data_type,
         element_type=_data_type(body.element_data_type or "None", body.field_name),
         is_primary_key=body.is_primary,
-        autoID=body.auto_id or body.auto_id_too,
+        autoID=body.auto_id or body.auto_id_too or body.auto_id_in_the_guide,
         is_partition_key=body.is_partition_key,
         is_clustering_key=body.is_clustering_key,
         nullable=body.nullable,

@@ -32,6 +32,7 @@ class BulkImports(Verbs):
         batch: int = -1,
         duplicates: Duplicates = Duplicates.KEEP,
         csv: CsvFormat = COMMAS,
+        timeout_ms: int = 0,
     ) -> ImportTask:
         check_files(files)
         cached = self._collection(database, collection)
@@ -62,6 +63,7 @@ class BulkImports(Verbs):
             duplicates,
             cached.keeps_sent_keys,
             csv,
+            timeout_ms,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))

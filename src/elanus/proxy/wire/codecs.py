@@ -29,6 +29,8 @@ from elanus.core.types import DataType
 from elanus.core.vector_lists import VectorLists, list_column
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
+FLOATS = "float_vector"
+"""The member of ``VectorField`` with float32 values."""
 _LENGTH_DELIMITED = 2
 _FLOATS_NUMBER: int = schema_pb2.FloatArray.DESCRIPTOR.fields_by_name["data"].number
 
@@ -58,7 +60,8 @@ class VectorCodec:
     """``member``: of ``VectorField``. ``decode``: its vectors as a column, unchecked; raises
     `InvalidDimension` if they are not whole vectors. ``encode`` fills the message from a column without
     nulls, which may be empty. ``placeholder_type``: of query vectors, which are sent as the bytes of their
-    stored values. ``list_placeholder_type``: of queries that are lists of such vectors.
+    stored values. ``list_placeholder_type``: of queries that are lists of such vectors. ``takes_floats``: the
+    vectors may also be sent as float32, and are rounded.
     """
 
     member: str
@@ -66,6 +69,7 @@ class VectorCodec:
     encode: Callable[[schema_pb2.VectorField, FieldSchema, pa.Array], None]
     placeholder_type: int
     list_placeholder_type: int | None = None
+    takes_floats: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,6 +235,9 @@ def _narrow(name: str) -> _Decode:
     """Return a decoder of vectors of half precision or of bytes; the member has the type's ``name``."""
 
     def values(field: FieldSchema, vectors: schema_pb2.VectorField) -> Stored:
+        if vectors.WhichOneof("data") == FLOATS:
+            with np.errstate(over="ignore"):  # what is beyond a half's range becomes infinite: refused later
+                return _floats(field, vectors).astype(np.float32).astype(field.vector.dtype)
         content: bytes = getattr(vectors, f"{name}_vector")
         if len(content) % field.vector.row_bytes(field.dim):
             raise InvalidDimension(
@@ -300,7 +307,7 @@ CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec | VectorListCod
     DataType.ARRAY: ArrayCodec("array_data", _ELEMENTS),
     DataType.ARRAY_OF_VECTOR: VectorListCodec("vector_array"),
     DataType.FLOAT_VECTOR: VectorCodec(
-        "float_vector",
+        FLOATS,
         _dense(_floats),
         _add_float_vectors,
         common_pb2.PlaceholderType.Value("FloatVector"),
@@ -319,6 +326,7 @@ CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec | VectorListCod
         _adds_bytes("float16_vector"),
         common_pb2.PlaceholderType.Value("Float16Vector"),
         common_pb2.PlaceholderType.Value("EmbListFloat16Vector"),
+        takes_floats=True,
     ),
     DataType.BFLOAT16_VECTOR: VectorCodec(
         "bfloat16_vector",
@@ -326,6 +334,7 @@ CODECS: Mapping[DataType, ScalarCodec | VectorCodec | ArrayCodec | VectorListCod
         _adds_bytes("bfloat16_vector"),
         common_pb2.PlaceholderType.Value("BFloat16Vector"),
         common_pb2.PlaceholderType.Value("EmbListBFloat16Vector"),
+        takes_floats=True,
     ),
     DataType.SPARSE_FLOAT_VECTOR: VectorCodec(
         "sparse_float_vector", _sparse, _add_sparse, common_pb2.PlaceholderType.Value("SparseFloatVector")

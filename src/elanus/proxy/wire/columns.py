@@ -20,7 +20,7 @@ import pyarrow as pa
 from elanus.core.errors import InvalidDimension, InvalidParameter
 from elanus.core.rows import Given, Valid, check_nulls
 from elanus.core.schema import DataType, FieldSchema
-from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorCodec, VectorListCodec
+from elanus.proxy.wire.codecs import CODECS, FLOATS, ArrayCodec, ScalarCodec, VectorCodec, VectorListCodec
 from elanus.proxy.wire.stubs import schema_pb2
 
 
@@ -78,7 +78,8 @@ def _valid_rows(field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Va
 
 
 def _vectors(codec: VectorCodec, field: FieldSchema, data: schema_pb2.FieldData, rows: int) -> Given | None:
-    _check_member(field, data.vectors, codec.member)
+    if not (codec.takes_floats and data.vectors.WhichOneof("data") == FLOATS):
+        _check_member(field, data.vectors, codec.member)
     valid = _valid_rows(field, data, rows)
     if field.nullable and data.vectors.WhichOneof("data") is None and (valid is None or not valid.any()):
         return None

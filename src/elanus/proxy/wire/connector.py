@@ -115,6 +115,7 @@ class Connector:
             wanted.mode,
             duplicates=wanted.duplicates,
             csv=wanted.csv,
+            timeout_ms=wanted.timeout_ms,
         )
 
     @requires("PrivilegeImport", on="collection")

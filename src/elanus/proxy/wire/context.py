@@ -14,12 +14,14 @@ from msgspec import structs
 from elanus.core.errors import AccessRefused, ElanusError, PermissionDenied
 from elanus.core.explanation import Explanation
 from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY
 from elanus.rpc.tracing import trace_of
 
 _DATABASE_HEADER = "dbname"
 _IDENTIFIER_HEADER = "identifier"
 _TOKEN_HEADER = "authorization"
 _EXPLAIN_HEADER = "elanus-explain"
+_KEY_HEADER = IDEMPOTENCY_KEY.lower()
 _EXPLAIN_FORMS = {"1": (True, True), "json": (True, False), "text": (False, True)}
 """Which forms of an explanation the values of that header ask for: JSON, and text for people."""
 ORIGIN_HEADER = "elanus-origin"
@@ -84,7 +86,7 @@ def caller_of(context: Context) -> Caller:
     """
     headers = context.invocation_metadata()
     origin = str(context.peer())
-    database = client = ""
+    database = client = idempotency_key = ""
     explain: list[Explanation] | None = None
     for key, value in headers:
         if key == _DATABASE_HEADER:
@@ -93,6 +95,8 @@ def caller_of(context: Context) -> Caller:
             client = client or str(value)
         elif key == ORIGIN_HEADER and origin.startswith(_LOCAL):
             origin = str(value)
+        elif key == _KEY_HEADER:
+            idempotency_key = str(value)
         elif key == _EXPLAIN_HEADER and value in _EXPLAIN_FORMS:
             explain = []
     left_s = time_left_s(context)
@@ -102,6 +106,7 @@ def caller_of(context: Context) -> Caller:
         time_left_s=left_s,
         trace=trace_of(headers),
         origin=origin,
+        idempotency_key=idempotency_key,
         explain=explain,
     )
 

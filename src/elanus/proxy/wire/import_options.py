@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -14,8 +15,11 @@ KEY, ON_ERROR, REJECTS = "idempotency_key", "on_error", "max_rejects"
 MODE, DUPLICATES = "mode", "duplicates"
 FAIL, REJECT = "fail", "reject"
 SEPARATOR, NULL = "sep", "nullkey"
+TIMEOUT = "timeout"
 INSERT, UPSERT = "insert", "upsert"
 REJECTS_DEFAULT = 1000
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _NO_SEPARATORS = '\0\r\n"'
 
 
@@ -23,19 +27,21 @@ _NO_SEPARATORS = '\0\r\n"'
 class ImportOptions:
     """``idempotency_key``: one import is made for it, however often it is asked for. ``rejects_max``: how
     many rows are left out before the import fails. ``duplicates``: which rows of a key are added.
-    ``csv``: the format of CSV files."""
+    ``csv``: the format of CSV files. ``timeout_ms``: after how long the import fails; 0: what the server
+    allows."""
 
     idempotency_key: str = ""
     rejects_max: int = 0
     mode: WriteMode = WriteMode.APPEND
     duplicates: Duplicates = Duplicates.KEEP
     csv: CsvFormat = COMMAS
+    timeout_ms: int = 0
 
 
 def import_options(given: Mapping[str, str]) -> ImportOptions:
     """Raises `InvalidParameter`, and `NotSupported` for an option that is not known."""
     for name in given:
-        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL):
+        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL, TIMEOUT):
             raise unsupported(f"the option {name} of Import", "leave it out")
     key = given.get(KEY, "")
     if KEY in given:
@@ -46,9 +52,22 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
     if on_error == FAIL:
         if REJECTS in given:
             raise InvalidParameter(f"{REJECTS} needs {ON_ERROR}={REJECT}: else the first row fails all")
-        return ImportOptions(key, 0, *_mode(given), _csv(given))
+        return ImportOptions(key, 0, *_mode(given), _csv(given), _timeout_ms(given))
     rejects_max = _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT)))
-    return ImportOptions(key, rejects_max, *_mode(given), _csv(given))
+    return ImportOptions(key, rejects_max, *_mode(given), _csv(given), _timeout_ms(given))
+
+
+def _timeout_ms(given: Mapping[str, str]) -> int:
+    if TIMEOUT not in given:
+        return 0
+    text = given[TIMEOUT]
+    parts = _DURATION.findall(text)
+    total = sum(float(number) * _UNITS_MS[unit] for number, unit in parts)
+    if "".join(number + unit for number, unit in parts) != text or total < 1:
+        raise InvalidParameter(
+            f"parse timeout failed: {TIMEOUT} is {text!r}: give a duration such as 300s or 1.5h"
+        )
+    return int(total)
 
 
 def _mode(given: Mapping[str, str]) -> tuple[WriteMode, Duplicates]:

@@ -5,6 +5,8 @@ Newer clients have another bulk import, over HTTP (``pymilvus.bulk_writer``): se
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from elanus.core.errors import InvalidParameter
 from elanus.core.import_files import REJECTS
 from elanus.core.imports import ImportState, ImportTask
@@ -23,6 +25,7 @@ _LEFT_OUT_ROWS = "duplicate_rows_left_out"
 _WRITTEN_PERCENT = 90
 """The progress of a task whose rows are committed but not yet indexed and served."""
 _MS_PER_S = 1000
+COMPLETE_TIME = "complete_time"
 
 
 class BulkImports:
@@ -40,7 +43,7 @@ class BulkImports:
         on="collection_name",
     )
     def Import(self, request: milvus_pb2.ImportRequest, caller: Caller) -> milvus_pb2.ImportResponse:
-        """Start one task for all files.
+        """Start one task for all files. A path may begin with ``/``, which is the directory for imports.
 
         ``row_based`` is ignored: it distinguishes formats that are not supported, and Parquet is neither. The
         options are those of `elanus.proxy.wire.import_options`.
@@ -52,12 +55,13 @@ class BulkImports:
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.partition_name,
-            tuple(request.files),
+            tuple(file.removeprefix("/") for file in request.files),
             options.idempotency_key,
             options.rejects_max,
             options.mode,
             duplicates=options.duplicates,
             csv=options.csv,
+            timeout_ms=options.timeout_ms,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
@@ -95,12 +99,19 @@ def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
         _FAILED_REASON: task.reason,
         "progress_percent": str(_percent(task)),
     }
+    if task.ended_ms:
+        infos[COMPLETE_TIME] = _utc(task.ended_ms)
     if task.rejected:
         infos |= {_REJECTED_ROWS: str(task.rejected), _REJECTED_IN: f"{REJECTS}/{task.task_id}"}
     if task.left_out:
         infos[_LEFT_OUT_ROWS] = str(task.left_out)
     add_pairs(response.infos, infos)
     return response
+
+
+def _utc(wall_ms: int) -> str:
+    """A moment as text, in whole seconds: ``2024-05-18T02:57:13Z``."""
+    return datetime.fromtimestamp(wall_ms // _MS_PER_S, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _percent(task: ImportTask) -> int:

@@ -134,7 +134,7 @@ def _placeholder_values(
     are_lists = field.has_vector_lists and placeholder.type == codec.list_placeholder_type
     if are_lists or placeholder.type == codec.placeholder_type:
         return placeholder.values, are_lists, form.dtype
-    if placeholder.type == common_pb2.FloatVector and field.data_type in _HALVES:
+    if placeholder.type == common_pb2.FloatVector and field.searched_type in _HALVES:
         return placeholder.values, False, np.dtype(np.float32)
     raise InvalidParameter(
         f"vector type must be the same, field {field.name} - type {engine_type_name(field.data_type)}, "

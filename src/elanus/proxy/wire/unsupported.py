@@ -7,7 +7,10 @@ module. It never answers gRPC's UNIMPLEMENTED: clients of the 2.3 generation ret
 from __future__ import annotations
 
 from elanus.core.errors import NotSupported
+from elanus.proxy.calls import Caller
 
+IDEMPOTENCY_KEY = "Idempotency-Key"
+"""The header that names a request, for imports over HTTP."""
 _NO_ROW_RIGHTS = "grant privileges on collections, and put rows of different readers into different ones"
 _NO_TAGS = "give users roles instead"
 _NO_SNAPSHOTS = "stop the server and copy its data directory; RestoreSnapshot works within one server"
@@ -73,3 +76,12 @@ def unsupported(what: str, instead: str | None = None) -> NotSupported:
     """Return the error for a requested RPC, field, parameter or type that this release lacks."""
     text = f"{what} is not supported by this release"
     return NotSupported(f"{text}: {instead}" if instead else text)
+
+
+def refuse_key(caller: Caller) -> None:
+    """Raise `NotSupported` for an insert that has a name: a repeated one would add its rows again."""
+    if caller.idempotency_key:
+        raise unsupported(
+            "idempotent insert",
+            f"leave the header {IDEMPOTENCY_KEY} out, or upsert rows with keys of your own",
+        )

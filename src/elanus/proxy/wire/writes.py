@@ -25,6 +25,7 @@ from elanus.proxy.wire.requests import consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids, extend
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
+from elanus.proxy.wire.unsupported import refuse_key
 
 _MS_PER_S = 1000
 _WRITE_FIELDS = (
@@ -77,6 +78,7 @@ class Writes:
 
     @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name", explains=_explain)
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
+        refuse_key(caller)
         return _mutation(self._front.insert(self._rows(request, caller, replaces=False)))
 
     @rpc(
