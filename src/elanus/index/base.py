@@ -169,14 +169,20 @@ class VectorIndex(SegmentIndex):
             return params
         curve = self.curve
         effort: float | None = None
-        if curve is not None:
-            look_up = curve.lists if name == "nprobe" else curve.effort
-            effort = look_up(target, k, share, params.miss_factor)
+        if curve is not None and name == "nprobe":
+            effort = curve.lists(target, k, share, params.miss_factor)
+        elif curve is not None:
+            spent = curve.effort(target, k, share, params.miss_factor)
+            effort = None if spent is None else self._asked(spent, k, share)
         note_aim(effort, None if curve is None else curve.best(k, share))
         if effort is None:
             # All lists were measured; a graph that is walked with the largest effort is compared as a whole.
             effort = EFFORTS[name] if curve is None or name != "nprobe" else curve.enough(k, share)
         return params.with_effort(name, effort)
+
+    def _asked(self, effort: int, k: int, share: float) -> int:
+        """Return what the index widens to this effort, under a filter that leaves this share of the rows."""
+        return effort
 
     @abstractmethod
     def _nearest(

@@ -119,7 +119,7 @@ def test_a_graph_scans_its_codes_under_a_filter(data_type: DataType, tmp_path: P
     nearest = coded.nearest
     coded.nearest = lambda *args: asked.append(1) or nearest(*args)
     mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < 0.5)
-    assert coded.cost_ns(K, mask.count) < plan.exact_cost_ns(mask.count, DIM, 1)
+    assert coded.cost_ns(K, mask.count) < plan.exact_cost_ns(mask.count, DIM, 1, ROWS)
     asking = queries.astype(spec.form.dtype)
     found = [index._scan(index._checked(query[None]), K, mask, 1).rows[0] for query in asking]
     visible = np.flatnonzero(mask.to_bool())
@@ -139,9 +139,9 @@ def test_small_segments_and_short_vectors_get_no_codes() -> None:
 def test_a_middling_filter_is_answered_by_codes() -> None:
     rows, dim = 60_000, 784
     coded_ns = plan.coded_cost_ns(rows, dim, candidates_of(K))
-    assert plan.exact_cost_ns(rows // 100, dim, 1) < coded_ns
-    assert coded_ns < plan.exact_cost_ns(rows // 10, dim, 1)
-    chosen = plan.breadth(
-        rows=rows, visible=rows // 4, dim=dim, links=16, k=K, ef=16, queries=1, share=0.25, coded_ns=coded_ns
+    assert plan.exact_cost_ns(rows // 100, dim, 1, rows) < coded_ns
+    assert coded_ns < plan.exact_cost_ns(rows // 10, dim, 1, rows)
+    chosen = plan.walk(
+        rows=rows, visible=rows // 10, dim=dim, links=16, k=K, ef=64, queries=1, share=0.1, coded_ns=coded_ns
     )
     assert chosen is None

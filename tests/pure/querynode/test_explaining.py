@@ -75,7 +75,7 @@ SITUATIONS = {
     ),
     "a level of AUTOINDEX": lambda: (
         snapshot(
-            segment(1, block(ROWS, {"index_type": "AUTOINDEX"})),
+            segment(1, block(ROWS, {"index_type": "AUTOINDEX", "M": "8"})),
             index={"index_type": "AUTOINDEX"},
         ),
         Asked(params={"level": 1}),
