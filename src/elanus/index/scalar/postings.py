@@ -139,6 +139,7 @@ class Postings(ScalarIndex):
     def __init__(self, spec: IndexSpec, rows: int, groups: Grouped) -> None:
         super().__init__(spec, rows)
         self._groups = groups
+        self._last: tuple[Lookup | None, Spans | None] = (None, None)
 
     @property
     def memory_bytes(self) -> int:
@@ -181,6 +182,14 @@ class Postings(ScalarIndex):
         return max(_TRIED_ALWAYS, self.rows_share_max * total)
 
     def _spans(self, lookup: Lookup) -> Spans | None:
+        """Return the spans of a lookup's keys. Those of an estimate are there for the search that follows it."""
+        last, spans = self._last
+        if last is not lookup:
+            spans = self._found_spans(lookup)
+            self._last = lookup, spans
+        return spans
+
+    def _found_spans(self, lookup: Lookup) -> Spans | None:
         if isinstance(lookup, Holds | HoldsSuch) is not self._groups.of_elements:
             return None
         if isinstance(lookup, OneOf | Holds) and len(lookup.values) > self._worth_trying(self.rows):
