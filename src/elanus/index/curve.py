@@ -67,7 +67,7 @@ class RecallCurve:
         return None if at is None else max(1, math.ceil(at))
 
     def lists(self, target: float, k: int, share: float, miss_factor: float = 1.0) -> float | None:
-        """As `effort`, of lists, before the index widens it: fractions count, since it rounds up afterwards."""
+        """As `effort`, of lists, before the index widens it: fractions count, as it rounds up later."""
         at = self._at(target, k, share, miss_factor)
         return None if at is None else max(1, math.ceil(at)) * share
 

@@ -7,8 +7,8 @@ faiss stores the vectors in insertion order, so the same memory serves the graph
 faiss can test a bitmap while it walks. That is not used: such a walk fills k places with any visible row
 it happens to evaluate, and the result does not show that nearer ones were never visited (under a filter
 that correlates with the vectors its recall fell to 0.46 on MNIST, with k hits for most queries). Instead
-the walk returns the nearest rows of any kind that it met, as many as it knows well, and the visible ones among
-them are the answer if there are k. If not, the observed share of visible rows determines the next step.
+the walk returns the nearest rows of any kind that it met, as many as it knows well, and the visible ones
+among them are the answer if there are k. If not, the observed share of visible rows determines the next step.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
-from elanus.index.coded_scan import CodedScan, serves_filters
+from elanus.index.coded_scan import (
+    CodedRanking,
+    CodedScan,
+    RowCodes,
+    serves_filters,
+    serves_sparse_filters,
+)
 from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
@@ -87,7 +93,7 @@ class HnswIndex(VectorIndex):
         self._walked = rows
         self._refiner = refiner
         self._exact = rows if refiner is None else refiner.rows
-        self._coded: CodedScan | None = None
+        self._coded: CodedRanking | None = None
 
     @property
     def memory_bytes(self) -> int:
@@ -276,13 +282,18 @@ class PlainHnsw(HnswIndex):
         """The same index with codes of its vectors, which are given in their stored form."""
         if serves_filters(self.spec.dim, self.rows):
             self._coded = CodedScan.of(self.spec, vectors, self._exact)
+        elif serves_sparse_filters(self.spec.dim, self.rows):
+            self._coded = RowCodes.of(self.spec, vectors, self._exact)
         return self
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> PlainHnsw:
         units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
         index = cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
-        index._coded = CodedScan.from_arrays(content.arrays, index._exact)
+        arrays = content.arrays
+        index._coded = CodedScan.from_arrays(arrays, index._exact)
+        if index._coded is None:
+            index._coded = RowCodes.from_arrays(spec.dim, arrays, index._exact)
         return index
 
     def _candidates(self, k: int, ef: int) -> int:

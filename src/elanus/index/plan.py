@@ -10,9 +10,9 @@ rows. From some point on comparing every visible row is cheaper. Both costs are 
 core of the machine they were measured on; only their ratio matters.
 
 **Beyond ef.** A walk ends when ``ef`` of the rows it met are nearer than any it could go on from, but it has
-met several times as many. Of the nearest 2·ef rows of all it has met nearly as large a share as of the nearest
-ef: 0.92 and 0.96 at ef = 64, 0.84 and 0.88 at ef = 10 (200,000 × 128). So it is asked for up to 2·ef rows
-where k visible ones are expected among as many.
+met several times as many. Of the nearest 2·ef rows of all it has met nearly as large a share as of the
+nearest ef: 0.92 and 0.96 at ef = 64, 0.84 and 0.88 at ef = 10 (200,000 × 128). So it is asked for up to 2·ef
+rows where k visible ones are expected among as many.
 
 **The unknown share.** s is known for the whole segment, but not near the query: filters correlate
 with vectors (a category, a language, a tenant). The caller therefore checks the result: a walk that found
@@ -63,8 +63,8 @@ SPARE_DEVIATIONS = 3.0
 """Under a filter that hides the share h, a walk is sized to meet k + 3·√(k·h) visible rows: k hits are then
 found 99 times in 100."""
 MARGIN_EXPONENT = 0.4
-"""Under a filter that leaves the share s, ef is k / s and its margin beyond k divided by s^0.4: recall is then
-that of the walk without the filter, within a hundredth, for s from 0.05 to 0.9 and k / ef from 0.04 to 1."""
+"""Under a filter that leaves the share s, ef is k / s and its margin beyond k divided by s^0.4: recall is
+then that of the walk without the filter, within a hundredth, for s from 0.05 to 0.9 and any k / ef."""
 REACH = 2.0
 """So many times ef rows are looked at, at most."""
 FILTERED_EF_MIN = 20
@@ -75,6 +75,12 @@ CODED_SEARCH_NS = 40_000.0
 CODED_BASE_NS = 1.5
 CODED_PER_DIM_NS = 0.0035
 """One row of a scan of codes, visible or not: 2.4 ns at 256 dimensions, 4.2 at 784."""
+ROW_CODES_SEARCH_NS = 80_000.0
+"""A comparison of codes by row begins with a table as well, and keeps the best in a heap."""
+ROW_CODES_BASE_NS = 2.0
+ROW_CODES_PER_DIM_NS = 0.06
+APART_CODE_NS = 8.0
+"""One visible row: 8 ns at 128 dimensions, and 8 more where its code is fetched from memory."""
 CANDIDATE_WEIGHT = 2.0
 """A candidate is compared as a row of an exact scan is, but out of order."""
 
@@ -86,7 +92,7 @@ PROGRESS_FACTOR = 2
 
 
 class Walk(NamedTuple):
-    """A walk over a graph. ``depth``: how many rows it returns, of any kind; the visible ones are the hits."""
+    """A walk over a graph. ``depth``: how many rows it returns, of any kind; visible ones are hits."""
 
     ef: int
     depth: int
@@ -119,6 +125,13 @@ def coded_cost_ns(rows: int, dim: int, candidates: int) -> float:
     return CODED_SEARCH_NS + rows * (CODED_BASE_NS + CODED_PER_DIM_NS * dim) + ranking
 
 
+def row_codes_cost_ns(rows: int, visible: int, dim: int, candidates: int) -> float:
+    """The cost per query of comparing the codes of the visible rows by number, and these candidates."""
+    ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
+    per_row = ROW_CODES_BASE_NS + ROW_CODES_PER_DIM_NS * dim + APART_CODE_NS
+    return ROW_CODES_SEARCH_NS + visible * per_row + ranking
+
+
 def graph_visits(ef: int, rows: int, links: int) -> float:
     """How many rows a walk over a graph of this many rows with M = ``links`` and this ef visits, about."""
     visits: float = VISITS_PER_EF * math.sqrt(links) * ef**VISITS_EXPONENT
@@ -137,12 +150,16 @@ def widened(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
     ``share``: the expected share of visible rows among those nearest to the query. ``coarse``: the walk ranks
     by codes, and all that it finds is ranked again: then as many visible rows are found as all rows without.
     """
-    return k / share + (ef - k) / share ** (1.0 if coarse else MARGIN_EXPONENT)
+    return k / share + (ef - k) / _margin(share, coarse)
 
 
 def narrowed(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
     """The ef ≥ k that `widened` widens to this one."""
-    return k + max(0.0, ef - k / share) * share ** (1.0 if coarse else MARGIN_EXPONENT)
+    return k + max(0.0, ef - k / share) * _margin(share, coarse)
+
+
+def _margin(share: float, coarse: bool) -> float:
+    return share if coarse else math.pow(share, MARGIN_EXPONENT)
 
 
 def walk(
@@ -162,9 +179,9 @@ def walk(
 ) -> Walk | None:
     """How to walk the graph, or None where a scan of the visible rows is cheaper.
 
-    ``ef``: the requested value. ``share``, ``coarse``: as of `widened`. ``previous_ef``: the breadth that proved
-    too small, 0 in the first round. ``exact_weight``: how much more than in memory a row of the exact scan
-    costs. ``coded_ns``: the cost of a scan of codes, where it can take the place of the exact one.
+    ``ef``: the requested value. ``share``, ``coarse``: as of `widened`. ``previous_ef``: the breadth that
+    proved too small, 0 in the first round. ``exact_weight``: how much more than in memory a row of the exact
+    scan costs. ``coded_ns``: the cost of a scan of codes, where it can take the place of the exact one.
     """
     wanted: float = max(ef, k)
     among = float(k)

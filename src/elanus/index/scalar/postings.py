@@ -182,7 +182,7 @@ class Postings(ScalarIndex):
         return max(_TRIED_ALWAYS, self.rows_share_max * total)
 
     def _spans(self, lookup: Lookup) -> Spans | None:
-        """Return the spans of a lookup's keys. Those of an estimate are there for the search that follows it."""
+        """Return the spans of a lookup's keys. Those of an estimate are kept for the search that follows."""
         last, spans = self._last
         if last is not lookup:
             spans = self._found_spans(lookup)
