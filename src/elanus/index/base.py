@@ -88,6 +88,10 @@ class ScalarIndex(SegmentIndex):
         Costs far less than `find`: which index is used, or none, is decided by it.
         """
 
+    def finds_quickly(self, count: int) -> bool:
+        """Whether finding so many rows takes less than reading the column, if nothing else is to be done."""
+        return count <= self.rows_share_max * self.rows
+
     @abstractmethod
     def find(self, lookup: Lookup) -> Found | None:
         """Return exactly the rows that match; rows without a value never do. None: it cannot answer."""
