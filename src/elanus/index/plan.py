@@ -70,6 +70,10 @@ REACH = 2.0
 FILTERED_EF_MIN = 20
 """Under a filter at least this ef is asked for: narrow walks lose recall before their k-th hit."""
 
+FIRST_WALK_SHARE_MAX = 0.75
+"""Under a filter the first walk costs at most this share of a scan: a query near which the filter hides more
+rows than elsewhere pays for both."""
+
 CODED_SEARCH_NS = 40_000.0
 """A scan of codes begins with a table of distances to all codewords."""
 CODED_BASE_NS = 1.5
@@ -196,6 +200,8 @@ def walk(
     depth = k if visible == rows else min(max(wanted, math.ceil(among)), rows)
     chosen = Walk(wanted, depth)
     scan_ns = min(exact_weight * exact_cost_ns(visible, dim, queries, rows), coded_ns)
+    if visible < rows and not previous_ef:
+        scan_ns *= FIRST_WALK_SHARE_MAX
     return None if graph_cost_ns(chosen, rows, dim, links) > scan_ns else chosen
 
 
