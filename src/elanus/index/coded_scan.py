@@ -111,8 +111,7 @@ class CodedRanking(ABC):
     def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
         """The k best visible rows of each query; k is at most the number of visible rows."""
         visible = self._rows.count if mask is None else mask.count
-        hits = no_hits(len(queries), k, self._rows.metric)
-        pending = np.arange(len(queries))
+        hits, pending = no_hits(len(queries), k, self._rows.metric), np.arange(len(queries))
         candidates = candidates_of(k)
         trail = current()
         if trail is not None:
@@ -121,6 +120,8 @@ class CodedRanking(ABC):
             if depth > CANDIDATES_SHARE_MAX * visible:
                 break
             found, certain = self._ranked(queries[pending], k, depth, mask, threads)
+            if certain.all() and len(certain) == len(queries):
+                return found
             hits.distances[pending] = found.distances
             hits.rows[pending] = found.rows
             pending = pending[~certain]
@@ -148,7 +149,7 @@ class CodedRanking(ABC):
         hits = no_hits(len(queries), k, self._rows.metric)
         certain = np.zeros(len(queries), dtype=np.bool_)
         for i, met in enumerate(self._candidates(queries, depth, mask, threads)):
-            rows = met[met >= 0]
+            rows = met if met[-1] >= 0 else met[met >= 0]
             if len(rows) < k:
                 continue
             scores, places = best_of(self._rows.scores(queries[i], rows), k, self._rows.metric)
@@ -275,7 +276,11 @@ class RowCodes(CodedRanking):
             )
 
         places = stacked(fan_out(scan, shares_of(queries, threads))).rows
-        return places if numbers is None else np.where(places < 0, NO_ROW, numbers[places])
+        if numbers is None:
+            return places
+        rows: RowIds = numbers[places]
+        rows[places < 0] = NO_ROW
+        return rows
 
 
 def fits(dim: int) -> bool:
