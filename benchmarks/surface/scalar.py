@@ -49,7 +49,8 @@ def about(rows: int) -> str:
         f"{rows:,} rows in one segment: different numbers in random order (STL_SORT), {COLORS} colors "
         f"(BITMAP), vectors of {DIM} dimensions (HNSW with M 16, top {TOP_K} at ef {EF}), read from a file. "
         "The parts of the query node are called in one process, without a server. Each call has a filter "
-        "that no call before it had, parsed before the clock starts, and ends with the mask that a search takes. "
+        "that no call before it had, parsed before the clock starts, and ends with the mask that a search "
+        "takes. "
         "Searches with and without filters take turns. Times are of the processor, of one thread."
     )
 
