@@ -4,15 +4,15 @@ Pure arithmetic; the measurements behind the constants are in ``docs/index-strat
 
 **The graph under a filter.** faiss walks the graph towards the query whether rows are visible or not,
 and keeps the nearest rows it met. If a share s of *those* is visible, the k best of them are among the k / s
-nearest of all. So a walk must find k / s rows as well as it finds k without a filter. What ``ef`` has beyond
-k is a margin, and it need not grow as fast: a walk with twice the ef finds a larger share of twice as many
-rows. From some point on comparing every visible row is cheaper. Both costs are given in nanoseconds of one
-core of the machine they were measured on; only their ratio matters.
+nearest of all. So a walk must find k / s rows as well as it finds k without a filter. The rest of ``ef``,
+beyond k, is a margin. It need not grow as fast: a walk with twice the ef finds a larger share of twice as
+many rows. From some point on comparing every visible row is cheaper. Both costs are given in nanoseconds of
+one core of the machine they were measured on; only their ratio matters.
 
 **Beyond ef.** A walk ends when ``ef`` of the rows it met are nearer than any it could go on from, but it has
-met several times as many. Of the nearest 2·ef rows of all it has met nearly as large a share as of the
-nearest ef: 0.92 and 0.96 at ef = 64, 0.84 and 0.88 at ef = 10 (200,000 × 128). So it is asked for up to 2·ef
-rows where k visible ones are expected among as many.
+met several times as many, and most of the 2·ef nearest rows there are: 0.92 of them at ef = 64, where it has
+met 0.96 of the nearest ef; 0.84 and 0.88 at ef = 10 (200,000 × 128). So it is asked for up to 2·ef rows where
+k visible ones are expected among as many.
 
 **The unknown share.** s is known for the whole segment, but not near the query: filters correlate
 with vectors (a category, a language, a tenant). The caller therefore checks the result: a walk that found
@@ -31,8 +31,8 @@ EXACT_PER_DIM_NS = 0.12
 """One row of an exact scan of consecutive rows: 4 ns at 16 dimensions, 15–20 at 128, 80–110 at 784."""
 APART_BASE_NS = 16.0
 APART_PER_DIM_NS = 0.1
-"""What a row costs more that is fetched from memory, and is apart from the row before: nothing announces it
-to the processor. A row cost 27 ns at 32 dimensions, 40–60 at 128, 150–230 at 784."""
+"""The additional cost of a row that is fetched from memory, and is apart from the row before: nothing
+announces it to the processor. A row cost 27 ns at 32 dimensions, 40–60 at 128, 150–230 at 784."""
 APART_VISIT_NS = 50.0
 """The same for a row visited in the graph, which comes with its links."""
 CACHE_BYTES = 32 << 20
