@@ -2,12 +2,12 @@
 
 An index that finds few rows saves reading the column; one that finds many is slower than a scan, because the
 rows are scattered. So an index is asked for an estimate first, and is used up to its share of the rows
-(`RowIndex.rows_share_max`; 5 % for sorted values, any share for bitmaps). In a conjunction the most selective
-index is used first, and the other conditions are evaluated on its rows only: by the bits of an index that has
-bits for them, or by the columns. Conditions that bound one value,
-as ``a > 1 and a < 5`` do, are one lookup. A disjunction uses indexes if
-each of its conditions has one, and all of them together find few rows. A condition that none of this helps is
-scanned.
+(`RowIndex.rows_share_max`; 5 % for sorted values, any share for bitmaps). Sorted values also answer a filter
+that is one condition and leaves up to an eighth of the rows, or leaves out as many. In a conjunction the most
+selective index is used first, and the other conditions are evaluated on its rows only: by the bits of an
+index that has bits for them, or by the columns. Conditions that bound one value, as ``a > 1 and a < 5`` do,
+are one lookup. A disjunction uses indexes if each of its conditions has one, and all of them together find
+few rows. A condition that none of this helps is scanned.
 
 The answers are those of the scan, row by row. A lookup that finds more rows than the condition has
 (`is_exact`) is followed by the condition itself on the rows found.
@@ -94,7 +94,7 @@ def indexed_rows(node: Predicate, batch: Batch, evaluate: Evaluate) -> Found | N
     """
     if not batch.has_indexes or id(node) in batch.scanned:
         return None
-    access = _access(node, batch)
+    access = _access(node, batch, alone=True)
     if access is None:
         batch.scanned.add(id(node))
         return None
@@ -132,7 +132,7 @@ def explain_indexed(node: Predicate, batch: Batch) -> str:
     """Say which indexes answer a condition, or why none does."""
     if not batch.has_indexes:
         return "scan: no index"
-    access = _access(node, batch)
+    access = _access(node, batch, alone=True)
     if access is not None:
         rest = "" if access.rest is None else f", then {Explainer().visit(access.rest)} on these"
         names = " and ".join(dict.fromkeys(leaf.title for leaf in (*access.leaves, *access.also)))
@@ -153,7 +153,8 @@ def _explain_leaf(node: Predicate, batch: Batch) -> str:
     if leaf.estimate is None:
         return f"scan {text}: index {leaf.title} does not answer it"
     share = leaf.estimate / max(1, batch.rows)
-    if share > leaf.index.rows_share_max or not leaf.asked.is_exact:
+    is_quick = share <= leaf.index.rows_share_max or (not asked.negated and _is_quick(leaf))
+    if not is_quick or not leaf.asked.is_exact:
         return f"scan {text}: index {leaf.title} finds {share:.1%} of the rows"
     return f"index {leaf.title} for {text}"
 
@@ -164,16 +165,17 @@ def _leaves(node: Predicate) -> list[Predicate]:
     return [node]
 
 
-def _access(node: Predicate, batch: Batch) -> _Access | None:
+def _access(node: Predicate, batch: Batch, *, alone: bool = False) -> _Access | None:
+    """``alone``: nothing else is evaluated on the rows found."""
     match node:
         case And():
-            return _conjunction(node, batch)
+            return _conjunction(node, batch, alone=alone)
         case Or():
             return _disjunction(node, batch)
-    return _leaf(node, batch)
+    return _leaf(node, batch, alone=alone)
 
 
-def _conjunction(node: And, batch: Batch) -> _Access | None:
+def _conjunction(node: And, batch: Batch, *, alone: bool) -> _Access | None:
     found: list[tuple[tuple[Predicate, ...], _Access]] = []
     bounding: set[int] = set()
     for conditions, asked in windows(node.children):
@@ -182,7 +184,8 @@ def _conjunction(node: And, batch: Batch) -> _Access | None:
         if leaf is None or leaf.estimate is None:
             continue
         bounding.update(map(id, conditions))  # none of them alone finds fewer rows
-        access = _few(leaf, together, batch)
+        is_all = len(conditions) == len(node.children)
+        access = _few(leaf, together, batch, alone=alone and is_all)
         if access is not None:
             found.append((conditions, access))
             continue
@@ -244,21 +247,28 @@ def _disjunction(node: Or, batch: Batch) -> _Access | None:
     )
 
 
-def _leaf(node: Predicate, batch: Batch) -> _Access | None:
+def _leaf(node: Predicate, batch: Batch, *, alone: bool) -> _Access | None:
     leaf = _known(node, batch)
     if leaf is None or leaf.asked.negated:
         return None
-    return _few(leaf, node, batch)
+    return _few(leaf, node, batch, alone=alone)
 
 
-def _few(leaf: _Leaf, node: Predicate, batch: Batch) -> _Access | None:
-    """The way to the rows of a condition, if its index finds few."""
+def _few(leaf: _Leaf, node: Predicate, batch: Batch, *, alone: bool) -> _Access | None:
+    """The way to the rows of a condition, if its index finds few, or finds any number quickly."""
     share_max = SPARSE_SHARE_MAX
     if isinstance(leaf.asked.lookup, HoldsSuch):
         share_max *= ELEMENTS_FACTOR
-    if leaf.estimate is None or leaf.estimate > share_max * batch.rows:
+    if leaf.estimate is None:
+        return None
+    if leaf.estimate > share_max * batch.rows and not (alone and _is_quick(leaf)):
         return None
     return _Access(leaf.estimate, leaf.find, None if leaf.asked.is_exact else node, (leaf,))
+
+
+def _is_quick(leaf: _Leaf) -> bool:
+    """Whether the index finds the rows of a condition quickly, where nothing else is evaluated on them."""
+    return leaf.estimate is not None and leaf.asked.is_exact and leaf.index.finds_quickly(leaf.estimate)
 
 
 def _known(node: Predicate, batch: Batch) -> _Leaf | None:

@@ -88,6 +88,10 @@ class ScalarIndex(SegmentIndex):
         Costs far less than `find`: which index is used, or none, is decided by it.
         """
 
+    def finds_quickly(self, count: int) -> bool:
+        """Whether finding so many rows takes less than reading the column, if nothing else is to be done."""
+        return count <= self.rows_share_max * self.rows
+
     @abstractmethod
     def find(self, lookup: Lookup) -> Found | None:
         """Return exactly the rows that match; rows without a value never do. None: it cannot answer."""
@@ -169,14 +173,20 @@ class VectorIndex(SegmentIndex):
             return params
         curve = self.curve
         effort: float | None = None
-        if curve is not None:
-            look_up = curve.lists if name == "nprobe" else curve.effort
-            effort = look_up(target, k, share, params.miss_factor)
+        if curve is not None and name == "nprobe":
+            effort = curve.lists(target, k, share, params.miss_factor)
+        elif curve is not None:
+            spent = curve.effort(target, k, share, params.miss_factor)
+            effort = None if spent is None else self._asked(spent, k, share)
         note_aim(effort, None if curve is None else curve.best(k, share))
         if effort is None:
             # All lists were measured; a graph that is walked with the largest effort is compared as a whole.
             effort = EFFORTS[name] if curve is None or name != "nprobe" else curve.enough(k, share)
         return params.with_effort(name, effort)
+
+    def _asked(self, effort: int, k: int, share: float) -> int:
+        """Return what the index widens to this effort, under a filter that leaves this share of the rows."""
+        return effort
 
     @abstractmethod
     def _nearest(

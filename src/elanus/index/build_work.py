@@ -58,7 +58,7 @@ def build_seconds(spec: IndexSpec, rows: int, values_per_row: float = 0.0) -> fl
 
 def _graph_ns(rows: int, dim: int, links: int, effort: int) -> float:
     """Each row is searched for among those before it, with the effort of the build."""
-    return rows * plan.graph_cost_ns(effort, rows, dim, max(1, links))
+    return rows * plan.graph_cost_ns(plan.Walk(effort, effort), rows, dim, max(1, links))
 
 
 def _lists_ns(rows: int, dim: int, lists: int) -> float:

@@ -1,8 +1,15 @@
 """An exact scan made shorter by small codes: they choose candidates, and the rows themselves rank these.
 
-Reading the rows is what an exact scan costs. A code has four bits for every four components: a
-thirty-second of the floats. Codes are compared by table lookups in registers (André, Kermarrec and Le
-Scouarnec, 2015), so comparing all codes of a segment takes less than reading a tenth of its vectors.
+Reading the rows is what an exact scan costs. A code has a bit for every component: a thirty-second of the
+floats. There are two kinds:
+
+* `CodedScan` compares the codes of all rows, visible or not, in their order, by table lookups in registers
+  (André, Kermarrec and Le Scouarnec, 2015): four bits for every four components. That takes less than
+  reading a tenth of the vectors.
+* `RowCodes` compares the codes of the visible rows, by their numbers, by table lookups in the cache (Jégou,
+  Douze and Schmid, 2011): eight bits for every eight components. A row that is apart from the others costs
+  one or two lines of the cache instead of eight or more, so this serves filters that leave few rows of a
+  large segment.
 
 Codes are coarse, so each answer is checked. The candidates are ordered by their codes. If all hits are in the
 first half of them, the codes placed the near rows near, and hardly any near row is beyond the last candidate.
@@ -15,6 +22,7 @@ The scores are those of the exact scan, bit for bit.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,14 +30,16 @@ import faiss
 import numpy as np
 import numpy.typing as npt
 
+from elanus.core.lookup import RowNumbers
 from elanus.core.metrics import Metric
 from elanus.core.trail import current
-from elanus.index import plan
+from elanus.index import kernels, plan
 from elanus.index.adding import compared, encode_in_chunks
+from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
-from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
+from elanus.index.hits import NO_ROW, Hits, RowIds, best_of, no_hits, stacked
 from elanus.index.masks import RowMask
-from elanus.index.parallel import fan_out, shares_of
+from elanus.index.parallel import fan_out, openmp_threads, shares_of
 from elanus.index.spec import IndexSpec
 
 CODES_KEY: Final = "codes"
@@ -37,6 +47,15 @@ PART_DIMS = 4
 """Components per codeword."""
 CODE_BITS = 4
 ROW_ID_BYTES = 8
+ROW_CODES_KEY: Final = "row_codes"
+ROW_WORDS_KEY: Final = "row_codewords"
+ROW_PART_DIMS = 8
+ROW_CODE_BITS = 8
+ROW_CODES_ROWS_MIN = 1 << 17
+"""With fewer rows, those that a filter leaves are too few to be worth the tables of a query."""
+ROW_TRAINING_ROWS = 8192
+ROW_SAMPLED = 1 << 14
+"""As many rows as a filter may leave: among them the codes must find the nearest."""
 DIM_MIN = 64
 """With fewer dimensions a row is read as quickly as a code."""
 FILTERED_DIM_MIN = 256
@@ -57,15 +76,98 @@ SAMPLE_RECALL_MIN = 0.9
 """The share of the nearest rows that must be among the first candidates, for codes to be kept."""
 
 
-class CodedScan:
-    """The codes of rows, and the rows. Immutable, and safe for many threads.
+class CodedRanking(ABC):
+    """Candidates by codes, ranked by the rows. Immutable, and safe for many threads."""
+
+    def __init__(self, rows: ExactRows) -> None:
+        self._rows = rows
+
+    @property
+    @abstractmethod
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """The arrays to store in an index file."""
+
+    @property
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """Bytes of the codes and the codewords."""
+
+    def cost_ns(self, k: int, visible: int) -> float:
+        """The cost per query of a search, infinite where `nearest` would compare all visible rows."""
+        candidates = candidates_of(k)
+        if candidates > CANDIDATES_SHARE_MAX * visible:
+            return float("inf")
+        return self._cost_ns(candidates, visible)
+
+    @abstractmethod
+    def _cost_ns(self, candidates: int, visible: int) -> float: ...
+
+    @abstractmethod
+    def _candidates(
+        self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
+    ) -> RowIds:
+        """The best visible rows of each query by their codes, best first: (nq, depth), padded with row -1."""
+
+    def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
+        """The k best visible rows of each query; k is at most the number of visible rows."""
+        visible = self._rows.count if mask is None else mask.count
+        hits, pending = no_hits(len(queries), k, self._rows.metric), np.arange(len(queries))
+        candidates = candidates_of(k)
+        trail = current()
+        if trail is not None:
+            trail.method("codes", len(queries) * visible, candidates=candidates)
+        for depth in (candidates, candidates * WIDENING):
+            if depth > CANDIDATES_SHARE_MAX * visible:
+                break
+            found, certain = self._ranked(queries[pending], k, depth, mask, threads)
+            if certain.all() and len(certain) == len(queries):
+                return found
+            hits.distances[pending] = found.distances
+            hits.rows[pending] = found.rows
+            pending = pending[~certain]
+            if not len(pending):
+                return hits
+        rest = self._rows.nearest(queries[pending], k, mask, threads)
+        hits.distances[pending] = rest.distances
+        hits.rows[pending] = rest.rows
+        return hits
+
+    def distinguishes_rows(self, queries: npt.NDArray[Any], mask: RowMask | None = None) -> bool:
+        """Whether the codes find the visible rows nearest to these rows, not counting each row itself."""
+        k = SAMPLE_HITS + 1
+        if candidates_of(k) > CANDIDATES_SHARE_MAX * (self._rows.count if mask is None else mask.count):
+            return True
+        truth = self._rows.nearest(queries, k, mask, 1).rows[:, 1:]
+        found = self._candidates(queries, candidates_of(k), mask, 1)
+        near = [np.isin(wanted, met).mean() for wanted, met in zip(truth, found, strict=True)]
+        return bool(np.mean(near) >= SAMPLE_RECALL_MIN)
+
+    def _ranked(
+        self, queries: npt.NDArray[Any], k: int, depth: int, mask: RowMask | None, threads: int
+    ) -> tuple[Hits, npt.NDArray[np.bool_]]:
+        """The best of ``depth`` candidates, and for which queries they were many enough."""
+        hits = no_hits(len(queries), k, self._rows.metric)
+        certain = np.zeros(len(queries), dtype=np.bool_)
+        for i, met in enumerate(self._candidates(queries, depth, mask, threads)):
+            rows = met if met[-1] >= 0 else met[met >= 0]
+            if len(rows) < k:
+                continue
+            scores, places = best_of(self._rows.scores(queries[i], rows), k, self._rows.metric)
+            hits.distances[i] = scores
+            hits.rows[i] = rows[places]
+            certain[i] = 2 * int(places.max()) < depth
+        return hits, certain
+
+
+class CodedScan(CodedRanking):
+    """Codes that are compared with all others, and the rows.
 
     ``codes``: faiss's inverted list of 4-bit product codes, one list for all rows, in their order.
     """
 
     def __init__(self, codes: Any, rows: ExactRows) -> None:
+        super().__init__(rows)
         self._codes = codes
-        self._rows = rows
 
     @classmethod
     def of(cls, spec: IndexSpec, vectors: Any, rows: ExactRows) -> CodedScan | None:
@@ -88,68 +190,14 @@ class CodedScan:
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """The arrays to store in an index file."""
         return {CODES_KEY: faiss.serialize_index(self._codes)}
 
     @property
     def memory_bytes(self) -> int:
         return round(self._rows.count * row_bytes(self._codes.d)) + table_bytes(self._codes.d)
 
-    def cost_ns(self, k: int, visible: int) -> float:
-        """The cost per query of a search, infinite where `nearest` would compare all visible rows."""
-        candidates = candidates_of(k)
-        if candidates > CANDIDATES_SHARE_MAX * visible:
-            return float("inf")
+    def _cost_ns(self, candidates: int, visible: int) -> float:
         return plan.coded_cost_ns(self._rows.count, self._codes.d, candidates)
-
-    def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
-        """The k best visible rows of each query; k is at most the number of visible rows."""
-        visible = self._rows.count if mask is None else mask.count
-        hits = no_hits(len(queries), k, self._rows.metric)
-        pending = np.arange(len(queries))
-        candidates = candidates_of(k)
-        trail = current()
-        if trail is not None:
-            trail.method("codes", len(queries) * visible, candidates=candidates)
-        for depth in (candidates, candidates * WIDENING):
-            if depth > CANDIDATES_SHARE_MAX * visible:
-                break
-            found, certain = self._ranked(queries[pending], k, depth, mask, threads)
-            hits.distances[pending] = found.distances
-            hits.rows[pending] = found.rows
-            pending = pending[~certain]
-            if not len(pending):
-                return hits
-        rest = self._rows.nearest(queries[pending], k, mask, threads)
-        hits.distances[pending] = rest.distances
-        hits.rows[pending] = rest.rows
-        return hits
-
-    def distinguishes_rows(self, queries: npt.NDArray[Any]) -> bool:
-        """Whether the codes find the rows nearest to these rows, not counting each row itself."""
-        k = SAMPLE_HITS + 1
-        if candidates_of(k) > CANDIDATES_SHARE_MAX * self._rows.count:
-            return True
-        truth = self._rows.nearest(queries, k, None, 1).rows[:, 1:]
-        found = self._candidates(queries, candidates_of(k), None, 1)
-        near = [np.isin(wanted, met).mean() for wanted, met in zip(truth, found, strict=True)]
-        return bool(np.mean(near) >= SAMPLE_RECALL_MIN)
-
-    def _ranked(
-        self, queries: npt.NDArray[Any], k: int, depth: int, mask: RowMask | None, threads: int
-    ) -> tuple[Hits, npt.NDArray[np.bool_]]:
-        """The best of ``depth`` candidates, and for which queries they were many enough."""
-        hits = no_hits(len(queries), k, self._rows.metric)
-        certain = np.zeros(len(queries), dtype=np.bool_)
-        for i, met in enumerate(self._candidates(queries, depth, mask, threads)):
-            rows = met[met >= 0]
-            if len(rows) < k:
-                continue
-            scores, places = best_of(self._rows.scores(queries[i], rows), k, self._rows.metric)
-            hits.distances[i] = scores
-            hits.rows[i] = rows[places]
-            certain[i] = 2 * int(places.max()) < depth
-        return hits, certain
 
     def _candidates(
         self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
@@ -163,6 +211,78 @@ class CodedScan:
         return stacked(fan_out(scan, shares_of(queries, threads))).rows
 
 
+class RowCodes(CodedRanking):
+    """Codes that are compared by the numbers of their rows, and the rows.
+
+    ``codewords``: faiss's quantizer. ``codes``: uint8 (n, parts), a row after the other.
+    """
+
+    def __init__(self, codewords: Any, codes: npt.NDArray[np.uint8], rows: ExactRows) -> None:
+        super().__init__(rows)
+        self._codewords = codewords
+        self._codes = codes
+
+    @classmethod
+    def of(cls, spec: IndexSpec, vectors: Any, rows: ExactRows) -> RowCodes | None:
+        """As `CodedScan.of`."""
+        codewords = faiss.ProductQuantizer(spec.dim, spec.dim // ROW_PART_DIMS, ROW_CODE_BITS)
+        codewords.cp.niter = TRAINING_ROUNDS
+        codewords.cp.min_points_per_centroid = 1
+        with openmp_threads(
+            1
+        ):  # its steps are so short that several threads would mostly wait for each other
+            codewords.train(compared(spec, vectors[_spread(len(vectors), ROW_TRAINING_ROWS)]))
+        codes = np.empty((len(vectors), codewords.code_size), dtype=np.uint8)
+        for part in parts(len(vectors)):
+            codes[part] = codewords.compute_codes(compared(spec, vectors[part]))
+        made = cls(codewords, codes, rows)
+        among = _spread(len(vectors), ROW_SAMPLED)
+        queries = compared(spec, vectors[among[sample_of(len(among))]])
+        return made if made.distinguishes_rows(queries, RowMask(RowNumbers(among), len(vectors))) else None
+
+    @classmethod
+    def from_arrays(
+        cls, dim: int, arrays: Mapping[str, npt.NDArray[Any]], rows: ExactRows
+    ) -> RowCodes | None:
+        """Read the arrays of an index file; None if it has no such codes."""
+        if ROW_CODES_KEY not in arrays:
+            return None
+        codes = arrays[ROW_CODES_KEY]
+        codewords = faiss.ProductQuantizer(dim, codes.shape[1], ROW_CODE_BITS)
+        faiss.copy_array_to_vector(np.array(arrays[ROW_WORDS_KEY]), codewords.centroids)
+        return cls(codewords, codes, rows)
+
+    @property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        return {ROW_CODES_KEY: self._codes, ROW_WORDS_KEY: faiss.vector_to_array(self._codewords.centroids)}
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._codes.nbytes + row_words_bytes(self._codewords.d)
+
+    def _cost_ns(self, candidates: int, visible: int) -> float:
+        return plan.row_codes_cost_ns(self._rows.count, visible, self._codewords.d, candidates)
+
+    def _candidates(
+        self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
+    ) -> RowIds:
+        numbers = None if mask is None else mask.numbers
+        codes = self._codes if numbers is None else self._codes.take(numbers, axis=0)
+        inner_product = self._rows.metric is Metric.IP
+
+        def scan(share: npt.NDArray[Any]) -> Hits:
+            return Hits(
+                *kernels.nearest_codes(self._codewords, share, codes, depth, inner_product=inner_product)
+            )
+
+        places = stacked(fan_out(scan, shares_of(queries, threads))).rows
+        if numbers is None:
+            return places
+        rows: RowIds = numbers[places]
+        rows[places < 0] = NO_ROW
+        return rows
+
+
 def fits(dim: int) -> bool:
     """Whether vectors of this dimension can have codes that are worth it."""
     return dim >= DIM_MIN and dim % PART_DIMS == 0
@@ -171,6 +291,11 @@ def fits(dim: int) -> bool:
 def serves_filters(dim: int, rows: int) -> bool:
     """Whether a graph over as many rows gets codes for searches under filters."""
     return fits(dim) and dim >= FILTERED_DIM_MIN and rows >= FILTERED_ROWS_MIN
+
+
+def serves_sparse_filters(dim: int, rows: int) -> bool:
+    """Whether a graph over as many rows gets codes by row, for filters that leave few of them."""
+    return DIM_MIN <= dim < FILTERED_DIM_MIN and dim % ROW_PART_DIMS == 0 and rows >= ROW_CODES_ROWS_MIN
 
 
 def row_bytes(dim: int) -> float:
@@ -183,6 +308,11 @@ def table_bytes(dim: int) -> int:
     return 4 * dim * ((1 << CODE_BITS) + 1)
 
 
+def row_words_bytes(dim: int) -> int:
+    """The bytes of the codewords of codes by row."""
+    return 4 * dim << ROW_CODE_BITS
+
+
 def candidates_of(k: int) -> int:
     """How many rows are ranked for k hits at first."""
     return CANDIDATES_MIN + CANDIDATES_PER_HIT * k
@@ -190,7 +320,12 @@ def candidates_of(k: int) -> int:
 
 def sample_of(rows: int) -> RowIds:
     """Return evenly spaced row numbers to try codes with: int64, ascending, at most `SAMPLES`."""
-    return np.unique(np.linspace(0, rows - 1, SAMPLES, dtype=np.int64))
+    return _spread(rows, SAMPLES)
+
+
+def _spread(rows: int, count: int) -> RowIds:
+    """At most ``count`` row numbers, evenly spaced, ascending."""
+    return np.unique(np.linspace(0, rows - 1, count, dtype=np.int64))
 
 
 def trained(spec: IndexSpec, vectors: Any) -> Any:
@@ -206,8 +341,7 @@ def trained(spec: IndexSpec, vectors: Any) -> Any:
     centre.this.disown()
     codes.pq.cp.niter = TRAINING_ROUNDS
     codes.pq.cp.min_points_per_centroid = 1
-    rows = np.unique(np.linspace(0, len(vectors) - 1, TRAINING_ROWS, dtype=np.int64))
-    codes.train(compared(spec, vectors[rows]))
+    codes.train(compared(spec, vectors[_spread(len(vectors), TRAINING_ROWS)]))
     return codes
 
 

@@ -7,7 +7,7 @@ depths the logarithm of the effort in that of the depth. Beyond the largest dept
 
 **Filters.** A filter that leaves the share s of the rows puts the k best of them among the k / s best of all,
 if it is independent of the vectors. So the search needs the effort of depth k / s. The indexes widen the
-effort of a filtered search by 1 / s themselves (`elanus.index.plan`): what they are given is s times that.
+effort of a filtered search themselves (`elanus.index.plan`): what they are given is less by as much.
 
 **Live searches** may be harder or easier than the queries of the measurement. ``miss_factor`` is how many
 times as many hits they miss; the curve then looks for a target that is as many times nearer to 1.
@@ -59,15 +59,15 @@ class RecallCurve:
         return cls(np.array(arrays[_DEPTHS]), np.array(arrays[_EFFORTS]), np.array(arrays[_RECALLS]))
 
     def effort(self, target: float, k: int, share: float, miss_factor: float = 1.0) -> int | None:
-        """Return the least effort that reaches the target, before the index widens it for the filter.
+        """Return the least effort that reaches the target, as the index spends it under the filter.
 
         ``share``: of the rows that the search may choose from. None: no effort that was measured reaches it.
         """
         at = self._at(target, k, share, miss_factor)
-        return None if at is None else max(1, math.ceil(at * share))
+        return None if at is None else max(1, math.ceil(at))
 
     def lists(self, target: float, k: int, share: float, miss_factor: float = 1.0) -> float | None:
-        """As `effort`, of lists: fractions of one count, since the index rounds up after it widens."""
+        """As `effort`, of lists, before the index widens it: fractions count, as it rounds up later."""
         at = self._at(target, k, share, miss_factor)
         return None if at is None else max(1, math.ceil(at)) * share
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from elanus.core.metrics import Metric
 from elanus.index import kernels
-from elanus.index.exact import SPARSE_SHARE, Block, ExactRows
+from elanus.index.exact import KEPT_SHARE, SPARSE_SHARE, Block, ExactRows
 from elanus.index.hits import Hits, RowIds, Scores, best_of, best_of_parts, no_hits
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out
@@ -57,7 +57,7 @@ class FloatRows(ExactRows):
 
     def _nearest_few(self, queries: Floats, k: int, mask: RowMask | None) -> Hits:
         if mask is not None and self._by_number(mask):
-            return self._nearest_among(queries, k, mask.numbers)
+            return self._nearest_among(queries, k, _numbers(mask))
         return self._nearest_in_range(queries, k, mask, slice(0, self.count))
 
     def _nearest_divided(
@@ -65,7 +65,7 @@ class FloatRows(ExactRows):
     ) -> Hits:
         """As `_nearest_few`, with the same kernels: each share is a range of the rows, in place."""
         if mask is not None and self._by_number(mask):
-            among = [rows for rows in np.array_split(mask.numbers, shares) if len(rows)]
+            among = [rows for rows in np.array_split(_numbers(mask), shares) if len(rows)]
             parts = fan_out(
                 lambda rows: self._nearest_among(queries, min(k, len(rows)), rows), among, threads
             )
@@ -119,6 +119,11 @@ class FloatRows(ExactRows):
             vectors = vectors * self._inverse_norms[block][:, None]
         distances, rows = kernels.nearest(queries, vectors, k, inner_product=self._inner_product)
         return Hits(clipped(distances, self.metric), rows)
+
+
+def _numbers(mask: RowMask) -> RowIds:
+    """The visible rows, in any order."""
+    return mask.numbers if mask.selectivity < KEPT_SHARE else mask.listed()
 
 
 def inverse_norms(vectors: Floats) -> Floats:

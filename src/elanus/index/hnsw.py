@@ -7,8 +7,8 @@ faiss stores the vectors in insertion order, so the same memory serves the graph
 faiss can test a bitmap while it walks. That is not used: such a walk fills k places with any visible row
 it happens to evaluate, and the result does not show that nearer ones were never visited (under a filter
 that correlates with the vectors its recall fell to 0.46 on MNIST, with k hits for most queries). Instead
-the walk returns the ef nearest rows of any kind, and the visible ones among them are the answer if there
-are k. If not, the observed share of visible rows determines the next step.
+the walk returns the nearest rows of any kind that it met, as many as it knows well, and the visible ones
+among them are the answer if there are k. If not, the observed share of visible rows determines the next step.
 """
 
 from __future__ import annotations
@@ -26,13 +26,20 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
+from elanus.core.row_sets import bits_at
 from elanus.core.trail import current
 from elanus.core.types import Space, vectors_in
 from elanus.index import plan
 from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
-from elanus.index.coded_scan import CodedScan, serves_filters
+from elanus.index.coded_scan import (
+    CodedRanking,
+    CodedScan,
+    RowCodes,
+    serves_filters,
+    serves_sparse_filters,
+)
 from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
@@ -68,6 +75,8 @@ class HnswIndex(VectorIndex):
 
     exact_weight = 1.0
     """How much more than in memory a row of an exact scan costs."""
+    is_coarse = False
+    """Whether the graph's storage holds codes that leave out much of the vectors."""
 
     def __init__(
         self,
@@ -84,7 +93,7 @@ class HnswIndex(VectorIndex):
         self._walked = rows
         self._refiner = refiner
         self._exact = rows if refiner is None else refiner.rows
-        self._coded: CodedScan | None = None
+        self._coded: CodedRanking | None = None
 
     @property
     def memory_bytes(self) -> int:
@@ -123,12 +132,12 @@ class HnswIndex(VectorIndex):
         asked_ef = max(self._asked_ef(params), math.ceil(k * params.ratio(REFINE_K_KEY, 1.0)))
         if mask is not None:
             return self._nearest_filtered(queries, k, asked_ef, mask, threads)
-        ef = self._breadth(self.rows, k, asked_ef, len(queries), 1.0, 0)
-        if ef is None:
+        way = self._way(self.rows, k, asked_ef, len(queries), 1.0, 0)
+        if way is None:
             self._because(_CHEAPER)
             return self._exact.nearest(queries, k, None, threads)
-        self._note_walk(len(queries), ef, asked_ef)
-        hits = self._walk(queries, k, ef, threads)
+        self._note_walk(len(queries), way.ef, asked_ef)
+        hits = self._walk(queries, k, way, threads)
         short = hits.rows[:, -1] < 0
         if short.any():  # the graph may be disconnected, or cut off behind an outlier
             self._because("the walk did not reach enough rows")
@@ -137,9 +146,11 @@ class HnswIndex(VectorIndex):
 
     def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
         visible = self.rows if mask is None else mask.count
-        broad = min(self.rows, math.ceil(self._asked_ef(params) * self.rows / max(1, visible)))
-        walk_ns = plan.graph_cost_ns(broad, self.rows, self.spec.dim, self._links)
-        return queries * min(walk_ns, self.exact_weight * plan.exact_cost_ns(visible, self.spec.dim, 1))
+        share, asked_ef = max(1, visible) / max(1, self.rows), self._asked_ef(params)
+        broad = min(self.rows, math.ceil(plan.widened(asked_ef, 1, share, coarse=self.is_coarse)))
+        walk_ns = plan.graph_cost_ns(plan.Walk(broad, broad), self.rows, self.spec.dim, self._links)
+        scan_ns = self.exact_weight * plan.exact_cost_ns(visible, self.spec.dim, 1, self.rows)
+        return queries * min(walk_ns, scan_ns)
 
     @property
     def graph(self) -> Any:
@@ -148,7 +159,7 @@ class HnswIndex(VectorIndex):
 
     def met(self, queries: Queries, k: int, ef: int, threads: int) -> RowIds:
         """Return what a walk finds, (nq, k), even where the plan would compare all rows. For measuring."""
-        return self._walk(self._checked(queries), k, ef, threads).rows
+        return self._walk(self._checked(queries), k, plan.Walk(ef, k), threads).rows
 
     def _asked_ef(self, params: SearchParams) -> int:
         return params.number(EF_KEY, EF_DEFAULT)
@@ -158,27 +169,27 @@ class HnswIndex(VectorIndex):
         pending, left = np.arange(len(queries)), queries
         share, ef = mask.selectivity, 0
         while True:
-            breadth = self._breadth(mask.count, k, asked_ef, len(left), share, ef)
-            if breadth is None:
+            way = self._way(mask.count, k, asked_ef, len(left), share, ef)
+            if way is None:
                 self._because(_CHEAPER)
                 return _with(hits, pending, self._scan(left, k, mask, threads))
-            ef = breadth
+            ef = way.ef
             self._note_walk(len(left), ef, asked_ef, expected_share=share)
-            picked = self._walk(left, k, ef, threads, mask)
-            found = np.count_nonzero(picked.rows >= 0, axis=1)
-            if int(found.min()) == k:
+            picked = self._walk(left, k, way, threads, mask)
+            if picked.rows[:, -1].min() >= 0:
                 return _with(hits, pending, picked)
+            found = np.count_nonzero(picked.rows >= 0, axis=1)
             complete = found == k
             if hits is None:
                 hits = no_hits(len(queries), k, self.spec.metric_type)
             _replace(hits, pending[complete], Hits(picked.distances[complete], picked.rows[complete]))
             pending, left = pending[~complete], left[~complete]
-            share = (float(found[~complete].mean()) + 0.5) / ef
+            share = (float(found[~complete].mean()) + 0.5) / way.depth
 
     def _scan(self, queries: Queries, k: int, mask: RowMask, threads: int) -> Hits:
         """Compare all visible rows, or their codes where that is cheaper."""
         coded = self._coded
-        exact_ns = plan.exact_cost_ns(mask.count, self.spec.dim, len(queries))
+        exact_ns = plan.exact_cost_ns(mask.count, self.spec.dim, len(queries), self.rows)
         if coded is not None and coded.cost_ns(k, mask.count) < exact_ns:
             return coded.nearest(queries, k, mask, threads)
         return self._exact.nearest(queries, k, mask, threads)
@@ -196,10 +207,10 @@ class HnswIndex(VectorIndex):
         if trail is not None:
             trail.because(why)
 
-    def _breadth(
+    def _way(
         self, visible: int, k: int, ef: int, queries: int, share: float, previous_ef: int
-    ) -> int | None:
-        return plan.breadth(
+    ) -> plan.Walk | None:
+        return plan.walk(
             rows=self.rows,
             visible=visible,
             dim=self.spec.dim,
@@ -209,6 +220,7 @@ class HnswIndex(VectorIndex):
             queries=queries,
             share=share,
             previous_ef=previous_ef,
+            coarse=self.is_coarse,
             exact_weight=self.exact_weight,
             coded_ns=math.inf if self._coded is None else self._coded.cost_ns(k, visible),
         )
@@ -217,15 +229,20 @@ class HnswIndex(VectorIndex):
         """How many of the ef rows that a walk met are ranked by the refiner."""
         return ef
 
-    def _walk(self, queries: Queries, k: int, ef: int, threads: int, mask: RowMask | None = None) -> Hits:
-        """Return the k nearest visible rows among those that faiss visits with this ef; padded with row -1.
+    def _asked(self, effort: int, k: int, share: float) -> int:
+        return max(1, math.ceil(plan.narrowed(effort, k, share, coarse=self.is_coarse)))
+
+    def _walk(
+        self, queries: Queries, k: int, way: plan.Walk, threads: int, mask: RowMask | None = None
+    ) -> Hits:
+        """Return the k nearest visible rows among those that faiss returns; padded with row -1.
 
         A refiner ranks all of them: codes may place a near row anywhere among them.
         """
-        parameters = _graph_parameters(ef)
+        parameters = _graph_parameters(way.ef)
         refiner = self._refiner
-        most = k if refiner is None else max(k, min(self._candidates(k, ef), self.rows))
-        depth = most if mask is None else ef
+        most = k if refiner is None else max(k, min(self._candidates(k, way.ef), self.rows))
+        depth = most if mask is None else max(most, way.depth)
 
         def walk(share: Queries) -> Hits:
             distances, rows = self._graph.search(share, depth, params=parameters)
@@ -265,13 +282,18 @@ class PlainHnsw(HnswIndex):
         """The same index with codes of its vectors, which are given in their stored form."""
         if serves_filters(self.spec.dim, self.rows):
             self._coded = CodedScan.of(self.spec, vectors, self._exact)
+        elif serves_sparse_filters(self.spec.dim, self.rows):
+            self._coded = RowCodes.of(self.spec, vectors, self._exact)
         return self
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> PlainHnsw:
         units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
         index = cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
-        index._coded = CodedScan.from_arrays(content.arrays, index._exact)
+        arrays = content.arrays
+        index._coded = CodedScan.from_arrays(arrays, index._exact)
+        if index._coded is None:
+            index._coded = RowCodes.from_arrays(spec.dim, arrays, index._exact)
         return index
 
     def _candidates(self, k: int, ef: int) -> int:
@@ -350,11 +372,11 @@ def _graph_parameters(ef: int) -> Any:
 
 def _visible(met: Hits, mask: RowMask, most: int) -> Hits:
     """Return the best visible rows of each query, up to ``most`` columns, padded with row -1."""
-    shown = mask.contains(met.rows)
-    if len(shown) == 1:
-        places = np.flatnonzero(shown[0])[:most]
+    if len(met.rows) == 1 and met.rows[0, -1] >= 0:
+        places = np.flatnonzero(bits_at(mask.bits, met.rows[0]))[:most]
         if len(places) == most:  # as below, in a third of the time
             return Hits(met.distances[:, places], met.rows[:, places])
+    shown = mask.contains(met.rows)
     order = np.argsort(~shown, axis=1, kind="stable")[:, :most]
     rows = np.take_along_axis(met.rows, order, axis=1)
     rows[~np.take_along_axis(shown, order, axis=1)] = NO_ROW

@@ -47,6 +47,8 @@ NewCodec = Callable[[IndexSpec, int], tuple[Any, int]]
 class CodedHnsw(HnswIndex):
     """A graph over codes."""
 
+    is_coarse = True
+
     @staticmethod
     def walked(spec: IndexSpec, graph: Any) -> CodedRows:
         """The codes that the graph's storage holds."""

@@ -53,7 +53,7 @@ class InterimIndex(RawVectors):
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
         visible = self.rows if mask is None else mask.count
-        exact_ns = plan.exact_cost_ns(visible, self.spec.dim, len(queries))
+        exact_ns = plan.exact_cost_ns(visible, self.spec.dim, len(queries), self.rows)
         if self._coded.cost_ns(k, visible) < exact_ns:
             return self._coded.nearest(queries, k, mask, threads)
         return super()._nearest(queries, k, params, mask, threads)

@@ -106,6 +106,18 @@ def _in_place(vectors: npt.NDArray[Any], *, inner_product: bool) -> Any:
     return index
 
 
+def nearest_codes(codewords: Any, queries: Floats, codes: Bytes, k: int, *, inner_product: bool) -> Nearest:
+    """As `nearest`, over codes (n, parts) of a ``faiss.ProductQuantizer``, by tables of each query."""
+    distances = np.empty((len(queries), k), dtype=np.float32)
+    rows = np.empty((len(queries), k), dtype=np.int64)
+    heaps = faiss.float_minheap_array_t() if inner_product else faiss.float_maxheap_array_t()
+    heaps.nh, heaps.k = len(queries), k
+    heaps.val, heaps.ids = faiss.swig_ptr(distances), faiss.swig_ptr(rows)
+    search = codewords.search_ip if inner_product else codewords.search
+    search(faiss.swig_ptr(queries), len(queries), faiss.swig_ptr(codes), len(codes), heaps)
+    return distances, rows
+
+
 def hamming(queries: Bytes, codes: Bytes) -> npt.NDArray[np.int32]:
     """Differing bits of every query and code. (nq, b), (n, b) → int32 (nq, n)."""
     out = np.empty((len(queries), len(codes)), dtype=np.int32)

@@ -24,8 +24,9 @@ Bools = npt.NDArray[np.bool_]
 RowIds = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
 
-NUMBERED_SHARE_MAX = 1 / 64
-"""Up to this share of the rows, row numbers take no more memory than bits."""
+NUMBERED_SHARE_MAX = 1 / 20
+"""Up to this share of the rows, searches compare rows by number. Turning bits into numbers would cost as much
+as comparing the codes of these rows, and both would be kept. Numbers take up to three times the memory."""
 
 
 class RowMask:

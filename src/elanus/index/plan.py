@@ -3,9 +3,16 @@
 Pure arithmetic; the measurements behind the constants are in ``docs/index-strategy.md``.
 
 **The graph under a filter.** faiss walks the graph towards the query whether rows are visible or not,
-and keeps the ``ef`` nearest rows it met. If a share s of *those* is visible, ef = k / s holds k hits. So
-ef grows with 1 / s, and from some point on comparing every visible row is cheaper. Both costs are given
-in nanoseconds of one core of the machine they were measured on; only their ratio matters.
+and keeps the nearest rows it met. If a share s of *those* is visible, the k best of them are among the k / s
+nearest of all. So a walk must find k / s rows as well as it finds k without a filter. The rest of ``ef``,
+beyond k, is a margin. It need not grow as fast: a walk with twice the ef finds a larger share of twice as
+many rows. From some point on comparing every visible row is cheaper. Both costs are given in nanoseconds of
+one core of the machine they were measured on; only their ratio matters.
+
+**Beyond ef.** A walk ends when ``ef`` of the rows it met are nearer than any it could go on from, but it has
+met several times as many, and most of the 2·ef nearest rows there are: 0.92 of them at ef = 64, where it has
+met 0.96 of the nearest ef; 0.84 and 0.88 at ef = 10 (200,000 × 128). So it is asked for up to 2·ef rows where
+k visible ones are expected among as many.
 
 **The unknown share.** s is known for the whole segment, but not near the query: filters correlate
 with vectors (a category, a language, a tenant). The caller therefore checks the result: a walk that found
@@ -17,10 +24,19 @@ no query its recall.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 EXACT_BASE_NS = 3.0
-EXACT_PER_DIM_NS = 0.15
-"""One row of an exact scan: 4 ns at 16 dimensions, 20 at 128, 75–145 at 784 (caches or main memory)."""
+EXACT_PER_DIM_NS = 0.12
+"""One row of an exact scan of consecutive rows: 4 ns at 16 dimensions, 15–20 at 128, 80–110 at 784."""
+APART_BASE_NS = 16.0
+APART_PER_DIM_NS = 0.1
+"""The additional cost of a row that is fetched from memory, and is apart from the row before: nothing
+announces it to the processor. A row cost 27 ns at 32 dimensions, 40–60 at 128, 150–230 at 784."""
+APART_VISIT_NS = 50.0
+"""The same for a row visited in the graph, which comes with its links."""
+CACHE_BYTES = 32 << 20
+"""The processor's cache: rows of a smaller segment stay there."""
 
 BATCH_QUERIES_MIN = 4
 """From this many queries on, an exact scan works block by block (`elanus.index.exact`)."""
@@ -32,28 +48,43 @@ SHARE_MIN_NS = 1.5e6
 SHARES_PER_THREAD = 2
 """A thread takes one share after the other, so one that gets less of its core takes fewer."""
 
-VISIT_BASE_NS = 50.0
-VISIT_PER_DIM_NS = 0.18
-"""One row visited in the graph: 42 ns at 16 dimensions, 75–100 at 128, 150–200 at 784."""
+VISIT_BASE_NS = 70.0
+VISIT_PER_DIM_NS = 0.1
+"""One row visited in the graph, in the cache: 70–110 ns at 128 dimensions, 130–190 at 784."""
 
-VISITS_PER_EF = 10.0
+VISITS_PER_EF = 8.0
 VISITS_EXPONENT = 0.8
-"""Rows visited: 10 · √M · ef^0.8. Measured 12.5 · √M on spread-out data, 6 · √M on MNIST."""
+"""Rows visited: 8 · √M · ef^0.8. Measured 12.5 · √M on spread-out data, 7 on drawn clusters, 6 on MNIST."""
 
 QUEUE_EF = 1600.0
-"""faiss scans its candidate queue linearly: a visit costs 1 + ef / 1600 times as much."""
+"""faiss scans its candidate queue linearly: with room for n rows a visit costs 1 + n / 1600 times as much."""
 
 SPARE_DEVIATIONS = 3.0
-"""Under a filter that hides the share h, ef is sized for k + 3·√(k·h) visible rows: k hits are then found 99
-times in 100."""
-VISIBLE_MIN = 32
-"""Under a filter ef is sized for at least 32 visible rows: a narrow walk loses recall before its k-th hit."""
+"""Under a filter that hides the share h, a walk is sized to meet k + 3·√(k·h) visible rows: k hits are then
+found 99 times in 100."""
+MARGIN_EXPONENT = 0.4
+"""Under a filter that leaves the share s, ef is k / s and its margin beyond k divided by s^0.4: recall is
+then that of the walk without the filter, within a hundredth, for s from 0.05 to 0.9 and any k / ef."""
+REACH = 2.0
+"""So many times ef rows are looked at, at most."""
+FILTERED_EF_MIN = 20
+"""Under a filter at least this ef is asked for: narrow walks lose recall before their k-th hit."""
+
+FIRST_WALK_SHARE_MAX = 0.75
+"""Under a filter the first walk costs at most this share of a scan: a query near which the filter hides more
+rows than elsewhere pays for both."""
 
 CODED_SEARCH_NS = 40_000.0
 """A scan of codes begins with a table of distances to all codewords."""
 CODED_BASE_NS = 1.5
 CODED_PER_DIM_NS = 0.0035
 """One row of a scan of codes, visible or not: 2.4 ns at 256 dimensions, 4.2 at 784."""
+ROW_CODES_SEARCH_NS = 80_000.0
+"""A comparison of codes by row begins with a table as well, and keeps the best in a heap."""
+ROW_CODES_BASE_NS = 2.0
+ROW_CODES_PER_DIM_NS = 0.06
+APART_CODE_NS = 8.0
+"""One visible row: 8 ns at 128 dimensions, and 8 more where its code is fetched from memory."""
 CANDIDATE_WEIGHT = 2.0
 """A candidate is compared as a row of an exact scan is, but out of order."""
 
@@ -64,10 +95,27 @@ PROGRESS_FACTOR = 2
 """A repeated walk is at least twice as broad as the one before."""
 
 
-def exact_cost_ns(rows: int, dim: int, queries: int) -> float:
-    """The cost of comparing one query with this many rows."""
+class Walk(NamedTuple):
+    """A walk over a graph. ``depth``: how many rows it returns, of any kind; visible ones are hits."""
+
+    ef: int
+    depth: int
+
+
+def exact_cost_ns(rows: int, dim: int, queries: int, among: int = 0) -> float:
+    """The cost of comparing one query with this many rows.
+
+    ``among``: out of how many rows of the segment; 0: all of them.
+    """
     per_row = EXACT_BASE_NS + EXACT_PER_DIM_NS * dim
+    if rows < among:
+        per_row += uncached(among, dim) * (APART_BASE_NS + APART_PER_DIM_NS * dim)
     return rows * per_row * (1.0 - BATCH_SHARED + BATCH_SHARED / math.sqrt(queries))
+
+
+def uncached(rows: int, dim: int) -> float:
+    """The share of so many rows that the processor's cache has no room for."""
+    return max(0.0, 1.0 - CACHE_BYTES / max(1, 4 * dim * rows))
 
 
 def shares_for(work_ns: float, threads: int) -> int:
@@ -77,8 +125,15 @@ def shares_for(work_ns: float, threads: int) -> int:
 
 def coded_cost_ns(rows: int, dim: int, candidates: int) -> float:
     """The cost per query of scanning the codes of all rows, and comparing these candidates."""
-    ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1)
+    ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
     return CODED_SEARCH_NS + rows * (CODED_BASE_NS + CODED_PER_DIM_NS * dim) + ranking
+
+
+def row_codes_cost_ns(rows: int, visible: int, dim: int, candidates: int) -> float:
+    """The cost per query of comparing the codes of the visible rows by number, and these candidates."""
+    ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
+    per_row = ROW_CODES_BASE_NS + ROW_CODES_PER_DIM_NS * dim + APART_CODE_NS
+    return ROW_CODES_SEARCH_NS + visible * per_row + ranking
 
 
 def graph_visits(ef: int, rows: int, links: int) -> float:
@@ -87,12 +142,31 @@ def graph_visits(ef: int, rows: int, links: int) -> float:
     return min(float(rows), visits)
 
 
-def graph_cost_ns(ef: int, rows: int, dim: int, links: int) -> float:
-    """The cost per query of walking a graph of this many rows with M = ``links`` and this ef."""
-    return graph_visits(ef, rows, links) * (VISIT_BASE_NS + VISIT_PER_DIM_NS * dim) * (1.0 + ef / QUEUE_EF)
+def graph_cost_ns(walk: Walk, rows: int, dim: int, links: int) -> float:
+    """The cost per query of walking a graph of this many rows with M = ``links``."""
+    per_visit = VISIT_BASE_NS + VISIT_PER_DIM_NS * dim + APART_VISIT_NS * uncached(rows, dim)
+    return graph_visits(walk.ef, rows, links) * per_visit * (1.0 + max(walk) / QUEUE_EF)
 
 
-def breadth(
+def widened(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
+    """The ef with which a walk under a filter finds what it finds with ``ef`` ≥ k without the filter.
+
+    ``share``: the expected share of visible rows among those nearest to the query. ``coarse``: the walk ranks
+    by codes, and all that it finds is ranked again: then as many visible rows are found as all rows without.
+    """
+    return k / share + (ef - k) / _margin(share, coarse)
+
+
+def narrowed(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
+    """The ef ≥ k that `widened` widens to this one."""
+    return k + max(0.0, ef - k / share) * _margin(share, coarse)
+
+
+def _margin(share: float, coarse: bool) -> float:
+    return share if coarse else math.pow(share, MARGIN_EXPONENT)
+
+
+def walk(
     *,
     rows: int,
     visible: int,
@@ -103,29 +177,32 @@ def breadth(
     queries: int,
     share: float,
     previous_ef: int = 0,
+    coarse: bool = False,
     exact_weight: float = 1.0,
     coded_ns: float = math.inf,
-) -> int | None:
-    """The ef to walk the graph with, or None where a scan of the visible rows is cheaper.
+) -> Walk | None:
+    """How to walk the graph, or None where a scan of the visible rows is cheaper.
 
-    ``ef``: the requested value. ``share``: the expected share of visible rows among those nearest to
-    the query. ``previous_ef``: the breadth that proved too small, 0 in the first round. ``exact_weight``:
-    how much more than in memory a row of the exact scan costs. ``coded_ns``: the cost of a scan of codes,
-    where it can take the place of the exact one.
+    ``ef``: the requested value. ``share``, ``coarse``: as of `widened`. ``previous_ef``: the breadth that
+    proved too small, 0 in the first round. ``exact_weight``: how much more than in memory a row of the exact
+    scan costs. ``coded_ns``: the cost of a scan of codes, where it can take the place of the exact one.
     """
-    wanted = max(ef, k)
+    wanted: float = max(ef, k)
+    among = float(k)
     if visible < rows:
-        spare = SPARE_DEVIATIONS * math.sqrt(k * (1.0 - share))
-        wanted = math.ceil(max(wanted, k + spare, VISIBLE_MIN) / share)
+        among = (k + SPARE_DEVIATIONS * math.sqrt(k * (1.0 - share))) / share
+        wanted = max(widened(max(wanted, FILTERED_EF_MIN), k, share, coarse=coarse), among / REACH)
     if previous_ef:
         wanted = max(wanted, previous_ef * PROGRESS_FACTOR)
-    wanted = min(wanted, rows)
+    wanted = min(math.ceil(wanted), rows)
     if wanted <= previous_ef:
         return None
-    scan_ns = min(exact_weight * exact_cost_ns(visible, dim, queries), coded_ns)
-    if graph_cost_ns(wanted, rows, dim, links) > scan_ns:
-        return None
-    return wanted
+    depth = k if visible == rows else min(max(wanted, math.ceil(among)), rows)
+    chosen = Walk(wanted, depth)
+    scan_ns = min(exact_weight * exact_cost_ns(visible, dim, queries, rows), coded_ns)
+    if visible < rows and not previous_ef:
+        scan_ns *= FIRST_WALK_SHARE_MAX
+    return None if graph_cost_ns(chosen, rows, dim, links) > scan_ns else chosen
 
 
 def probes(nprobe: float, lists: int, share: float) -> int:

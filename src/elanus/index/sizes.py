@@ -182,6 +182,8 @@ def _scann(spec: IndexSpec, rows: int) -> _Shape:
 def _hnsw(spec: IndexSpec, rows: int) -> _Shape:
     floats = spec.data_type is DataType.FLOAT_VECTOR
     row = _width(spec) + _links(spec.params["M"]) + _unit_rest(spec, floats)
+    if coded_scan.serves_sparse_filters(spec.dim, rows):
+        return _Shape(row + spec.dim / coded_scan.ROW_PART_DIMS, coded_scan.row_words_bytes(spec.dim))
     if not coded_scan.serves_filters(spec.dim, rows):
         return _Shape(row)
     return _Shape(row + coded_scan.row_bytes(spec.dim), coded_scan.table_bytes(spec.dim))

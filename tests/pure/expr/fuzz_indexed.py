@@ -63,7 +63,7 @@ class _Counted:
         self._index, self._kind, self._used = index, kind, used
         self.rows_share_max, self.has_bits = index.rows_share_max, index.has_bits
         self.title = index.title
-        self.estimate = index.estimate
+        self.estimate, self.finds_quickly = index.estimate, index.finds_quickly
 
     def find(self, lookup: Lookup) -> Found | None:
         self._used[self._kind] += 1

@@ -143,6 +143,7 @@ class _Asked:
     def __init__(self, index: ScalarIndex) -> None:
         self._index = index
         self.title, self.estimate, self.found = index.title, index.estimate, 0
+        self.finds_quickly = index.finds_quickly
 
     def find(self, lookup: Lookup) -> Found | None:
         self.found += 1

@@ -41,7 +41,7 @@ class Asked:
     def __init__(self, index: ScalarIndex) -> None:
         self.index = index
         self.rows_share_max, self.has_bits = index.rows_share_max, index.has_bits
-        self.title = index.title
+        self.title, self.finds_quickly = index.title, index.finds_quickly
         self.found = 0
 
     def estimate(self, lookup: Lookup) -> int | None:
@@ -74,6 +74,27 @@ def used(over: Mapping[tuple[str, tuple[str | int, ...]], Asked]) -> set[str]:
     return {name for (name, _), index in over.items() if index.found}
 
 
+@pytest.mark.parametrize(
+    ("text", "is_used"),
+    [
+        ("price < 100", True),  # a tenth of the rows
+        ("price >= 10 and price < 110", True),
+        ("price >= 10", True),  # all but a hundredth
+        ("price < 300", False),
+        ("price < 100 and tiny < 50", True),  # each condition has its bits
+        ("price < 100 or tiny == 3", True),
+        ("price < 300 or tiny == 3", False),
+        ('color >= "c0"', False),  # where values are missing, the others are not all that is left out
+    ],
+)
+def test_one_condition_that_finds_or_leaves_out_some_rows_is_answered_by_bits(
+    text: str, is_used: bool
+) -> None:
+    over = indexes(price="STL_SORT", color="STL_SORT")
+    explained(text, over)
+    assert bool(used(over)) == is_used
+
+
 def test_an_index_that_finds_few_rows_is_used() -> None:
     over = indexes(price="STL_SORT")
     assert explained("price < 10", over) == "index price (STL_SORT): at most 100 of 10,000 rows"
@@ -82,7 +103,9 @@ def test_an_index_that_finds_few_rows_is_used() -> None:
 
 def test_an_index_that_finds_many_rows_is_not() -> None:
     over = indexes(price="STL_SORT")
-    assert explained("price < 60", over) == "scan price < 60: index price (STL_SORT) finds 6.0% of the rows"
+    assert (
+        explained("price < 200", over) == "scan price < 200: index price (STL_SORT) finds 20.0% of the rows"
+    )
     assert used(over) == set()
 
 
@@ -124,7 +147,11 @@ def test_alternatives_need_an_index_each() -> None:
 def test_alternatives_that_find_many_rows_together_are_scanned_where_one_does() -> None:
     over = indexes(price="STL_SORT", tiny="INVERTED")
     assert explained("tiny == 5 or price < 60", over) == (
-        "index tiny (INVERTED) for tiny == 5; scan price < 60: index price (STL_SORT) finds 6.0% of the rows"
+        "index tiny (INVERTED) for tiny == 5; index price (STL_SORT) for price < 60"
+    )
+    assert explained("tiny == 5 or price < 200", over) == (
+        "index tiny (INVERTED) for tiny == 5; "
+        "scan price < 200: index price (STL_SORT) finds 20.0% of the rows"
     )
 
 
@@ -179,7 +206,7 @@ def test_bounds_of_one_value_are_one_lookup() -> None:
     text = 'name >= "user 05000" and name < "user 05003"'
     assert explained(text, over) == "index name (Trie): at most 3 of 10,000 rows"
     assert explained("price > 700 and price < 300", over).startswith("index price (STL_SORT): at most 0 of")
-    assert explained("price > 500 and price < 600", over).startswith("scan price > 500")
+    assert explained("price > 500 and price < 800", over).startswith("scan price > 500")
     paths = path('meta["a"]', "DOUBLE")
     text = 'meta["a"] > 500 and meta["a"] < 503'
     assert explained(text, paths).endswith(f"at most 20 of 10,000 rows, then ({text}) on these")

@@ -10,8 +10,15 @@ import pytest
 from index_data import clustered, recall
 
 from elanus.core.types import DataType
-from elanus.index import IndexSpec, RowMask, SearchParams, build, load, plan, resolve_index
-from elanus.index.coded_scan import CodedScan, candidates_of, serves_filters
+from elanus.index import IndexSpec, RowMask, SearchParams, build, coded_scan, load, plan, resolve_index
+from elanus.index.coded_scan import (
+    CodedRanking,
+    CodedScan,
+    RowCodes,
+    candidates_of,
+    serves_filters,
+    serves_sparse_filters,
+)
 from elanus.index.float_rows import FloatRows
 from elanus.index.hits import Hits
 from elanus.index.sizes import index_size
@@ -49,22 +56,30 @@ class Counted(FloatRows):
         return super().nearest(queries, k, mask, threads)
 
 
-def scan_of(metric: str = "L2") -> tuple[CodedScan, Counted, np.ndarray]:
+KINDS = pytest.mark.parametrize("kind", [CodedScan, RowCodes])
+
+
+def scan_of(
+    metric: str = "L2", kind: type[CodedScan] | type[RowCodes] = CodedScan
+) -> tuple[CodedRanking, Counted, np.ndarray]:
     rows, queries = data()
     if metric == "COSINE":
         rows, queries = unit(rows), unit(queries)
     spec = spec_of(metric)
     exact = Counted(rows, spec.metric_type)
-    coded = CodedScan.of(spec, data()[0], exact)
+    coded = kind.of(spec, data()[0], exact)
     assert coded is not None
     exact.compared_rows = 0
     return coded, exact, queries
 
 
+@KINDS
 @pytest.mark.parametrize("metric", ["L2", "IP", "COSINE"])
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
-def test_it_finds_what_the_exact_scan_finds(metric: str, share: float) -> None:
-    coded, exact, queries = scan_of(metric)
+def test_it_finds_what_the_exact_scan_finds(
+    metric: str, share: float, kind: type[CodedScan] | type[RowCodes]
+) -> None:
+    coded, exact, queries = scan_of(metric, kind)
     mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < share)
     found = coded.nearest(queries, K, mask, 1)
     compared = exact.compared_rows
@@ -78,8 +93,9 @@ def test_it_finds_what_the_exact_scan_finds(metric: str, share: float) -> None:
         assert compared < ROWS * QUERIES / 10
 
 
-def test_a_filter_that_leaves_few_rows_is_an_exact_scan() -> None:
-    coded, exact, queries = scan_of()
+@KINDS
+def test_a_filter_that_leaves_few_rows_is_an_exact_scan(kind: type[CodedScan] | type[RowCodes]) -> None:
+    coded, exact, queries = scan_of(kind=kind)
     few = np.zeros(ROWS, dtype=bool)
     few[: 2 * candidates_of(K) - 1] = True
     mask = RowMask.from_bool(few)
@@ -92,6 +108,7 @@ def test_codes_that_place_hits_late_give_way_to_the_exact_scan() -> None:
     rows, _ = data()
     spec = spec_of()
     coded, _, queries = scan_of()
+    assert isinstance(coded, CodedScan)
     mirrored = Counted(np.ascontiguousarray(rows[::-1]), spec.metric_type)  # the codes are of other rows
     wrong = CodedScan(coded._codes, mirrored)
     found = wrong.nearest(queries, K, None, 1)
@@ -99,10 +116,11 @@ def test_codes_that_place_hits_late_give_way_to_the_exact_scan() -> None:
     assert mirrored.compared_rows > ROWS * QUERIES / 2
 
 
-def test_noise_gets_no_codes() -> None:
+@KINDS
+def test_noise_gets_no_codes(kind: type[CodedScan] | type[RowCodes]) -> None:
     noise = np.random.default_rng(2).normal(size=(ROWS, DIM)).astype(np.float32)
     spec = spec_of()
-    assert CodedScan.of(spec, noise, FloatRows(noise, spec.metric_type)) is None
+    assert kind.of(spec, noise, FloatRows(noise, spec.metric_type)) is None
 
 
 @pytest.mark.parametrize("data_type", [DataType.FLOAT_VECTOR, DataType.FLOAT16_VECTOR])
@@ -119,7 +137,7 @@ def test_a_graph_scans_its_codes_under_a_filter(data_type: DataType, tmp_path: P
     nearest = coded.nearest
     coded.nearest = lambda *args: asked.append(1) or nearest(*args)
     mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < 0.5)
-    assert coded.cost_ns(K, mask.count) < plan.exact_cost_ns(mask.count, DIM, 1)
+    assert coded.cost_ns(K, mask.count) < plan.exact_cost_ns(mask.count, DIM, 1, ROWS)
     asking = queries.astype(spec.form.dtype)
     found = [index._scan(index._checked(query[None]), K, mask, 1).rows[0] for query in asking]
     visible = np.flatnonzero(mask.to_bool())
@@ -127,6 +145,61 @@ def test_a_graph_scans_its_codes_under_a_filter(data_type: DataType, tmp_path: P
     truth = build(flat, stored[visible], threads=1).search(asking, K, SearchParams()).rows
     assert len(asked) == len(queries)
     assert recall(np.array(found), visible[truth]) >= 0.98
+
+
+@pytest.mark.parametrize("data_type", [DataType.FLOAT_VECTOR, DataType.INT8_VECTOR])
+@pytest.mark.parametrize("metric", ["L2", "COSINE"])
+def test_a_graph_over_many_rows_compares_the_codes_of_those_that_a_filter_leaves(
+    data_type: DataType, metric: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coded_scan, "ROW_CODES_ROWS_MIN", ROWS)
+    monkeypatch.setattr(coded_scan, "FILTERED_DIM_MIN", DIM + 1)
+    rows, queries = data()
+    scaled = rows * (100 / np.abs(rows).max())
+    spec = spec_of(metric, data_type)
+    stored = scaled.astype(spec.form.dtype)
+    build(spec, stored, threads=1).save(tmp_path / "index")
+    index = load(tmp_path / "index", spec)
+    assert index_size(spec, ROWS).memory_bytes == pytest.approx(index.memory_bytes, rel=0.1)
+    coded = index._coded
+    assert isinstance(coded, RowCodes)
+    mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < 0.1)
+    visible = np.flatnonzero(mask.to_bool())
+    asking = (queries * (100 / np.abs(rows).max())).astype(spec.form.dtype)
+    flat = resolve_index({"index_type": "FLAT", "metric_type": metric}, data_type, DIM)
+    truth = build(flat, stored[visible], threads=1).search(asking, K, SearchParams()).rows
+    found = coded.nearest(index._checked(asking), K, mask, 1)
+    assert recall(found.rows, visible[truth]) >= 0.98
+
+
+def test_codes_by_row_are_for_large_segments_of_short_vectors() -> None:
+    assert serves_sparse_filters(128, 1_000_000)
+    assert not serves_sparse_filters(128, 100_000)
+    assert not serves_sparse_filters(256, 1_000_000)
+    assert not serves_sparse_filters(100, 1_000_000)
+    assert not serves_sparse_filters(32, 1_000_000)
+
+
+def test_a_filter_of_a_percent_of_a_large_segment_is_answered_by_codes_by_row() -> None:
+    rows, dim = 1_000_000, 128
+
+    def codes_win(share: float) -> bool:
+        visible = round(share * rows)
+        coded_ns = plan.row_codes_cost_ns(rows, visible, dim, candidates_of(K))
+        way = plan.walk(
+            rows=rows,
+            visible=visible,
+            dim=dim,
+            links=16,
+            k=K,
+            ef=64,
+            queries=1,
+            share=share,
+            coded_ns=coded_ns,
+        )
+        return way is None and coded_ns < plan.exact_cost_ns(visible, dim, 1, rows)
+
+    assert [codes_win(share) for share in (0.001, 0.01, 0.03, 0.1)] == [False, True, True, False]
 
 
 def test_small_segments_and_short_vectors_get_no_codes() -> None:
@@ -139,9 +212,9 @@ def test_small_segments_and_short_vectors_get_no_codes() -> None:
 def test_a_middling_filter_is_answered_by_codes() -> None:
     rows, dim = 60_000, 784
     coded_ns = plan.coded_cost_ns(rows, dim, candidates_of(K))
-    assert plan.exact_cost_ns(rows // 100, dim, 1) < coded_ns
-    assert coded_ns < plan.exact_cost_ns(rows // 10, dim, 1)
-    chosen = plan.breadth(
-        rows=rows, visible=rows // 4, dim=dim, links=16, k=K, ef=16, queries=1, share=0.25, coded_ns=coded_ns
+    assert plan.exact_cost_ns(rows // 100, dim, 1, rows) < coded_ns
+    assert coded_ns < plan.exact_cost_ns(rows // 10, dim, 1, rows)
+    chosen = plan.walk(
+        rows=rows, visible=rows // 10, dim=dim, links=16, k=K, ef=64, queries=1, share=0.1, coded_ns=coded_ns
     )
     assert chosen is None

@@ -15,7 +15,7 @@ from elanus.index.files import FiledArray
 @pytest.fixture(autouse=True)
 def always_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are few, so an exact scan would be chosen."""
-    monkeypatch.setattr(plan, "exact_cost_ns", lambda rows, dim, queries: 1e12)
+    monkeypatch.setattr(plan, "exact_cost_ns", lambda rows, dim, queries, among=0: 1e12)
 
 
 @pytest.mark.parametrize("metric", ["L2", "COSINE"])

@@ -83,5 +83,5 @@ def test_recall(case: str, metric: str) -> None:
 
 
 def test_the_graphs_are_walked() -> None:
-    walk = plan.breadth(rows=ROWS, visible=ROWS, dim=DIM, links=8, k=K, ef=64, queries=1, share=1.0)
-    assert walk == 64
+    walk = plan.walk(rows=ROWS, visible=ROWS, dim=DIM, links=8, k=K, ef=64, queries=1, share=1.0)
+    assert walk == (64, K)

@@ -190,6 +190,37 @@ def test_an_index_of_no_values() -> None:
         assert rows(index, lookup if data_type is T.ARRAY else OneOf(column[:0])) == []
 
 
+@pytest.mark.parametrize("distinct", [1000, 40])
+@pytest.mark.parametrize("missing", [False, True])
+def test_many_rows_are_found_as_bits(distinct: int, missing: bool) -> None:
+    """Also as the complement of a few, where no value is missing."""
+    values = np.random.default_rng(4).permutation(1000) % distinct
+    column = pa.array(values, mask=values == 3 if missing else None)
+    index = made("STL_SORT", T.INT64, column)
+    shown = values if not missing else np.where(values == 3, -1, values)
+    for share in (0.06, 0.5, 0.99):
+        end = int(distinct * share)
+        assert isinstance(index.find(Between(0, end)), PackedRows)
+        assert rows(index, Between(0, end)) == np.flatnonzero((shown >= 0) & (shown <= end)).tolist()
+        assert rows(index, Between(5, None)) == np.flatnonzero(shown >= 5).tolist()
+    several = [n for n in range(0, distinct, 3) if n != 3]
+    wanted = np.flatnonzero(np.isin(values, several))
+    if len(several) <= 64:  # more are not looked up
+        assert rows(index, among(*several)) == wanted.tolist()
+    few = sorted(set(range(min(distinct, 60))) - {7, 9, 3})
+    assert rows(index, among(*few)) == np.flatnonzero(np.isin(values, few)).tolist()
+
+
+def test_an_index_of_sorted_values_is_quick_at_both_ends() -> None:
+    numbers = np.arange(1000)
+    whole, gaps = (made("STL_SORT", T.INT64, pa.array(numbers, mask=mask)) for mask in (None, numbers == 3))
+    assert [whole.finds_quickly(n) for n in (0, 50, 100, 500, 900, 1000)] == [True] * 3 + [False] + [True] * 2
+    assert [gaps.finds_quickly(n) for n in (100, 500, 900)] == [True, False, False]
+    lists = made("INVERTED", T.ARRAY, pa.array([[n] for n in range(1000)]))
+    assert not lists.finds_quickly(999)
+
+
 def test_answers_are_of_two_forms() -> None:
     assert isinstance(made("BITMAP", T.INT64, NUMBERS).find(among(5)), PackedRows)
-    assert isinstance(made("INVERTED", T.INT64, NUMBERS).find(among(5)), RowNumbers)
+    assert isinstance(made("INVERTED", T.INT64, pa.array(range(40))).find(among(5)), RowNumbers)
+    assert isinstance(made("INVERTED", T.INT64, NUMBERS).find(among(5)), PackedRows)

@@ -88,11 +88,11 @@ def test_more_hits_need_more_effort_than_the_same_target_with_fewer() -> None:
 def test_a_filter_needs_the_effort_of_as_many_hits_as_lie_before_its_last(
     target: float, k: int, share: float
 ) -> None:
-    """The index divides the effort by the share: a filtered search spends that of depth k / share."""
-    asked, whole = CURVE.effort(target, k, share), CURVE.effort(target, round(k / share), 1.0)
-    assert asked is not None
+    """A filtered search spends the effort of depth k / share."""
+    spent, whole = CURVE.effort(target, k, share), CURVE.effort(target, round(k / share), 1.0)
+    assert spent is not None
     assert whole is not None
-    assert asked / share == pytest.approx(whole, rel=0.05, abs=1 / share + 1)
+    assert spent == pytest.approx(whole, rel=0.05, abs=1 / share + 1)
 
 
 @given(st.floats(0.05, 0.95), st.integers(1, 100), st.floats(0.02, 1.0))

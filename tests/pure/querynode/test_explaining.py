@@ -74,10 +74,7 @@ SITUATIONS = {
         Asked(params={"ef": 200}),
     ),
     "a level of AUTOINDEX": lambda: (
-        snapshot(
-            segment(1, block(ROWS, {"index_type": "AUTOINDEX"})),
-            index={"index_type": "AUTOINDEX"},
-        ),
+        snapshot(segment(1, block(ROWS, HNSW)), index={"index_type": "AUTOINDEX"}),
         Asked(params={"level": 1}),
     ),
     "a weak filter widens the walk": lambda: _graph(filter="price < 900", params={"ef": 40}),

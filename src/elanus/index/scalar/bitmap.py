@@ -49,6 +49,7 @@ class Bitmap(ScalarIndex):
         self._bits = bits
         self._counts = counts
         self._of_elements = of_elements
+        self._last: tuple[Lookup | None, npt.NDArray[np.int64] | None] = (None, None)
 
     @classmethod
     def of(cls, spec: IndexSpec, rows: int, groups: Grouped) -> Bitmap:
@@ -112,7 +113,17 @@ class Bitmap(ScalarIndex):
         return PackedRows(bits)
 
     def _numbers(self, lookup: Lookup) -> npt.NDArray[np.int64] | None:
-        """The numbers of the matching keys; None if there are too many to unite."""
+        """The numbers of the matching keys; None if there are too many to unite.
+
+        Those of an estimate are kept for the search that follows.
+        """
+        last, numbers = self._last
+        if last is not lookup:
+            numbers = self._found_numbers(lookup)
+            self._last = lookup, numbers
+        return numbers
+
+    def _found_numbers(self, lookup: Lookup) -> npt.NDArray[np.int64] | None:
         if isinstance(lookup, Holds | HoldsSuch) is not self._of_elements:
             return None
         spans = self._keys.spans(lookup)

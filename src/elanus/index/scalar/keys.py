@@ -84,7 +84,10 @@ class NumberKeys(Keys):
     def __init__(self, values: npt.NDArray[Any]) -> None:
         self._values = values
         self._is_bool = values.dtype == np.bool_
-        self._limits = np.iinfo(values.dtype) if values.dtype.kind == "i" else None
+        self._limits: tuple[int, int] | None = None
+        if values.dtype.kind == "i":
+            limits = np.iinfo(values.dtype)
+            self._limits = int(limits.min), int(limits.max)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -128,9 +131,10 @@ class NumberKeys(Keys):
         if limits is None:
             with np.errstate(over="ignore"):
                 return self._searched(number(bound), after_equal)
-        if bound > limits.max:
+        smallest, largest = limits
+        if bound > largest:
             return len(self._values)
-        if bound < limits.min:
+        if bound < smallest:
             return 0
         below = math.floor(bound)  # between `below` and the bound there is no whole number
         return self._searched(number(below), after_equal or below != bound)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.lookup import Found, Holds, HoldsSuch, Lookup, OneOf, RowNumbers
+from elanus.core.lookup import Found, Holds, HoldsSuch, Lookup, OneOf, PackedRows, RowNumbers
 from elanus.index.base import ScalarIndex
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.scalar.keys import Keys, NumberKeys, Spans, TextKeys, keys_of_file
@@ -29,6 +29,8 @@ from elanus.index.spec import IndexSpec
 
 RowNumberArray = npt.NDArray[np.uint32]
 _TRIED_ALWAYS = 64
+END_SHARE_MAX = 1 / 8
+"""Up to this share of the rows, found or left out, turning numbers into bits is quicker than a scan."""
 _REPETITIVE = 2
 """Numbers that occur at least so often on average are stored once each, with the rows of each."""
 
@@ -139,6 +141,7 @@ class Postings(ScalarIndex):
     def __init__(self, spec: IndexSpec, rows: int, groups: Grouped) -> None:
         super().__init__(spec, rows)
         self._groups = groups
+        self._last: tuple[Lookup | None, Spans | None] = (None, None)
 
     @property
     def memory_bytes(self) -> int:
@@ -162,6 +165,12 @@ class Postings(ScalarIndex):
             return int(lengths.min()) if len(spans) == len(wanted.values) else 0
         return int(lengths.sum())
 
+    def finds_quickly(self, count: int) -> bool:
+        most = END_SHARE_MAX * self.rows
+        return not self._groups.of_elements and (
+            count <= most or (self._has_all_rows and self.rows - count <= most)
+        )
+
     def find(self, lookup: Lookup) -> Found | None:
         spans = self._spans(lookup)
         if spans is None:
@@ -169,8 +178,28 @@ class Postings(ScalarIndex):
         wanted = self._wanted(lookup)
         if wanted is not None and wanted.need_all:
             return RowNumbers(self._with_all(spans, len(wanted.values)))
+        if not self._groups.of_elements:
+            places = self._groups.places(spans)
+            count = int((places[:, 1] - places[:, 0]).sum())
+            if count > self.rows_share_max * self.rows:
+                return PackedRows(self._bits(spans, count))
         rows = self._groups.rows_of(spans)
         return RowNumbers(np.unique(rows) if self._groups.of_elements and len(spans) else rows)
+
+    @property
+    def _has_all_rows(self) -> bool:
+        """Whether each row has one key: no value is missing, and none is a list."""
+        return len(self._groups.rows) == self.rows and not self._groups.of_elements
+
+    def _bits(self, spans: Spans, count: int) -> npt.NDArray[np.uint8]:
+        """The bits of the ``count`` rows of these keys, or of all rows but the others if these are fewer."""
+        groups, inverted = self._groups, self._has_all_rows and 2 * count > self.rows
+        if inverted:
+            ends = np.array([[0, len(groups.keys)]], np.int64)
+            spans = np.concatenate((ends[:, :1], spans.reshape(1, -1), ends[:, 1:]), axis=1).reshape(-1, 2)
+        held = np.full(self.rows, inverted)
+        held[groups.rows_of(spans).astype(np.int64)] = not inverted  # int64: numpy would convert one by one
+        return np.packbits(held, bitorder="little")
 
     def _wanted(self, lookup: Lookup) -> Holds | None:
         """The elements that are looked up, if the keys are elements."""
@@ -181,6 +210,14 @@ class Postings(ScalarIndex):
         return max(_TRIED_ALWAYS, self.rows_share_max * total)
 
     def _spans(self, lookup: Lookup) -> Spans | None:
+        """Return the spans of a lookup's keys. Those of an estimate are kept for the search that follows."""
+        last, spans = self._last
+        if last is not lookup:
+            spans = self._found_spans(lookup)
+            self._last = lookup, spans
+        return spans
+
+    def _found_spans(self, lookup: Lookup) -> Spans | None:
         if isinstance(lookup, Holds | HoldsSuch) is not self._groups.of_elements:
             return None
         if isinstance(lookup, OneOf | Holds) and len(lookup.values) > self._worth_trying(self.rows):
