@@ -154,8 +154,7 @@ class CodedScan:
     def _candidates(
         self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
     ) -> RowIds:
-        selector = None if mask is None else mask.selector
-        parameters = faiss.SearchParametersIVF(nprobe=1, sel=selector)
+        parameters = None if mask is None else faiss.SearchParametersIVF(nprobe=1, sel=mask.selector)
 
         def scan(share: npt.NDArray[Any]) -> Hits:
             return Hits(*self._codes.search(share, depth, params=parameters))

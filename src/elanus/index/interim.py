@@ -49,6 +49,11 @@ class InterimIndex(RawVectors):
         """Bytes of the codes."""
         return self._coded.memory_bytes
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        """As `VectorIndex.work_ns`, for k = 1: what codes cost, or less where few rows are visible."""
+        visible = self.rows if mask is None else mask.count
+        return min(super().work_ns(queries, params, mask), queries * self._coded.cost_ns(1, visible))
+
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int
     ) -> Hits:
