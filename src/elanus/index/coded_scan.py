@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -28,6 +27,7 @@ from elanus.index import plan
 from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.exact import ExactRows
 from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, shares_of
 from elanus.index.spec import IndexSpec

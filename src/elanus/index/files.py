@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from elanus.core.errors import Internal
+from elanus.index.library import faiss
 from elanus.index.spec import IndexSpec
 
 FORMAT = 2

@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import faiss
-
 from elanus.core.nullable import NullableVectors
 from elanus.core.types import Space
 from elanus.index import plan
@@ -22,6 +20,7 @@ from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.base import Queries, Vectors
 from elanus.index.coded_scan import CodedScan, fits, sample_of, trained
 from elanus.index.hits import Hits
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.parallel import openmp_threads
 from elanus.index.raw import FLAT, RawVectors

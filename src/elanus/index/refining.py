@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import faiss
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.coded_rows import CodedRows, scalar_codec
 from elanus.index.exact import ExactRows
 from elanus.index.hits import Hits, best_of, no_hits
+from elanus.index.library import faiss
 from elanus.index.narrow_rows import NarrowRows
 from elanus.index.raw import exact_rows
 from elanus.index.spec import BoolParam, IndexSpec, NumberParam, Param, Sent
