@@ -8,8 +8,8 @@ out of all later collections. The methods of dataclasses are compiled once (`ela
 Where the package rich is installed, structlog imports it, for tracebacks in colour, which no server prints.
 pyarrow imports its own client of S3, which takes 3 MB; Elanus has another.
 
-pyarrow's allocator would begin with two huge pages, 4 MB that stay almost empty. It is told to commit memory
-as it is used, which takes no longer.
+pyarrow's allocator would begin with two huge pages, 4 MB that stay almost empty. With the setting here it
+commits memory as it is used, which takes no longer.
 """
 
 from __future__ import annotations

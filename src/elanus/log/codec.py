@@ -33,7 +33,7 @@ REPLACED_COLUMN = "$replaced"
 
 _COPIED_BYTES_MAX = 256 * 1024
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-"""Of an Arrow IPC stream."""
+"""The last bytes of an Arrow IPC stream."""
 _DDL = frozenset(
     {MsgKind.CREATE_COLLECTION, MsgKind.DROP_COLLECTION, MsgKind.CREATE_PARTITION, MsgKind.DROP_PARTITION}
 )
