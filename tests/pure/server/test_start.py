@@ -155,6 +155,7 @@ NOT_AT_REST = {
     "nats": "the log is files",
     "obstore": "the object store is a directory",
     "pandas": "no value is a pandas object",
+    "psutil": "Spark's workers are counted where they run",
     "py4j": "Spark is in a process of its own",
     "pyspark": "Spark is in a process of its own",
     "elanus.datanode.imports": "until files are imported",
