@@ -92,7 +92,7 @@ class SortedKeys:
 
     @property
     def own_columns(self) -> dict[str, pa.Array]:
-        """What is held in addition to the keys, as columns of their length; the arrays are not copied."""
+        """The arrays held in addition to the keys, as columns of their length. They are not copied."""
         own = {}
         if self.order is not None or self.numbers is None:
             own[_CODES] = pa.array(self.codes)
