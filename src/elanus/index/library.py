@@ -7,7 +7,6 @@ threads that prepare searches, so that the first one need not wait.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +17,8 @@ else:
         """Has the attributes of the module from the first look at one on. For any thread."""
 
         def __getattr__(self, name: str) -> Any:
-            module = importlib.import_module("faiss")  # only one thread runs it
+            import faiss as module  # one thread runs it, and the others wait
+
             vars(self).update(vars(module))
             return getattr(module, name)
 
@@ -27,4 +27,4 @@ else:
 
 def load_library() -> None:
     """Load faiss, unless it has been loaded."""
-    importlib.import_module("faiss")
+    import faiss as faiss
