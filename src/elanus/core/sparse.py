@@ -140,6 +140,10 @@ class SparseForm(VectorForm):
 
     __slots__ = ()
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return PAIR
+
     def row_bytes(self, dim: int) -> int:
         """Bytes of a vector of typical length: sparse vectors have no common one."""
         return _PAIRS_TYPICAL * PAIR.itemsize

@@ -40,8 +40,6 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Protocol
 
-import ml_dtypes
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -257,7 +255,7 @@ _ALL = (
         "FloatVector",
         VectorForm(
             Space.FLOATS,
-            np.dtype(np.float32),
+            "float32",
             pa.float32(),
             FLOAT_METRICS,
             Metric.COSINE,
@@ -269,7 +267,7 @@ _ALL = (
         "BinaryVector",
         VectorForm(
             Space.BITS,
-            np.dtype(np.uint8),
+            "uint8",
             None,
             BINARY_METRICS,
             Metric.HAMMING,
@@ -282,7 +280,7 @@ _ALL = (
         "Float16Vector",
         VectorForm(
             Space.FLOATS,
-            np.dtype(np.float16),
+            "float16",
             None,
             FLOAT_METRICS,
             Metric.COSINE,
@@ -294,7 +292,7 @@ _ALL = (
         "BFloat16Vector",
         VectorForm(
             Space.FLOATS,
-            np.dtype(ml_dtypes.bfloat16),
+            "bfloat16",
             None,
             FLOAT_METRICS,
             Metric.COSINE,
@@ -306,7 +304,7 @@ _ALL = (
         "SparseFloatVector",
         SparseForm(
             Space.SPARSE,
-            PAIR,
+            PAIR.name,
             None,
             SPARSE_METRICS,
             Metric.IP,
@@ -318,7 +316,7 @@ _ALL = (
         "Int8Vector",
         VectorForm(
             Space.FLOATS,
-            np.dtype(np.int8),
+            "int8",
             None,
             FLOAT_METRICS,
             Metric.COSINE,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,17 @@ class Space(Enum):
     """Queries are uint64 (n, pairs of the longest), see `elanus.core.sparse.padded`."""
 
 
+@cache
+def dtype_of(name: str) -> np.dtype[Any]:
+    """Return numpy's type of this name, or that of ml_dtypes, which is imported for bfloat16 only."""
+    if name == "bfloat16":
+        import ml_dtypes
+
+        bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+        return bfloat16
+    return np.dtype(name)
+
+
 _COMPARED: Mapping[Space, np.dtype[Any]] = {
     Space.FLOATS: np.dtype(np.float32),
     Space.BITS: np.dtype(np.uint8),
@@ -45,19 +56,24 @@ _COMPARED: Mapping[Space, np.dtype[Any]] = {
 class VectorForm:
     """How vectors of a type are stored, converted and compared.
 
-    ``dtype``: of one stored value; ``dims_per_value``: how many dimensions one stored value holds; ``dim`` is
-    a multiple of it. ``element``: the Arrow type of a list's items; None if Arrow holds a vector as bytes.
+    ``dtype_name``: that of `dtype`; ``dims_per_value``: how many dimensions one stored value holds; ``dim``
+    is a multiple of it. ``element``: the Arrow type of a list's items; None if Arrow holds a vector as bytes.
     ``metrics``: those that compare such vectors; ``default_metric``: the one if none is named.
     ``engine_name``: the type's name in the messages of the reference's filter engine.
     """
 
     space: Space
-    dtype: np.dtype[Any]
+    dtype_name: str
     element: pa.DataType | None
     metrics: tuple[Metric, ...]
     default_metric: Metric
     engine_name: str
     dims_per_value: int = 1
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of one stored value."""
+        return dtype_of(self.dtype_name)
 
     @property
     def has_dim(self) -> bool:

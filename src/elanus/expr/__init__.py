@@ -5,7 +5,7 @@ for everything that the supported field types can express.
 """
 
 from elanus.expr.batch import ColumnData, Indexes
-from elanus.expr.filter import BoundFilter, compile_filter
+from elanus.expr.filter import BoundFilter, compile_filter, load_parser
 from elanus.expr.geometry_column import GeometryColumn
 from elanus.expr.jsonpath import JsonColumn
 from elanus.expr.jsontyped import typed_column
@@ -19,5 +19,6 @@ __all__ = [
     "JsonColumn",
     "KeyBound",
     "compile_filter",
+    "load_parser",
     "typed_column",
 ]

@@ -24,7 +24,6 @@ from elanus.expr.indexed import explain_indexed, indexed_rows, indexed_rows_max
 from elanus.expr.key_range import KeyBound, shape, split
 from elanus.expr.logic import has_sample
 from elanus.expr.membership import has_bloom_filter
-from elanus.expr.parse import parse
 from elanus.expr.partition_key import equal_value, values_of
 from elanus.expr.prune import Pruner, pruned_by
 from elanus.expr.source import Source
@@ -53,8 +52,17 @@ def compile_filter(
     """
     if not text.strip():
         return BoundFilter(text, Always(True))
+    from elanus.expr.parse import parse  # with its library: a server that gets no filter does not need them
+
     source = Source(text)
     return BoundFilter(text, bind(source, parse(source), schema, values or {}), values or {})
+
+
+def load_parser() -> None:
+    """Make the parser, unless it has been made: it takes 60 ms, which the first filter would have to wait."""
+    from elanus.expr.parse import parser
+
+    parser()
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

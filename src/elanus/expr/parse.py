@@ -29,7 +29,7 @@ def parse(source: Source) -> syntax.Node:
     _check_length(source)
     _check_brackets(source)
     try:
-        tree: object = _parser().parse(source.text)
+        tree: object = parser().parse(source.text)
     except lark.UnexpectedToken as problem:
         raise misplaced(source, problem) from None
     except lark.UnexpectedCharacters as problem:
@@ -46,8 +46,11 @@ _BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re
 
 
 @cache
-def _parser() -> lark.Lark:
-    # Created on first use, in 40 ms. It keeps no state between calls, so threads may share it.
+def parser() -> lark.Lark:
+    """Return the parser, which is created on first use, in 40 ms.
+
+    It keeps no state between calls, so threads may share it.
+    """
     return lark.Lark.open_from_package(
         __package__, "grammar.lark", parser="lalr", maybe_placeholders=False, transformer=_Builder()
     )
@@ -74,7 +77,7 @@ def _check_length(source: Source) -> None:
 
 @cache
 def _literal_lists() -> re.Pattern[str]:
-    terminal = _parser().get_terminal("LITERALS")
+    terminal = parser().get_terminal("LITERALS")
     return re.compile(terminal.pattern.to_regexp())
 
 

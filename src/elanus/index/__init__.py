@@ -14,6 +14,7 @@ from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
 from elanus.index.interim import Codebook, Codes, InterimIndex, interim_index
 from elanus.index.kmeans import nearest_centroids, train_centroids
+from elanus.index.library import load_library
 from elanus.index.lists import ElementIndex, MaxSimIndex
 from elanus.index.masks import RowMask
 from elanus.index.measuring import measure
@@ -68,6 +69,7 @@ __all__ = [
     "interim_index",
     "json_path_of",
     "load",
+    "load_library",
     "located",
     "mapped_params",
     "measure",

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -25,6 +24,7 @@ from elanus.index.binary_rows import BinaryRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.hits import Hits, RowIds, best_of, no_hits
 from elanus.index.ivf import NLIST, NPROBE, NPROBE_DEFAULT, NPROBE_KEY, list_count, training_rows
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.search_params import SearchParams, Window
 from elanus.index.spec import IndexKind, IndexSpec, Progress

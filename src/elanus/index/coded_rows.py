@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -19,16 +18,18 @@ from elanus.index.decoded_rows import DecodedRows
 from elanus.index.exact import Block
 from elanus.index.float_rows import Floats
 from elanus.index.hits import RowIds
+from elanus.index.library import faiss
 
-SCALAR_QUANTIZERS: Mapping[str, int] = {
-    "SQ4U": faiss.ScalarQuantizer.QT_4bit_uniform,
-    "SQ6": faiss.ScalarQuantizer.QT_6bit,
-    "SQ8": faiss.ScalarQuantizer.QT_8bit,
-    "FP16": faiss.ScalarQuantizer.QT_fp16,
-    "BF16": faiss.ScalarQuantizer.QT_bf16,
-    "INT8": faiss.ScalarQuantizer.QT_8bit_direct_signed,
+SCALAR_QUANTIZERS: Mapping[str, str] = {
+    "SQ4U": "QT_4bit_uniform",
+    "SQ6": "QT_6bit",
+    "SQ8": "QT_8bit",
+    "FP16": "QT_fp16",
+    "BF16": "QT_bf16",
+    "INT8": "QT_8bit_direct_signed",
 }
-"""Bits per component, or the type that a component is kept in. INT8 holds whole numbers from -128 to 127."""
+"""faiss's names of the bits per component, or of the type that a component is kept in. INT8 holds whole
+numbers from -128 to 127."""
 
 CODEWORDS_WITHOUT_ROWS_MAX = 256
 """Up to this many codewords are trained however few rows there are."""
@@ -60,9 +61,14 @@ def faiss_metric(metric: Metric) -> int:
     return int(faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT)
 
 
+def scalar_quantizer(name: str) -> int:
+    """Return faiss's number of one of `SCALAR_QUANTIZERS`."""
+    return int(getattr(faiss.ScalarQuantizer, SCALAR_QUANTIZERS[name]))
+
+
 def scalar_codec(name: str, dim: int, metric: Metric) -> Any:
     """An empty codec of one of `SCALAR_QUANTIZERS`."""
-    return faiss.IndexScalarQuantizer(dim, SCALAR_QUANTIZERS[name], faiss_metric(metric))
+    return faiss.IndexScalarQuantizer(dim, scalar_quantizer(name), faiss_metric(metric))
 
 
 def product_codec(dim: int, parts: int, bits: int, metric: Metric) -> Any:

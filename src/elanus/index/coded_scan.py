@@ -26,7 +26,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, Final
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -38,6 +37,7 @@ from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.hits import NO_ROW, Hits, RowIds, best_of, no_hits, stacked
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, openmp_threads, shares_of
 from elanus.index.spec import IndexSpec
@@ -202,8 +202,7 @@ class CodedScan(CodedRanking):
     def _candidates(
         self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
     ) -> RowIds:
-        selector = None if mask is None else mask.selector
-        parameters = faiss.SearchParametersIVF(nprobe=1, sel=selector)
+        parameters = None if mask is None else faiss.SearchParametersIVF(nprobe=1, sel=mask.selector)
 
         def scan(share: npt.NDArray[Any]) -> Hits:
             return Hits(*self._codes.search(share, depth, params=parameters))

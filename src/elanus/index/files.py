@@ -27,12 +27,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from elanus.core.errors import Internal
+from elanus.index.library import faiss
 from elanus.index.spec import IndexSpec
 
 FORMAT = 2
@@ -78,7 +78,7 @@ class FiledArray:
         offsets = self._offset + wanted[firsts] * self._row_bytes
         runs = list(zip(offsets.tolist(), sizes.tolist(), strict=True))
         in_file = np.empty((len(rows), *self.shape[1:]), dtype=self._dtype)
-        content, done = memoryview(in_file.reshape(-1).view(np.uint8)), 0
+        content, done = in_file.reshape(-1).view(np.uint8), 0
         for start in range(0, len(runs), _RUNS_AHEAD):
             group = runs[start : start + _RUNS_AHEAD]
             self._read_ahead(group)
@@ -98,8 +98,8 @@ class FiledArray:
             for offset, size in runs:
                 os.posix_fadvise(self._file, offset, size, os.POSIX_FADV_WILLNEED)
 
-    def _read_run(self, offset: int, into: memoryview) -> None:
-        if os.preadv(self._file, [into], offset) != len(into):
+    def _read_run(self, offset: int, into: npt.NDArray[np.uint8]) -> None:
+        if os.preadv(self._file, [into.data], offset) != len(into):
             raise DamagedIndexFile(
                 f"an index file ends before byte {offset + len(into)}: it was truncated while it was in use"
             )

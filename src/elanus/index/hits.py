@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.index.library import faiss
 
 Scores = npt.NDArray[np.float32]
 RowIds = npt.NDArray[np.int64]

@@ -20,7 +20,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -45,6 +44,7 @@ from elanus.index.exact import ExactRows
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import FloatRows, clipped
 from elanus.index.hits import NO_ROW, Hits, RowIds, Scores, no_hits, stacked
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.narrow_lists import NARROW
 from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits

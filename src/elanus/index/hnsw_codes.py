@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import faiss
-
 from elanus.core.errors import InvalidParameter
 from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.coded_rows import CodedRows, codeword_bits, product_codec, residual_codec, scalar_codec
@@ -27,6 +25,7 @@ from elanus.index.files import IndexFileContent
 from elanus.index.hnsw import BREADTH, EF_KEY, GRAPH_PARAMS, HnswIndex, new_graph, over_storage
 from elanus.index.ivf import training_rows
 from elanus.index.ivf_codes import FLOATING, check_parts
+from elanus.index.library import faiss
 from elanus.index.parallel import openmp_threads
 from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
 from elanus.index.refining import SEARCH_PARAMS as REFINE_SEARCH

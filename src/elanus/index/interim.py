@@ -13,8 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import faiss
-
 from elanus.core.nullable import NullableVectors
 from elanus.core.types import Space
 from elanus.index import plan
@@ -22,6 +20,7 @@ from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.base import Queries, Vectors
 from elanus.index.coded_scan import CodedScan, fits, sample_of, trained
 from elanus.index.hits import Hits
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.parallel import openmp_threads
 from elanus.index.raw import FLAT, RawVectors
@@ -48,6 +47,11 @@ class InterimIndex(RawVectors):
     def codes_bytes(self) -> int:
         """Bytes of the codes."""
         return self._coded.memory_bytes
+
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        """As `VectorIndex.work_ns`, for k = 1: what codes cost, or less where few rows are visible."""
+        visible = self.rows if mask is None else mask.count
+        return min(super().work_ns(queries, params, mask), queries * self._coded.cost_ns(1, visible))
 
     def _nearest(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None, threads: int

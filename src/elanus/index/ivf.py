@@ -16,7 +16,6 @@ import math
 from pathlib import Path
 from typing import Any, Self
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
@@ -30,6 +29,7 @@ from elanus.index.coded_rows import faiss_metric
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.float_rows import clipped
 from elanus.index.hits import Hits, RowIds, best_of, no_hits, stacked
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.narrow_lists import NARROW, add_narrow, empty_lists, narrow_refiner, scanned
 from elanus.index.narrow_units import NarrowUnits

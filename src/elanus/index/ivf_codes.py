@@ -22,13 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import faiss
-
 from elanus.core.errors import InvalidParameter
 from elanus.core.types import DataType
 from elanus.index.coded_rows import codeword_bits, faiss_metric
 from elanus.index.files import IndexFileContent
 from elanus.index.ivf import NLIST, NPROBE, NPROBE_KEY, IvfIndex, filled, list_count, owned
+from elanus.index.library import faiss
 from elanus.index.masks import RowMask
 from elanus.index.refining import BUILD_PARAMS as REFINE_BUILD
 from elanus.index.refining import REFINE_TYPE_KEY, UNCHANGED, Refiner, unchanged

@@ -5,25 +5,32 @@ and alive during the call. The calls release the interpreter lock.
 
 Deliberately not used: the kernels based on BLAS. ``|x|² + |y|² - 2xy`` loses small distances,
 and a row's score would differ between a batch of 200 queries and a single query. faiss switches to BLAS from
-`BLAS_THRESHOLD` floats of queries on, so batches are passed in slices below it.
+`blas_threshold` floats of queries on, so batches are passed in slices below it.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
+
+from elanus.index.library import faiss
 
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 RowIds = npt.NDArray[np.int64]
 Nearest = tuple[Floats, RowIds]
 
-HALVES = {"float16": faiss.ScalarQuantizer.QT_fp16, "bfloat16": faiss.ScalarQuantizer.QT_bf16}
+HALVES = {"float16": "QT_fp16", "bfloat16": "QT_bf16"}
 """The names of numpy's types of half precision, and faiss's names for codes of the same bytes."""
-BLAS_THRESHOLD = int(faiss.cvar.distance_compute_blas_threshold)
+
+
+@cache
+def blas_threshold() -> int:
+    """Return how many floats of queries make faiss use BLAS."""
+    return int(faiss.cvar.distance_compute_blas_threshold)
 
 
 def nearest(
@@ -37,7 +44,7 @@ def nearest(
     distances = np.empty((count, k), dtype=np.float32)
     rows = np.empty((count, k), dtype=np.int64)
     knn = faiss.knn_inner_product if inner_product else faiss.knn_L2sqr
-    step = max(1, (BLAS_THRESHOLD - 1) // dim)
+    step = max(1, (blas_threshold() - 1) // dim)
     for start in range(0, count, step):
         part = slice(start, start + step)
         pointers = [faiss.swig_ptr(a) for a in (queries[part], vectors, distances[part], rows[part])]
@@ -98,7 +105,8 @@ def scores_of_halves(query: Floats, vectors: npt.NDArray[Any], *, inner_product:
 def _in_place(vectors: npt.NDArray[Any], *, inner_product: bool) -> Any:
     """A faiss index that reads these vectors where they are. It is valid as long as the array."""
     metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
-    index = faiss.IndexScalarQuantizer(vectors.shape[1], HALVES[vectors.dtype.name], metric)
+    codec = getattr(faiss.ScalarQuantizer, HALVES[vectors.dtype.name])
+    index = faiss.IndexScalarQuantizer(vectors.shape[1], codec, metric)
     codes, index.ntotal = index.codes, len(vectors)
     codes.is_owned = False
     codes.view_data = codes.c_ptr = faiss.swig_ptr(vectors.view(np.uint8))

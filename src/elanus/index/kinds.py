@@ -69,7 +69,7 @@ def automatic_kind(data_type: DataType, metric: Metric | None = None) -> IndexKi
 
 def exact_kind(data_type: DataType) -> IndexKind:
     """The kind that serves rows of a vector type without an index."""
-    return next(kind for kind in kinds_on(data_type) if kind.over_rows is not None)
+    return next(kind for kind in KINDS.values() if kind.over_rows is not None and data_type in kind.on)
 
 
 def search_param_names() -> frozenset[str]:

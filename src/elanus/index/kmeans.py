@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
 from elanus.core.types import Matrix
+from elanus.index.library import faiss
 from elanus.index.parallel import openmp_threads
 
 _ROUNDS = 12

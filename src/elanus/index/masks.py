@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
 from elanus.core.lookup import Found, PackedRows, RowNumbers
 from elanus.core.row_sets import bits_at, bits_of, bits_set, bools_of, numbers_of_bits
+from elanus.index.library import faiss
 
 Bools = npt.NDArray[np.bool_]
 RowIds = npt.NDArray[np.int64]

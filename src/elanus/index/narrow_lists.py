@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import faiss
 import numpy as np
 
 from elanus.core.metrics import Metric
 from elanus.core.types import DataType
 from elanus.index.base import Queries
-from elanus.index.coded_rows import SCALAR_QUANTIZERS, faiss_metric
+from elanus.index.coded_rows import faiss_metric, scalar_quantizer
 from elanus.index.decoded_rows import DecodedRows, parts
 from elanus.index.exact import Block
 from elanus.index.float_rows import Floats
 from elanus.index.hits import RowIds
+from elanus.index.library import faiss
 from elanus.index.narrow_units import NarrowUnitRows, NarrowUnits
 from elanus.index.refining import Refiner
 from elanus.index.spec import IndexSpec, Progress
@@ -54,7 +54,7 @@ class ListedRows(DecodedRows):
 
 def empty_lists(spec: IndexSpec, centroids: Any, count: int) -> Any:
     """Return lists without rows that keep vectors of the spec's type as they are."""
-    quantizer = SCALAR_QUANTIZERS[NARROW[spec.data_type]]
+    quantizer = scalar_quantizer(NARROW[spec.data_type])
     lists = faiss.IndexIVFScalarQuantizer(
         centroids, spec.dim, count, quantizer, faiss_metric(spec.metric_type)
     )

@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -32,7 +31,7 @@ from elanus.index.float_rows import Floats
 from elanus.index.hits import RowIds
 from elanus.index.unit import norms_of
 
-_SCALES = {np.dtype(np.float16): 2.0**15, np.dtype(ml_dtypes.bfloat16): 1.0}
+_SCALES = {"float16": 2.0**15, "bfloat16": 1.0}
 _BYTE_MAX = 127
 _NEARLY = 1e-6
 """Rounding must not exclude a number that is exactly half way."""
@@ -58,7 +57,7 @@ class NarrowUnits:
     def of(cls, vectors: Matrix) -> NarrowUnits | None:
         """For these vectors (n, d); None if they cannot be restored from vectors as narrow."""
         norms = np.concatenate([_norms(vectors[part]) for part in parts(len(vectors))])
-        scale = _SCALES.get(vectors.dtype) or _byte_scale(vectors, norms)
+        scale = _SCALES.get(vectors.dtype.name) or _byte_scale(vectors, norms)
         bare = cls(vectors.dtype, norms, np.empty((len(vectors), 0), np.uint8), scale)
         steps_max, steps_min = 0, 0
         for part in parts(len(vectors)):

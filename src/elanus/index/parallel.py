@@ -24,9 +24,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-import faiss
 import numpy as np
 import numpy.typing as npt
+
+from elanus.index.library import faiss
 
 _LOAD = Path("/proc/loadavg")
 PARALLEL_QUERIES_MIN = 32

@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import faiss
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.vectors import dtype_of
 from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.coded_rows import CodedRows, scalar_codec
 from elanus.index.exact import ExactRows
 from elanus.index.hits import Hits, best_of, no_hits
+from elanus.index.library import faiss
 from elanus.index.narrow_rows import NarrowRows
 from elanus.index.raw import exact_rows
 from elanus.index.spec import BoolParam, IndexSpec, NumberParam, Param, Sent
@@ -33,7 +33,9 @@ REFINE_TYPE_KEY = "refine_type"
 REFINE_K_KEY = "refine_k"
 UNCHANGED = ("FP32", "FLAT")
 _TYPES = ("SQ4U", "SQ6", "SQ8", "FP16", "BF16", *UNCHANGED)
-_HALVES = {"FP16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16)}
+_HALVES = {"FP16": "float16", "BF16": "bfloat16"}
+"""The numpy types of codes of half precision, by name."""
+_HALF_BYTES = 2
 CANDIDATES_PER_HIT = 4
 """Candidates for each hit with ``refine_k`` 1. The hits themselves alone would only get better scores."""
 _TRAINING_ROWS_MAX = 100_000
@@ -79,7 +81,7 @@ class Refiner:
         if _is_unchanged(name, spec):
             return unchanged(spec, vectors)
         if name in _HALVES:
-            return cls.from_arrays(spec, {"refine": vectors.astype(_HALVES[name]).view(np.uint16)})
+            return cls.from_arrays(spec, {"refine": vectors.astype(dtype_of(_HALVES[name])).view(np.uint16)})
         codec = scalar_codec(name, spec.dim, spec.metric_type)
         codec.train(compared(spec, vectors[:_TRAINING_ROWS_MAX]))
         encode_in_chunks(spec, codec, vectors)
@@ -94,7 +96,7 @@ class Refiner:
         if _is_unchanged(name, spec):
             return unchanged(spec, arrays["refine"].view(spec.form.dtype))
         if name in _HALVES:
-            rows = NarrowRows(arrays["refine"].view(_HALVES[name]), spec.metric_type)
+            rows = NarrowRows(arrays["refine"].view(dtype_of(_HALVES[name])), spec.metric_type)
             return cls(rows, False, {"refine": arrays["refine"]})
         codec = scalar_codec(name, spec.dim, spec.metric_type)
         faiss.copy_array_to_vector(np.ascontiguousarray(arrays["refine_trained"]), codec.sq.trained)
@@ -121,7 +123,7 @@ def unchanged(spec: IndexSpec, vectors: Any) -> Refiner:
 
 def _is_unchanged(name: str, spec: IndexSpec) -> bool:
     """Whether the stored form is as small as what is asked for."""
-    return name in UNCHANGED or (name in _HALVES and spec.form.dtype.itemsize <= _HALVES[name].itemsize)
+    return name in UNCHANGED or (name in _HALVES and spec.form.dtype.itemsize <= _HALF_BYTES)
 
 
 def _coded(spec: IndexSpec, codec: Any) -> Refiner:

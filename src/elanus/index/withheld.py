@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import faiss
 import numpy as np
 import numpy.typing as npt
 
 from elanus.index.adding import CHUNK_ROWS
 from elanus.index.hits import RowIds
+from elanus.index.library import faiss
 
 LATE_SHARE = 1 / 8
 """This share of the rows is late; but at least one chunk is, in which faiss chooses the order."""

@@ -5,8 +5,9 @@ write as one Arrow IPC stream (schema, one record batch), so an entry can be rea
 information. The payload of a delete is a batch of one column, the primary keys. That of an upsert whose rows
 have new keys has the replaced keys as a further column. Ticks, epoch marks and DDL have no payload.
 
-Column data is not copied when encoding: a payload is the list of buffers that Arrow would have written, and
-the log writes them in place. It is not copied when decoding either: the decoded batch points into the
+Column data of many bytes is not copied when encoding: a payload is the list of buffers that Arrow would have
+written, and the log writes them in place. To copy few bytes takes less time than to handle a buffer of each
+column. Column data is not copied when decoding either: the decoded batch points into the
 memory the log read, and keeps it alive.
 """
 
@@ -30,6 +31,9 @@ KEY_COLUMN = "pk"
 REPLACED_COLUMN = "$replaced"
 """The last column of an upsert that replaces other keys than its own. No field can have this name."""
 
+_COPIED_BYTES_MAX = 256 * 1024
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
+"""The last bytes of an Arrow IPC stream."""
 _DDL = frozenset(
     {MsgKind.CREATE_COLLECTION, MsgKind.DROP_COLLECTION, MsgKind.CREATE_PARTITION, MsgKind.DROP_PARTITION}
 )
@@ -147,6 +151,9 @@ class _PartsSink:
 
 
 def _ipc_parts(batch: pa.RecordBatch) -> list[bytes | memoryview]:
+    """Return the bytes of an Arrow IPC stream with this batch. No column is dictionary-encoded."""
+    if batch.nbytes <= _COPIED_BYTES_MAX:
+        return [memoryview(batch.schema.serialize()), memoryview(batch.serialize()), _END_OF_STREAM]
     sink = _PartsSink()
     with pa.PythonFile(sink, mode="w") as file, pa.ipc.new_stream(file, batch.schema) as writer:
         writer.write_batch(batch)

@@ -124,8 +124,11 @@ def scratch_directory(parent: str) -> Iterator[Path]:
 
 def load_libraries() -> None:
     """Import what tasks need, so that the first one does not wait for it."""
+    from elanus.index.library import load_library
+
     for name in _LIBRARIES:
         importlib.import_module(name)
+    load_library()
 
 
 def process_id(_plan: int) -> int:

@@ -58,7 +58,7 @@ class Block:
     ``vectors``: the vector fields that can be searched, or whose values are not among the columns.
     ``indexes``: those of scalar fields, by field name and JSON path (empty for other fields). ``bounds``:
     minimum and maximum values of fields, where they are known; they let a filter skip the block.
-    ``clustered``: lets a search skip it.
+    ``clustered``: lets a search skip it. ``keys``: those of the primary keys, if they are known.
     """
 
     def __init__(
@@ -71,11 +71,12 @@ class Block:
         bounds: Bounds | None = None,
         indexes: ScalarIndexes | None = None,
         clustered: Clustered | None = None,
+        keys: SortedKeys | None = None,
     ) -> None:
         self.rows = len(row_ts)
         self.vectors = vectors
         self.clustered = clustered
-        self.keys = SortedKeys(columns[schema.primary_field.name])
+        self.keys = SortedKeys(columns[schema.primary_field.name]) if keys is None else keys
         self._vectors_by_name = {column.field.name: column for column in vectors.values()}
         self._columns = columns
         self._fixed_bytes = int(sum(column.nbytes for column in columns.values())) + self.keys.memory_bytes

@@ -2,14 +2,16 @@
 
 All changes happen on the loop thread, each in one step between two awaits, and end with `publish`, which
 replaces the snapshot. So a version switch (sealed segments come online, the growing copies they replace are
-released) is one assignment, and no read sees half of it. A tick alone changes nothing here: the service time
-is looked up in the tick lines of the vchannels when it is asked for.
+released) is one assignment, and no read sees half of it. Rows that arrive change one vchannel only, and end
+with `publish_rows`: an insert into many shards publishes once for each of them. A tick alone changes nothing
+here: the service time is looked up in the tick lines of the vchannels when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from elanus.api.query_channel import MissingSegment
 from elanus.api.querynode import LoadCollection
@@ -73,6 +75,8 @@ class HeldCollection:
         self._version = 0
         self._given_up = 0  # the version in which a vchannel failed last
         self._partitions = self._wanted_partitions()
+        self._growing: dict[str, tuple[SnapshotSegment, ...]] = {}
+        """The growing segments of each led vchannel, as the snapshot has them."""
         self._published = _Published(self._take_snapshot(NO_TIMESTAMP))
         self.growing_bytes = 0
         """Bytes that grow with the log: growing rows, packs that have not been applied yet, and deletes kept
@@ -140,6 +144,13 @@ class HeldCollection:
             self.clock.go_on()
         self.clock.rewatch()
 
+    def publish_rows(self, channel: FollowedVchannel) -> None:
+        """Publish the growing segments of one vchannel: as `publish`, when only they have changed."""
+        if channel.vchannel in self.leads:
+            self._growing[channel.vchannel] = self._growing_of(channel)
+            self._published = _Published(self._published.with_segments(self._segments()))
+        self._weigh_one(channel)
+
     def _count_leading(self) -> None:
         """Update ``leading``."""
         followed = (v for v in self.leads if self.channels[v].follower is not None)
@@ -191,11 +202,8 @@ class HeldCollection:
             channel.watch(watcher)
 
     def _take_snapshot(self, service_ts: Timestamp) -> Snapshot:
-        growing = [
-            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks)
-            for s in self.growing_segments()
-            if self._serves(s.partition_id)
-        ]
+        led = (channel for vchannel, channel in self.channels.items() if vchannel in self.leads)
+        self._growing = {channel.vchannel: self._growing_of(channel) for channel in led}
         missing = {**self._missing, **gaps_of(self.channels[vchannel] for vchannel in self.leads)}
         return Snapshot(
             collection_id=self.collection_id,
@@ -205,9 +213,21 @@ class HeldCollection:
             version=self._version,
             service_ts=service_ts,
             partitions=self._partitions,
-            segments=(*self.sealed_views, *growing),
+            segments=self._segments(),
             missing={s: gap for s, gap in missing.items() if self._serves(gap.partition_id)},
         )
+
+    def _growing_of(self, channel: FollowedVchannel) -> tuple[SnapshotSegment, ...]:
+        """Return the growing segments of a led vchannel, as reads see them."""
+        segments = () if channel.follower is None else channel.follower.growing.values()
+        return tuple(
+            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks)
+            for s in segments
+            if self._serves(s.partition_id)
+        )
+
+    def _segments(self) -> tuple[SnapshotSegment, ...]:
+        return (*self.sealed_views, *chain.from_iterable(self._growing.values()))
 
     def growing_segments(self) -> list[GrowingSegment]:
         """Return the growing segments of the followers that are served."""
@@ -266,6 +286,10 @@ class _Published:
     def __init__(self, snapshot: Snapshot) -> None:
         self.version = snapshot.version
         self._last = snapshot
+
+    def with_segments(self, segments: tuple[SnapshotSegment, ...]) -> Snapshot:
+        """Return the same with other segments."""
+        return replace(self._last, segments=segments)
 
     def at(self, service_ts: Timestamp) -> Snapshot:
         last = self._last

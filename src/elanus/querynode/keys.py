@@ -12,6 +12,8 @@ index keeps 12 bytes a row instead of 20 plus a second copy of the strings.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -20,6 +22,8 @@ import pyarrow.compute as pc
 Codes = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
+_CODES, _ORDER = "$codes", "$order"
+"""Columns of what is held in addition to the keys. No field can have such a name."""
 _WORD_BYTES = 8
 _MULTIPLY_1 = np.uint64(0x9E3779B97F4A7C15)
 _MULTIPLY_2 = np.uint64(0xBF58476D1CE4E5B9)
@@ -87,9 +91,29 @@ class SortedKeys:
         return len(self.codes)
 
     @property
+    def own_columns(self) -> dict[str, pa.Array]:
+        """The arrays held in addition to the keys, as columns of their length. They are not copied."""
+        own = {}
+        if self.order is not None or self.numbers is None:
+            own[_CODES] = pa.array(self.codes)
+        if self.order is not None:
+            own[_ORDER] = pa.array(self.order)
+        return own
+
+    def moved(self, keys: pa.Array, columns: Mapping[str, pa.Array]) -> SortedKeys:
+        """Return the same over equal keys elsewhere. ``columns``: has `own_columns` elsewhere."""
+        moved = SortedKeys.__new__(SortedKeys)
+        moved.keys = keys
+        moved.numbers = None if self.numbers is None else key_codes(keys)
+        moved.order = None if self.order is None else columns[_ORDER].to_numpy()
+        moved.codes = columns[_CODES].to_numpy() if _CODES in columns else key_codes(keys)
+        moved.unique = self.unique
+        return moved
+
+    @property
     def memory_bytes(self) -> int:
         """Bytes held in addition to the keys."""
-        own_codes = 0 if self.order is None and pa.types.is_integer(self.keys.type) else self.codes.nbytes
+        own_codes = 0 if self.order is None and self.numbers is not None else self.codes.nbytes
         return own_codes + (0 if self.order is None else self.order.nbytes)
 
     def rows(self, places: Rows) -> Rows:

@@ -183,7 +183,10 @@ class LoadedCollection(HeldCollection):
             if effect.drops_collection:
                 self._on_drop(self.collection_id)
                 return
-        self.publish()
+        if effect.dropped_partitions:
+            self.publish()
+        else:
+            self.publish_rows(channel)
 
     def queued(self, follower: Follower) -> None:
         """A follower has taken packs that it applies later: they are held in memory meanwhile."""
@@ -198,7 +201,7 @@ class LoadedCollection(HeldCollection):
             return
         if gone:
             self._on_release(tuple(gone))
-            self.publish()
+            self.publish_rows(channel)
         else:
             self._weigh_one(channel)
 
@@ -212,7 +215,7 @@ class LoadedCollection(HeldCollection):
             self.publish()
         else:
             self._weigh_one(channel)
-        self.clock.rewatch()
+        self.clock.rewatch_soon()
 
     def ticked(self, follower: Follower) -> bool:
         """A follower's tick may have moved without an effect.

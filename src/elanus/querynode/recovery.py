@@ -13,7 +13,8 @@ from elanus.core.ids import FieldID
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import SegmentManifest
 from elanus.core.unreadable import unreadable_text
-from elanus.index import IndexSpec
+from elanus.expr import load_parser
+from elanus.index import IndexSpec, load_library
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
@@ -41,8 +42,11 @@ def recover_growing(
     """Return the covered growing segments of the request as of its checkpoint, with deletes applied.
 
     A damaged or missing file concerns its segment alone; one with deletes concerns all of them. For a worker
-    thread.
+    thread. The first call loads what the first search would have to wait for: the index library, and the
+    parser of filters.
     """
+    load_library()
+    load_parser()
     damaged = [d for d in request.damaged if coverage.takes(d.partition_id)]
     wanted = [m for m in request.growing if m.rows and coverage.takes(m.partition_id)]
     segments: list[GrowingSegment] = []

@@ -46,6 +46,7 @@ from elanus.index import (
 from elanus.querynode.block import Block, Clustered
 from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
+from elanus.querynode.keys import SortedKeys
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.warming import warm_file
 from elanus.storage.binlog import read_columns
@@ -184,7 +185,7 @@ class _Loader:
         for field in self.schema.scalar_fields:
             if field.kind.family is Family.TEXT and not field.is_primary:
                 columns[field.name] = _encoded(columns[field.name])
-        columns |= mapped(self._mappable(columns), self.scratch)
+        keys = self._map(columns)
         row_ts = columns.pop(TIMESTAMP_FIELD)
         vectors = {field.field_id: self._vectors(field) for field in self.schema.vector_fields}
         for field in self.schema.searched_fields:
@@ -198,12 +199,20 @@ class _Loader:
             bounds=bounds,
             indexes=self._scalar_indexes(),
             clustered=self._clustered(),
+            keys=keys,
         )
 
-    def _mappable(self, columns: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
-        """Leave out the columns of fields that are to be held in memory."""
+    def _map(self, columns: dict[str, pa.Array]) -> SortedKeys:
+        """Map columns in place, except those of fields that are to be held in memory; return the keys, whose
+        codes are mapped with them."""
         held = {f.name for f in self.schema.fields if f.params.get(MMAP_KEY, "").lower() == "false"}
-        return {name: column for name, column in columns.items() if name not in held}
+        primary = self.schema.primary_field.name
+        keys = SortedKeys(columns[primary])
+        own = {} if primary in held else keys.own_columns
+        mappable = {name: column for name, column in columns.items() if name not in held}
+        found = mapped({**mappable, **own}, self.scratch)
+        columns |= {name: found[name] for name in mappable}
+        return keys if primary in held else keys.moved(columns[primary], found)
 
     def _clustered(self) -> Clustered | None:
         """Return the spheres of a cluster of vectors. Without them, searches look into the segment always."""

@@ -37,6 +37,8 @@ class ServiceClock:
         self._lock = threading.Lock()
         self._waiting: list[_Entry] = []
         self._arrivals = itertools.count()
+        self._is_due = False
+        """Whether `rewatch` is about to be called."""
 
     @property
     def time(self) -> Timestamp:
@@ -53,6 +55,19 @@ class ServiceClock:
         """The service time depends on other lines from now on. For the loop thread."""
         if self.moved():
             self._watch(self.moved)
+
+    def rewatch_soon(self) -> None:
+        """As `rewatch`, once for all calls of one step of the event loop, at its end. For the loop thread.
+
+        An insert into many shards moves the tick of each, and the service time with the last of them.
+        """
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._rewatch_due)
+
+    def _rewatch_due(self) -> None:
+        self._is_due = False
+        self.rewatch()
 
     def close(self, error: ElanusError) -> None:
         """Stop the clock: everyone who waits, now or later, gets the error."""

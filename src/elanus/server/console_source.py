@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import psutil
 from prometheus_client import CollectorRegistry
 
 from elanus.core.slow_requests import SlowRequest
 from elanus.proxy.audit import AuditLog
+from elanus.server.memory_limit import machine_bytes
 from elanus.server.status import Status
 
 _FIGURES = {
@@ -60,4 +60,4 @@ class ConsoleSource:
         """Return the figures that this system measures; the size of a process's memory is Linux's."""
         families = self._registry.restricted_registry(_FIGURES).collect()  # one look, at these metrics only
         known = {_FIGURES[one.name]: one.value for family in families for one in family.samples}
-        return {**known, "machineMemoryBytes": float(psutil.virtual_memory().total)}
+        return {**known, "machineMemoryBytes": float(machine_bytes())}

@@ -19,6 +19,7 @@ _log = structlog.get_logger("server")
 
 
 def machine_bytes() -> int:
+    """Return the memory of the machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import structlog
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.datanode import DataNodeApi
 from elanus.api.gc import SweeperApi
-from elanus.api.imports import ImportNodeApi
+from elanus.api.imports import ImportNodeApi, ImportOrder, ImportOutcome
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.indexnode import IndexNodeApi
 from elanus.api.job_book import keep_reported
@@ -31,7 +32,6 @@ from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.datanode.compactions import SparkCompactions
 from elanus.datanode.flushes import SparkFlushes
-from elanus.datanode.imports import ImportSettings, SparkImports
 from elanus.datanode.node import DataNode
 from elanus.datanode.policy import DataNodePolicy
 from elanus.datanode.sweeps import SparkSweeps
@@ -186,6 +186,20 @@ async def until_dead(session: OnDemandSession) -> None:
     _log.error("Spark ended; the data node ends too and is started again")
 
 
+class _LateImports:
+    """Implements `ImportNodeApi` by what ``make`` returns, when an import comes: its modules take 2 MB."""
+
+    def __init__(self, make: Callable[[], ImportNodeApi]) -> None:
+        self._make = make
+        self._made: ImportNodeApi | None = None
+
+    async def import_files(self, order: ImportOrder) -> ImportOutcome:
+        if self._made is None:
+            await asyncio.to_thread(import_module, "elanus.datanode.imports")
+            self._made = self._make()
+        return await self._made.import_files(order)
+
+
 class PipelineRole:
     """Implements the interfaces of `INTERFACES`, each by one of its parts.
 
@@ -220,7 +234,7 @@ class PipelineRole:
         self._build_threads = threads
         cpus = build_cpus(needs.settings.pipeline, threads)
         self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads, cpus)
-        self._imports = SparkImports(needs.runner, needs.root, self._import_settings())
+        self._imports = _LateImports(self._make_imports)
         self._sweeps = SparkSweeps(needs.runner, needs.store_url)
         self._work: list[asyncio.Task[None]] = []
 
@@ -261,15 +275,18 @@ class PipelineRole:
     def _one_ended(self, task: asyncio.Task[None]) -> None:
         self._ended(None if task.cancelled() else task.exception())
 
-    def _import_settings(self) -> ImportSettings:
+    def _make_imports(self) -> ImportNodeApi:
+        from elanus.datanode.imports import ImportSettings, SparkImports
+
         needs = self._needs
-        return ImportSettings(
+        settings = ImportSettings(
             needs.import_url,
             needs.store_url,
             str(needs.session.task_scratch),
             needs.settings.imports.task_mb * _MB,
             needs.session.slots,
         )
+        return SparkImports(needs.runner, needs.root, settings)
 
     async def _heartbeat(self) -> None:
         needs = self._needs

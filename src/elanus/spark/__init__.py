@@ -47,14 +47,19 @@ _HOMES = {
     "register": "source",
     "table": "opened",
 }
+_SEARCHING = frozenset({"attached", "duplicates", "knn", "recall"})
+"""Modules that use the index library."""
 
 
 def __getattr__(name: str) -> Any:
     """Import pyspark only where it is used: `elanus.spark.changes` does without."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__} has no attribute {name}")
+    home = _HOMES[name]
     try:
-        return getattr(import_module(f"elanus.spark.{_HOMES[name]}"), name)
+        if home in _SEARCHING:
+            import_module("elanus.index.library").load_library()
+        return getattr(import_module(f"elanus.spark.{home}"), name)
     except ModuleNotFoundError as error:
         if error.name != "faiss":
             raise

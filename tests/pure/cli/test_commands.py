@@ -304,9 +304,9 @@ def test_estimate_needs_no_server_and_shows_each_total() -> None:
         "1,000,000 rows of FLOAT_VECTOR of 128 dimensions in 2 segments\n"
         "index: HNSW, COSINE, M=8, efConstruction=200\n"
         "memory to load: 1.2 GB in all query nodes, replicas: 1\n"
-        "memory of the index: 633.0 MB in each replica\n"
-        "object store: 1.2 GB (536.0 MB of rows, 633.0 MB of index files)\n"
-        "index builds: 2.7 min one after the other, on one core, with no server asked\n"
+        "memory of the index: 649.3 MB in each replica\n"
+        "object store: 1.2 GB (536.0 MB of rows, 649.3 MB of index files)\n"
+        "index builds: 3.7 min one after the other, on one core, with no server asked\n"
     )
     smaller = ("--dim", 128, "--set", "datacoord.segment_size_max_mb=64", "--json")
     found = json.loads(elanus("estimate", "--rows", 1_000_000, *smaller).output)

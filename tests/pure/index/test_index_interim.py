@@ -66,6 +66,15 @@ def test_narrow_vectors_have_codes_too(data_type: DataType) -> None:
     assert recall(index.search(queries, K, SearchParams()).rows, truth.rows) >= 0.98
 
 
+def test_its_work_is_that_of_the_codes() -> None:
+    index = interim()
+    rows_ns = index._exact.work_ns(1, None)
+    assert 0 < index.work_ns(1, SearchParams(), None) < rows_ns / 2
+    few = np.zeros(ROWS, dtype=bool)
+    few[:10] = True
+    assert index.work_ns(1, SearchParams(), RowMask.from_bool(few)) < rows_ns / 100
+
+
 def test_its_memory_counts_the_codes() -> None:
     index = interim("COSINE")
     rows = halves()[0]

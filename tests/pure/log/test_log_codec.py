@@ -19,6 +19,7 @@ from elanus.core.messages import (
 )
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
+from elanus.log import codec
 from elanus.log.codec import decode, encode
 from elanus.log.port import CorruptLog, LogEntry, NewEntry, Position
 
@@ -94,8 +95,17 @@ def test_the_header_has_what_readers_of_headers_need() -> None:
     assert (mark.kind, mark.epoch) == (MsgKind.EPOCH, 4)
 
 
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda m: type(m).__name__)
+def test_few_bytes_are_copied_and_are_the_same(message: Message, monkeypatch: pytest.MonkeyPatch) -> None:
+    copied = encode(message).payload
+    assert len(copied) in (0, 3)
+    monkeypatch.setattr(codec, "_COPIED_BYTES_MAX", -1)
+    in_place = encode(message).payload
+    assert b"".join(copied) == b"".join(in_place)
+
+
 def test_vectors_are_not_copied_in_either_direction() -> None:
-    batch = rows(1000)
+    batch = rows(10_000)
     new = encode(InsertMessage(Timestamp(5), "v", *IDS, SegmentID(9), 0, batch))
     column = batch.column("vector").flatten().buffers()[1]
     assert column.address in {pa.py_buffer(part).address for part in new.payload}

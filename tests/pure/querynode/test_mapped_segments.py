@@ -12,6 +12,8 @@ import pytest
 from node_world import COLLECTION, World, scenario
 
 from elanus.core.index_properties import MMAP_KEY
+from elanus.core.schema import DataType
+from elanus.querynode.keys import SortedKeys
 from elanus.storage import mapped_columns
 
 ROWS = [(key, key) for key in range(100)]
@@ -58,6 +60,33 @@ async def test_reads_and_deletes_are_as_from_memory(world: World) -> None:
     await world.delete(range(10, 20))
     await world.tick()
     assert world.count("value >= 5") == 80
+
+
+@pytest.mark.parametrize("key_type", [DataType.INT64, DataType.VARCHAR])
+def test_the_order_of_keys_is_mapped_with_them(tmp_path: Path, key_type: DataType) -> None:
+    async def play() -> None:
+        world = World(tmp_path, key_type=key_type)
+        await world.start()
+        await world.insert([(key, key) for key in range(100, 0, -1)])
+        await world.stamp_and_tick()
+        world.seal()
+        [segment_id] = world.flush()
+        await world.hand_off([segment_id])
+        [segment] = world.node._collections[COLLECTION].snapshot.segments
+        keys = segment.blocks[0].keys
+        assert keys.order is not None
+        assert all(is_mapped(pa.array(array)) for array in (keys.codes, keys.order))
+        again = SortedKeys(keys.keys)
+        assert (again.codes == keys.codes).all()
+        assert (again.order == keys.order).all()
+        assert (again.unique, again.memory_bytes) == (keys.unique, keys.memory_bytes)
+        await world.delete(range(10, 20))
+        await world.tick()
+        assert world.count("value >= 5") == 86
+        world.node.invariants()
+        await world.node.stop()
+
+    asyncio.run(play())
 
 
 def test_a_field_may_be_held_in_memory(tmp_path: Path) -> None:

@@ -7,16 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from counting import calls_of, steps_of
 from node_rows import schema_of
 from node_world import COLLECTION, NODE, VCHANNEL, World, inline, scenario
 
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange, WatchVchannel
-from elanus.core.channels import pchannel_name, vchannel_name
+from elanus.core.channels import pchannel_name, pchannel_of, vchannel_name
 from elanus.core.errors import DeadlineExceeded
-from elanus.core.ids import CollectionID, IndexID
-from elanus.core.messages import TimeTick
+from elanus.core.ids import CollectionID, IndexID, PartitionID, SegmentID
+from elanus.core.messages import InsertMessage, TimeTick
 from elanus.core.packs import ORIGIN
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
@@ -34,9 +35,10 @@ PCHANNELS = [pchannel_name(number) for number in range(16)]
 
 
 class Loaded:
-    """A query node that serves ``collections`` of two shards each, all of them empty."""
+    """A query node that serves ``collections`` of two (or ``shards``) shards each, all of them empty."""
 
-    def __init__(self, directory: Path, collections: int) -> None:
+    def __init__(self, directory: Path, collections: int, shards: int = 2) -> None:
+        self.shards = shards
         self.log = MemoryLog()
         self.node = QueryNode(
             NODE, self.log, LocalStore(directory / "store"), inline, scratch=directory / "scratch"
@@ -48,7 +50,7 @@ class Loaded:
         for collection_id in self.ids:
             vchannels = tuple(
                 vchannel_name(PCHANNELS[(2 * collection_id + shard) % 16], collection_id, shard)
-                for shard in range(2)
+                for shard in range(self.shards)
             )
             vector = FieldIndexSpec(_field_id(), IndexID(1), {"index_type": "FLAT", "metric_type": "L2"})
             await self.node.load_collection(
@@ -57,6 +59,14 @@ class Loaded:
             for vchannel in vchannels:
                 await self.node.watch_vchannel(WatchVchannel(collection_id, vchannel, ORIGIN, (), (), ()))
             await self.node.announce(SealedSegmentsChange(collection_id, 1, (), ()))
+
+    async def write(self, collection_id: CollectionID, vchannel: str, number: int, ts: int) -> None:
+        """Insert a row into a segment of this number."""
+        schema = schema_of(DataType.INT64).arrow_schema
+        row = {"id": ts * 1000 + number, "value": 1, "tag": "a", "vector": [1.0, 2.0], "$meta": "{}"}
+        rows = pa.RecordBatch.from_pylist([row], schema=schema)
+        start = (Timestamp(ts), vchannel, collection_id, PartitionID(1), SegmentID(number + 1), 0)
+        await self.log.append(pchannel_of(vchannel), [encode(InsertMessage(*start, rows))])
 
     async def tick(self, ts: int) -> None:
         for pchannel in PCHANNELS:
@@ -105,6 +115,28 @@ async def test_a_read_that_waits_is_woken_when_each_of_its_vchannels_has_ticked(
     with pytest.raises(DeadlineExceeded):
         await clock.reached(Timestamp(3000), 1)
     await loaded.node.stop()
+
+
+async def test_rows_cost_each_of_their_vchannels_the_same_however_many_there_are(tmp_path: Path) -> None:
+    steps = []
+    for shards in (16, 128):
+        loaded = Loaded(tmp_path, 1, shards)
+        await loaded.start()
+        (collection_id,) = loaded.ids
+        collection = loaded.node._loaded(collection_id)
+        for ts in (1000, 2000):
+            for number, vchannel in enumerate(collection.channels):
+                await loaded.write(collection_id, vchannel, number, ts)
+            reading = asyncio.create_task(collection.clock.reached(Timestamp(ts), 60))
+            steps.append(await steps_of(lambda loaded=loaded, ts=ts: loaded.tick(ts)))  # type: ignore[misc]
+            await asyncio.wait_for(reading, 1)
+            loaded.node.invariants()
+            snapshot = collection.snapshot
+            assert snapshot.service_ts == ts
+            blocks = [block for segment in snapshot.segments for block in segment.blocks]
+            assert sum(block.rows for block in blocks) == shards * (ts // 1000)
+        await loaded.node.stop()
+    assert steps[3] / 128 < 1.1 * steps[1] / 16, steps
 
 
 async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_path: Path) -> None:

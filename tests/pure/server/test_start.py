@@ -155,11 +155,17 @@ print("data node:", *sys.modules)
 """
 NOT_AT_REST = {
     "aetcd": "the metadata is a file",
+    "faiss": "until a collection is loaded",
+    "lark": "until a filter comes",
+    "ml_dtypes": "until a vector of bfloat16 comes",
     "nats": "the log is files",
     "obstore": "the object store is a directory",
     "pandas": "no value is a pandas object",
+    "psutil": "Spark's workers are counted where they run",
     "py4j": "Spark is in a process of its own",
     "pyspark": "Spark is in a process of its own",
+    "elanus.datanode.imports": "until files are imported",
+    "pyarrow._s3fs": "objects in S3 are read by obstore",
     "pyarrow.dataset": "a file is read by its columns",
     "rich": "the log is plain",
     "scipy": "faiss and numpy compute",

@@ -16,7 +16,7 @@ TYPES: Addition = {
         "TernaryVector",
         VectorForm(
             Space.FLOATS,
-            np.dtype(np.int8),
+            "int8",
             None,
             FLOAT_METRICS,
             Metric.COSINE,

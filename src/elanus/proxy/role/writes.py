@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from elanus.core.begun import Begun
 from elanus.core.channels import pchannel_of, shard_of_keys
 from elanus.core.errors import ElanusError, PartlyWritten
 from elanus.core.ids import CollectionID, PartitionID
@@ -180,10 +181,16 @@ class LogWriter:
         entries = await self._encoded(messages, size_bytes)
         await turn.mine()
         await self._lease.confirm()
-        appends = [asyncio.ensure_future(_failure_of(self._log.append(p, e))) for p, e in entries.items()]
-        await asyncio.sleep(0)  # each append has now taken its place in the log's queue
-        turn.done()
-        failures = await asyncio.gather(*appends)
+        appends = [_failure_of(self._log.append(p, e)) for p, e in entries.items()]
+        if len(appends) == 1:
+            begun = Begun(appends[0])
+            turn.done()  # the append has taken its place in the log's queue
+            failures = [await begun]
+        else:
+            tasks = [asyncio.ensure_future(append) for append in appends]
+            await asyncio.sleep(0)  # as above: each has begun
+            turn.done()
+            failures = await asyncio.gather(*tasks)
         failed = {p: error for p, error in zip(entries, failures, strict=True) if error is not None}
         if len(failed) < len(entries):
             await self._lease.confirm()  # otherwise the stored entries may be late, and count as not stored
