@@ -361,15 +361,25 @@ def test_connections_beyond_the_limit_are_refused_with_a_text_and_the_others_go_
         status, answer = ask(port, LIST)
         assert (status, answer["code"]) == (503, Unavailable.code)
         assert "2 client connections, and may have no more" in answer["message"]
+        _until_connected(server, 2)
         spare = _connected(stack, port)
-        time.sleep(0.1)
-        with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
+        _until_connected(server, 3)
+        with pytest.raises(ConnectionError):
             _status(_connected(stack, port))
+        _until_connected(server, 3)
         assert (_status(first), _status(spare)) == (200, 503), "the connected go on"
         second.close()
-        time.sleep(0.1)
+        _until_connected(server, 1)
         assert _status(_connected(stack, port)) == 200, "there is room again"
     assert [line["port"] for line in logs if "connections refused" in line["event"]] == ["http"]
+
+
+def _until_connected(server: RestServer, count: int) -> None:
+    """Wait until the server has noticed what has come and gone."""
+    deadline_s = time.monotonic() + 30
+    while len(server._server.server_state.connections) != count:
+        assert time.monotonic() < deadline_s, f"not {count}: {server._server.server_state.connections}"
+        time.sleep(0.01)
 
 
 def _connected(stack: contextlib.ExitStack, port: int) -> http.client.HTTPConnection:
