@@ -33,6 +33,8 @@ from benchmarks.yardstick import machine_speed
 
 #: How long a server may go on working after a measure before the next system is asked.
 QUIET_LIMIT_S = 20.0
+#: The same after loading: Milvus merges segments of a large set and builds their indexes again, for minutes.
+LOADED_QUIET_LIMIT_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,9 @@ class _Run:
                 self._note(name, "set up", str(error))
             else:
                 if all(self.ask(measure, bench) for measure in LOADING):
+                    if bench.server is not None:
+                        self._say(name, "coming to rest")
+                        wait_for_quiet(bench.server.usage, LOADED_QUIET_LIMIT_S)
                     self.started.push(own.pop_all())
                     return bench
         return None
