@@ -31,7 +31,7 @@ from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.records import in_batches
 from elanus.datacoord.references import Moment, References, held_files
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.turns import in_turns
 
 _RETRY_S = 30.0
@@ -281,7 +281,7 @@ class Collector:
         record that may be forgotten does not change any more.
         """
         now = await self._rootcoord.alloc_timestamp(1)
-        needed = self._state.heirs(held)
+        needed = self._state.descendants(held)
         dropped = in_turns(self._state.dropped_segments())
         old = [s.segment_id async for s in dropped if s.segment_id not in needed and self._may_forget(s, now)]
         for segment_ids in in_batches(old):

@@ -27,7 +27,8 @@ from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.expiring_rows import ExpiringRows
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState, Vchannel
+from elanus.datacoord.state import DataState
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.turns import in_turns
 from elanus.storage.port import CorruptObject, ObjectMissing
 

@@ -29,7 +29,7 @@ from elanus.datacoord.context import DataContext
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.snapshots import Snapshots
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 _CLONE_MS = 3_600_000
 """How long the files of a source stay if the clone is never made."""

@@ -42,7 +42,7 @@ from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.early_ticks import request_early_tick
 from elanus.datacoord.manifest_reader import Chosen
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.storage.paths import segments_of
 from elanus.storage.port import ObjectMissing
 

@@ -348,9 +348,9 @@ async def test_what_is_known_of_a_compacted_segment_goes_with_its_record(tmp_pat
     await bench.coord.commit_compaction(answer(bench, order, rows=20))
     state = bench.coord.context.state
     table = state._segments
-    assert table._successors
+    assert table._made
     await state.forget(plan.inputs, ())
-    assert table._successors == {}
+    assert table._made == {}
     assert [s.segment_id for s in state.segments_of(CID)] == [plan.output]
     await bench.coord.stop()
 
