@@ -16,6 +16,7 @@ from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.clustering import Cluster
 from elanus.core.compaction import CompactionPlan
+from elanus.core.heirs import Heirs
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.quarantine import Quarantined
@@ -97,11 +98,10 @@ class LogHold:
 class RecoveryInfo:
     """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
 
-    ``successors``: the dropped segments on record, and the requested ones that have no record any more. Each
-    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none. ``split``:
-    those of them whose rows are in several flushed segments, each with all of these; ``successors`` has one.
-    ``damaged``: the flushed segments whose manifests cannot be read; they are not in ``flushed``. ``schema``:
-    the one that rows are written with; it may have fields that the catalog is about to show.
+    ``successors`` and ``split`` are the `heirs` of the dropped segments on record, and of the requested ones
+    that have no record any more. ``damaged``: the flushed segments whose manifests cannot be read; they are
+    not in ``flushed``. ``schema``: the one that rows are written with; it may have fields that the catalog is
+    about to show.
     """
 
     collection_id: CollectionID
@@ -111,6 +111,11 @@ class RecoveryInfo:
     damaged: tuple[DamagedManifest, ...] = ()
     schema: CollectionSchema | None = None
     split: Mapping[SegmentID, tuple[SegmentID, ...]] = field(default_factory=dict)
+
+    @property
+    def heirs(self) -> Heirs:
+        """The flushed segments that have the rows of dropped ones."""
+        return Heirs(self.successors, self.split)
 
 
 @dataclass(frozen=True, slots=True)

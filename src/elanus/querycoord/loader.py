@@ -266,7 +266,7 @@ class CollectionLoader:
         await let_others_run(found)
         target = await self._target(load, (*held, *progress.segments()))
         self._recovering[self.collection_id] = target.recovery.vchannels
-        progress.note_successors(target.recovery.successors)
+        progress.note_heirs(target.recovery.heirs)
         if progress.has_begun:
             progress.update(target, [of.sealed.keys() for of in served])
         elif self.load is load:  # else the next round is the first of another load

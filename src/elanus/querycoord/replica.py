@@ -183,11 +183,11 @@ class Replica:
         now = self.served(statuses)
         before = _still(before, now)
         await let_others_run(target.segments)
-        successors, split = target.recovery.successors, target.recovery.split
-        handoff = decide(target.segments, before, successors, target.unbuilt, service_ts, split)
+        heirs = target.recovery.heirs
+        handoff = decide(target.segments, before, heirs, target.unbuilt, service_ts)
         now_s = asyncio.get_running_loop().time()
         unreadable = self.unreadable.waiting_with(target.segments, target.damaged, now_s)
-        handoff = hold_back(handoff, unreadable, before, successors, split)
+        handoff = hold_back(handoff, unreadable, before, heirs)
         await let_others_run(target.segments)
         named = self.info.sealed
         layout = await plan_layout(target, handoff, statuses, places, now.nodes, self.info.vchannels)

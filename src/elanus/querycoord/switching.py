@@ -90,14 +90,8 @@ class VersionSwitch:
         same = same and all(log.file.path in info.deletes for log in target.unserved)
         if online or offline or behind or not info.version or not same:
             version = self._fleet.version_after(max(info.version, *seen, 0))
-            split = target.recovery.split
-            replaced = tuple(
-                sorted(
-                    s
-                    for s, successor in target.recovery.successors.items()
-                    if not online.keys().isdisjoint(split.get(s, (successor,)))
-                )
-            )
+            heirs = target.recovery.heirs
+            replaced = sorted(s for s in heirs.dropped() if not online.keys().isdisjoint(heirs.of(s)))
             visible_from, deletes = await self._moments(online, target, moments)
             change = SealedSegmentsChangeInfo(
                 self._collection_id,
@@ -105,7 +99,7 @@ class VersionSwitch:
                 dict(online),
                 offline,
                 dict(layout.vchannels),
-                replaced,
+                tuple(replaced),
                 visible_from,
                 missing,
                 deletes,
@@ -120,9 +114,7 @@ class VersionSwitch:
         """Return the timestamp from which reads see each of the segments that a version brings online, and
         the deletes in each delta log of a write."""
         pending = {log.file.ts_max for log in target.unserved}
-        moments = decide_moments(
-            online, target.segments, target.recovery.successors, before, target.recovery.split, pending
-        )
+        moments = decide_moments(online, target.segments, target.recovery.heirs, before, pending)
         deletes = delete_moments(target.unserved, {**before.named, **moments.known}, target.segments, before)
         known = {path: moment for path, moment in deletes.items() if moment is not None}
         visible_from, record = dict(moments.known), self.record

@@ -13,6 +13,7 @@ from query_bench import NODE, Bench
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import DamagedFile, LoadSegment, QueryNodeStatus, SegmentServing
 from elanus.core.errors import Unavailable
+from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
@@ -112,7 +113,7 @@ def test_outputs_of_compactions_are_not_searched_for_among_all_segments() -> Non
     replica = _replica(ReplicaRecord(info, (NODE,)))
     served = replica.served({NODE: QueryNodeStatus(NODE, {}, (), 0, 0, {})})
     Compared.comparisons = 0
-    assert not decide(manifests, served, {}, (), Timestamp(1)).held
+    assert not decide(manifests, served, Heirs(), (), Timestamp(1)).held
     assert Compared.comparisons <= 10 * len(ids)
 
 

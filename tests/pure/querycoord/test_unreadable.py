@@ -12,6 +12,7 @@ from test_loading import ONE, TWO_PARTITIONS, loaded
 from elanus.api.datacoord import DamagedManifest
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import SegmentServing
+from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, SegmentID
 from elanus.querycoord.handoff import Handoff, Served, decide, has_rows, hold_back
 from elanus.querycoord.unreadable import PAUSE_MAX_S, PAUSE_S, UnreadableSegments
@@ -242,9 +243,9 @@ def sealed(number: int) -> SegmentServing:
 def decided(of: Served, unreadable: set[int], *wanted: int) -> Handoff:
     output = replace(manifest(9), parents=(SegmentID(1), SegmentID(2)))
     segments = {SegmentID(n): output if n == 9 else manifest(n) for n in wanted}
-    successors = {SegmentID(1): SegmentID(9), SegmentID(2): SegmentID(9)} if 9 in wanted else {}
-    handoff = decide(segments, of, successors, (), of.ticks.get(V, manifest(1).insert_logs[0].ts_max))
-    found = hold_back(handoff, {SegmentID(n) for n in unreadable}, of, successors)
+    heirs = Heirs({SegmentID(1): SegmentID(9), SegmentID(2): SegmentID(9)} if 9 in wanted else {})
+    handoff = decide(segments, of, heirs, (), of.ticks.get(V, manifest(1).insert_logs[0].ts_max))
+    found = hold_back(handoff, {SegmentID(n) for n in unreadable}, of, heirs)
     assert found.held >= unreadable
     return found
 

@@ -59,9 +59,9 @@ def inputs_kept_next_to_the_output(patch: pytest.MonkeyPatch) -> None:
     """The version that brings the output does not take the inputs away, which de-duplication hides."""
     decide = replica.decide
 
-    def keeping(wanted: Any, served: Any, successors: Any, *rest: Any) -> Any:
-        kept = {s: serving.vchannel for s, serving in served.sealed.items() if successors.get(s)}
-        return replace(decide(wanted, served, successors, *rest), held=frozenset(), kept=kept)
+    def keeping(wanted: Any, served: Any, heirs: Any, *rest: Any) -> Any:
+        kept = {s: serving.vchannel for s, serving in served.sealed.items() if heirs.one_of(s)}
+        return replace(decide(wanted, served, heirs, *rest), held=frozenset(), kept=kept)
 
     patch.setattr(replica, "decide", keeping)
 

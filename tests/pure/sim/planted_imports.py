@@ -50,7 +50,7 @@ def moments_of_their_own(patch: pytest.MonkeyPatch) -> None:
     original = VersionSwitch._moments
 
     async def moments(self: VersionSwitch, online: Any, target: Any, before: Any) -> Any:
-        opened = decide_moments(online, target.segments, target.recovery.successors, before).open
+        opened = decide_moments(online, target.segments, target.recovery.heirs, before).open
         visible_from, deletes = await original(self, online, target, before)
         own = {s: plus_ms(visible_from[s], 1000 * n) for n, s in enumerate(opened)}
         if own:
