@@ -17,32 +17,14 @@ that takes over the vchannel starts after their rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from elanus.api.querynode import SegmentServing
 from elanus.core.heirs import Heirs
-from elanus.core.ids import NO_SEGMENT, NodeID, SegmentID
+from elanus.core.ids import NO_SEGMENT, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The segments that a replica serves, read before its target is read.
-
-    ``named``: the sealed segments of the version in force, to be asked about each of them: no sequence.
-    ``sealed``: those of them that nodes serve; ``nodes``: the node of each, and of others.
-    ``growing``: growing segments, each with its vchannel. ``ticks``: the time tick up to which the leading
-    node has followed each vchannel; none for a vchannel that nobody follows yet, or whose node serves no
-    version.
-    """
-
-    named: Set[SegmentID]
-    sealed: dict[SegmentID, SegmentServing]
-    growing: Mapping[SegmentID, str]
-    ticks: Mapping[str, Timestamp]
-    nodes: Mapping[SegmentID, NodeID] = field(default_factory=dict)
+from elanus.querycoord.served import Served
 
 
 @dataclass(frozen=True, slots=True)

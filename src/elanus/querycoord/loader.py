@@ -31,15 +31,16 @@ from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Pulses, Statuses
 from elanus.querycoord.groups import ResourceGroups
-from elanus.querycoord.handoff import Served
 from elanus.querycoord.load_limit import check_load_limit
 from elanus.querycoord.load_progress import LoadProgress
+from elanus.querycoord.long_rounds import let_others_run
 from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
 from elanus.querycoord.planned_layout import pieces_of, room_of
 from elanus.querycoord.reconcile_loop import ReconcileLoop, text_of
-from elanus.querycoord.replica import Replica, let_others_run
+from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.served import Served
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
 from elanus.querycoord.visible_from import Settled, settled

@@ -34,10 +34,10 @@ from elanus.core.nodes import Nodes
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.groups import ResourceGroups
-from elanus.querycoord.handoff import Served
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.served import Served
 from elanus.querycoord.served_watch import ServedWatch
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target

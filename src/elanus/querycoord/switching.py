@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import structlog
 
-from elanus.api.query_channel import MissingSegment, QueryChannelInfo, SealedSegmentsChangeInfo
+from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo
 from elanus.api.querynode import QueryNodeApi, QueryNodeStatus
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp, plus_ms
-from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.fleet import Fleet, Statuses
+from elanus.querycoord.next_version import NextVersion
 from elanus.querycoord.planned_layout import Layout
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import LoadState
@@ -58,13 +59,10 @@ class VersionSwitch:
 
     async def announce(
         self,
-        layout: Layout,
-        online: Mapping[SegmentID, NodeID],
-        retired: Mapping[SegmentID, str],
+        planned: NextVersion,
         target: Target,
-        statuses: Mapping[NodeID, QueryNodeStatus],
+        statuses: Statuses,
         moments: Settled,
-        missing: Mapping[SegmentID, MissingSegment],
     ) -> QueryChannelInfo:
         """Announce a new version to every node that it names, if anything changes; return the replica then.
 
@@ -77,12 +75,14 @@ class VersionSwitch:
         from it, and drops them when it gets there. A new version that listed such a segment as offline again
         would remove it from its current node.
         """
+        layout, online, missing = planned.layout, planned.named, planned.missing
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
             await self._fleet.join(opened, statuses[node_id])
         info = self.info if opened.channel == self.info.channel else opened
         offline = {s: n for s, n in info.sealed.items() if layout.segments.get(s) != n}
-        offline |= {s: info.vchannels[v] for s, v in retired.items() if s not in info.sealed}
+        retired = planned.handoff.retired.items()
+        offline |= {s: info.vchannels[v] for s, v in retired if s not in info.sealed}
         offline |= self._strangers(layout, statuses)
         seen = [status.versions.get(self._collection_id, 0) for status in statuses.values()]
         behind = any(statuses[n].versions.get(self._collection_id, 0) < info.version for n in layout.nodes())
@@ -96,7 +96,7 @@ class VersionSwitch:
             change = SealedSegmentsChangeInfo(
                 self._collection_id,
                 version,
-                dict(online),
+                online,
                 offline,
                 dict(layout.vchannels),
                 tuple(replaced),
@@ -128,9 +128,7 @@ class VersionSwitch:
         await self.persist(replace(record, writes=with_writes(before.writes, target.unserved, known)))
         return visible_from, known
 
-    def _strangers(
-        self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]
-    ) -> dict[SegmentID, NodeID]:
+    def _strangers(self, layout: Layout, statuses: Statuses) -> dict[SegmentID, NodeID]:
         """Return sealed segments that a node serves from versions of which no record is left.
 
         A collection that was released and loaded again has a new record, and the node may have missed the
@@ -145,9 +143,7 @@ class VersionSwitch:
             if layout.segments.get(s.segment_id) != node_id
         }
 
-    async def complete(
-        self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
-    ) -> bool:
+    async def complete(self, layout: Layout, target: Target, statuses: Statuses) -> bool:
         """Wait until all nodes serve the version, then set its partitions and drop what is no longer needed.
 
         A node that the version does not name releases the collection only after it has read its channel up to

@@ -11,7 +11,8 @@ from elanus.core.heirs import Heirs
 from elanus.core.ids import CollectionID, IndexID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp, compose
-from elanus.querycoord.handoff import Handoff, Served, decide, hold_back
+from elanus.querycoord.handoff import Handoff, decide, hold_back
+from elanus.querycoord.served import Served
 
 V = manifest(1).vchannel
 LATER = compose(100)

@@ -14,7 +14,8 @@ from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import SegmentServing
 from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, SegmentID
-from elanus.querycoord.handoff import Handoff, Served, decide, has_rows, hold_back
+from elanus.querycoord.handoff import Handoff, decide, has_rows, hold_back
+from elanus.querycoord.served import Served
 from elanus.querycoord.unreadable import PAUSE_MAX_S, PAUSE_S, UnreadableSegments
 
 V = manifest(1).vchannel

@@ -129,7 +129,7 @@ def switched_before_the_load(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(LoadedCollection, "announce", early)
-    patch.setattr("elanus.querycoord.replica.Replica._load", not_loaded)
+    patch.setattr("elanus.querycoord.node_loads.NodeLoads._load", not_loaded)
 
 
 def growing_copy_kept(patch: pytest.MonkeyPatch) -> None:
