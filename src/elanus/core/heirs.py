@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from elanus.core.ids import NO_SEGMENT, SegmentID
 
@@ -21,8 +20,8 @@ class Heirs:
     ``split``: those that have several heirs, each with all of them.
     """
 
-    first: Mapping[SegmentID, SegmentID] = MappingProxyType({})
-    split: Mapping[SegmentID, tuple[SegmentID, ...]] = MappingProxyType({})
+    first: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
+    split: Mapping[SegmentID, tuple[SegmentID, ...]] = field(default_factory=dict)
 
     def __contains__(self, segment_id: SegmentID) -> bool:
         """Whether the segment is dropped."""

@@ -66,47 +66,52 @@ class VersionSwitch:
     ) -> QueryChannelInfo:
         """Announce a new version to every node that it names, if anything changes; return the replica then.
 
-        Growing segments that retire go offline on the node that leads their vchannel. The coordinator does
-        not know of growing segments that a node has taken in but serves in no version yet, or has still to
-        read from the log. The change therefore lists every segment whose rows compaction has moved into a
-        segment that goes online.
-
-        A node that has not reached the version in force still has the segments which that version took away
-        from it, and drops them when it gets there. A new version that listed such a segment as offline again
-        would remove it from its current node.
+        The coordinator does not know of growing segments that a node has taken in but serves in no version
+        yet, or has still to read from the log. The change therefore lists every segment whose rows compaction
+        has moved into a segment that goes online.
         """
-        layout, online, missing = planned.layout, planned.named, planned.missing
+        layout, online = planned.layout, planned.named
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
             await self._fleet.join(opened, statuses[node_id])
         info = self.info if opened.channel == self.info.channel else opened
-        offline = {s: n for s, n in info.sealed.items() if layout.segments.get(s) != n}
-        retired = planned.handoff.retired.items()
-        offline |= {s: info.vchannels[v] for s, v in retired if s not in info.sealed}
-        offline |= self._strangers(layout, statuses)
+        offline = self._offline(planned, statuses)
+        is_behind = not all(self._serves(statuses[node_id]) for node_id in layout.nodes())
+        if not (online or offline or is_behind or _differs(info, planned, target)):
+            return info
         seen = [status.versions.get(self._collection_id, 0) for status in statuses.values()]
-        behind = any(statuses[n].versions.get(self._collection_id, 0) < info.version for n in layout.nodes())
-        same = dict(info.vchannels) == dict(layout.vchannels) and dict(info.missing) == dict(missing)
-        same = same and all(log.file.path in info.deletes for log in target.unserved)
-        if online or offline or behind or not info.version or not same:
-            version = self._fleet.version_after(max(info.version, *seen, 0))
-            heirs = target.recovery.heirs
-            replaced = sorted(s for s in heirs.dropped() if not online.keys().isdisjoint(heirs.of(s)))
-            visible_from, deletes = await self._moments(online, target, moments)
-            change = SealedSegmentsChangeInfo(
-                self._collection_id,
-                version,
-                online,
-                offline,
-                dict(layout.vchannels),
-                tuple(replaced),
-                visible_from,
-                missing,
-                deletes,
-            )
-            info = await self._fleet.announce(info, change, statuses)
-            _log.info("version announced", collection=self._collection_id, version=version)
+        version = self._fleet.version_after(max(info.version, *seen, 0))
+        heirs = target.recovery.heirs
+        replaced = sorted(s for s in heirs.dropped() if not online.keys().isdisjoint(heirs.of(s)))
+        visible_from, deletes = await self._moments(online, target, moments)
+        change = SealedSegmentsChangeInfo(
+            self._collection_id,
+            version,
+            online,
+            offline,
+            dict(layout.vchannels),
+            tuple(replaced),
+            visible_from,
+            planned.missing,
+            deletes,
+        )
+        info = await self._fleet.announce(info, change, statuses)
+        _log.info("version announced", collection=self._collection_id, version=version)
         return info
+
+    def _offline(self, planned: NextVersion, statuses: Statuses) -> dict[SegmentID, NodeID]:
+        """Return the segments that the version takes away, each from its node.
+
+        Growing segments that retire go offline on the node that leads their vchannel. A node that has not
+        reached the version in force still has the segments which that version took away from it, and drops
+        them when it gets there. A new version that listed such a segment again would remove it from its
+        current node.
+        """
+        info, placed = self.info, planned.layout.segments
+        moved = {s: n for s, n in info.sealed.items() if placed.get(s) != n}
+        growing = ((s, v) for s, v in planned.handoff.retired.items() if s not in info.sealed)
+        retired = {s: info.vchannels[v] for s, v in growing}
+        return {**moved, **retired, **self._strangers(planned.layout, statuses)}
 
     async def _moments(
         self, online: Mapping[SegmentID, NodeID], target: Target, before: Settled
@@ -198,3 +203,12 @@ class VersionSwitch:
                         f"{self._collection_id} yet"
                     )
                 await asyncio.sleep(_SWITCH_LOOK_S)
+
+
+def _differs(info: QueryChannelInfo, planned: NextVersion, target: Target) -> bool:
+    """Whether the planned version says something that the one in force, if any, does not, apart from where
+    segments are."""
+    same_leaders = dict(info.vchannels) == dict(planned.layout.vchannels)
+    same_gaps = dict(info.missing) == dict(planned.missing)
+    same_deletes = all(log.file.path in info.deletes for log in target.unserved)
+    return not (info.version and same_leaders and same_gaps and same_deletes)
