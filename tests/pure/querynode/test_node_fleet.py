@@ -40,7 +40,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
-from elanus.querycoord import coord as coordinator
+from elanus.querycoord import node_watch
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet
 from elanus.querycoord.loader import QueryDependencies
@@ -198,7 +198,7 @@ def scenarios_of(
 
     def scenario(test: Callable[[W], Awaitable[None]]) -> Callable[[Path], None]:
         async def play(directory: Path) -> None:
-            with patch.object(coordinator, "_NODE_LOOK_S", 0.02):
+            with patch.object(node_watch, "_LOOK_S", 0.02):
                 await test(make(directory))
 
         def run(tmp_path: Path) -> None:
