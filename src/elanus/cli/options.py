@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from elanus.cli.import_command import Server
+    from elanus.cli.server_calls import Server
     from elanus.server.settings import Settings
 
 EXIT_FAILED = 1
@@ -121,7 +121,7 @@ def rest_url(data_dir: Path | None) -> str:
 
 def server_named(uri: str, tls_ca: str, tls_server_name: str, token: str, data_dir: Path | None) -> Server:
     """Return the server that the options name; wrong ones end the command with exit code 2."""
-    from elanus.cli.import_command import Server
+    from elanus.cli.server_calls import Server
     from elanus.core.errors import InvalidParameter
     from elanus.rpc.uri import address_in, security_for
 
