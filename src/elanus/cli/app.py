@@ -1,4 +1,4 @@
-"""The commands of ``elanus``, under the headings of its help. The ``*_commands`` modules have their arguments.
+"""The commands of ``elanus``, under the headings of its help. Their arguments are in ``*_commands`` modules.
 
 A command imports what it needs when it runs: `elanus serve` answers clients within seconds, and
 `elanus status` has no reason to load a gRPC server. Wrong settings end a command with exit code 2, a
