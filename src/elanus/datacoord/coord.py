@@ -57,7 +57,7 @@ from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.flush_calls import RequestedFlushes
 from elanus.datacoord.flushing import Flushing, FlushPolicy
-from elanus.datacoord.import_queue import Imports
+from elanus.datacoord.import_queue import ImportQueue
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Manifests
@@ -151,7 +151,7 @@ class DataCoord:
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
         retention_s = policy.compaction.plan.retention_s
         self._snapshots = Snapshots(context, self._datanodes, needs.gc.index, retention_s)
-        self._imports = Imports(
+        self._imports = ImportQueue(
             context,
             self._datanodes,
             needs.ledger,
