@@ -35,6 +35,7 @@ from elanus.core.errors import (
     NodesNotEnough,
 )
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.offload import Pools
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
@@ -45,7 +46,7 @@ from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet
 from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode, QueryNodePolicy
 
 W = TypeVar("W")
 
@@ -70,11 +71,10 @@ class Fleet(World):
                 NodeID(number),
                 self.log,
                 self.store,
-                inline,
+                Pools.one(inline),
                 scratch=self.scratch,
-                capacity_bytes=self.capacity_bytes,
-                channels=self.channels,
-                proxies=lambda _: self.proxy,
+                policy=QueryNodePolicy(capacity_bytes=self.capacity_bytes),
+                channel_reads=ChannelReads(self.channels, lambda _: self.proxy, inline),
             )
             await node.start()
             self.nodes[NodeID(number)] = node

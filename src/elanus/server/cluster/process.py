@@ -40,7 +40,7 @@ from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import RemoteStamps
 from elanus.proxy.verbs.pressure import Pressure
 from elanus.querycoord.fleet import ChannelFleet
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.local import LocalRole, local_client
 from elanus.server.builders import Builders, RoleDependencies, recall_sampler
@@ -270,9 +270,8 @@ class ClusterProcess:
             self.roles.add(handle, partial(join, role, self.address), builders[role], stands_by=stands_by)
 
     def _build_querynode(self, session: Session) -> QueryNode:
-        payloads = self._payloads.__getitem__
-        channels = self._services.channels
-        return self._builders.querynode(session.node_id, channels, payloads, self._offload_read)
+        reads = ChannelReads(self._services.channels, self._payloads.__getitem__, self._offload_read)
+        return self._builders.querynode(session.node_id, reads)
 
     async def _offload_read(self, function: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, function, *args)
