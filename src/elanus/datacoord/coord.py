@@ -125,31 +125,16 @@ class DataCoord:
     `elanus.api.connector.SnapshotApi` and `elanus.api.ledger.JobLedgerApi`."""
 
     def __init__(self, needs: DataDependencies, policy: DataPolicy) -> None:
-        manifests = Manifests(needs.store, needs.gc.offload)
-        state = DataState(needs.meta, manifests)
-        rootcoord, lock = needs.rootcoord, asyncio.Lock()
-        allocator = SegmentAllocator(state, rootcoord, policy.allocation, needs.lease, lock)
-        context = DataContext(
-            needs.lease,
-            state,
-            manifests,
-            allocator,
-            Attempts(rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),
-            rootcoord,
-            needs.clock,
-            lock,
-            Changes(needs.clock.wall_ms()),
-            self._spawn,
-        )
-        flushing = Flushing(state, allocator, rootcoord, needs.proxies, policy.flush)
+        self._background: set[asyncio.Task[None]] = set()
+        self._context = context = _context(needs, policy, self._spawn)
+        flushing = Flushing(context.state, context.allocator, needs.rootcoord, needs.proxies, policy.flush)
         dead_rows = DeadRows(needs.store, needs.gc.offload_deltas)
-        self._context = context
+        retention_s = policy.compaction.plan.retention_s
         self._log = needs.log
         self._trim_interval_s = policy.trim_interval_s
         self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
-        retention_s = policy.compaction.plan.retention_s
         self._snapshots = Snapshots(context, self._datanodes, needs.gc.index, retention_s)
         self._imports = ImportQueue(
             context,
@@ -157,7 +142,7 @@ class DataCoord:
             needs.ledger,
             needs.import_served,
             policy.imports,
-            partial(rows_before, self._snapshots, manifests),
+            partial(rows_before, self._snapshots, context.manifests),
         )
         self._collector = Collector(
             context,
@@ -169,41 +154,42 @@ class DataCoord:
             policy.gc,
         )
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
-        self._dropped = DroppedCollections(needs.meta, policy.gc.policy)
+        self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
+        self._seals_for_memory = policy.memory.growing_soft_bytes > 0
+        self.parts = Parts()
+        self._add_parts(needs, policy, flushing)
+
+    def _add_parts(self, needs: DataDependencies, policy: DataPolicy, flushing: Flushing) -> None:
+        """Say which part answers which calls. Some parts do nothing else."""
+        context, datanodes, compactor = self._context, self._datanodes, self._compactor
+        dropped = DroppedCollections(needs.meta, policy.gc.policy)
         named = NamedSnapshots(
             context,
             self._snapshots,
             needs.gc.index,
-            self._dropped,
+            dropped,
             policy.gc.policy,
-            retention_s,
+            policy.compaction.plan.retention_s,
         )
-        self._seals_for_memory = policy.memory.growing_soft_bytes > 0
-        self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
-        self._background: set[asyncio.Task[None]] = set()
-        self.parts = Parts()
-        self.parts.add(AllocationCalls, allocator)
-        vchannels = Vchannels(context, self._datanodes, self._compactor, self._dropped)
-        self.parts.add(ChannelCalls, vchannels)
-        self.parts.add(FlushCalls, RequestedFlushes(context, flushing))
-        self.parts.add(SegmentCalls, Recovery(context, self._log_holds))
-        self.parts.add(ChangeCalls, context.changes)
-        self.parts.add(RegistrationCalls, self._datanodes)
-        commits = Commits(context, self._datanodes, needs.log)
-        reports = NodeReports(context, self._datanodes, flushing, commits, self._compactor)
-        self.parts.add(DataNodeCalls, reports)
-        compactions = Compactions(context, self._datanodes, flushing, self._compactor)
-        self.parts.add(CompactionCalls, compactions)
-        self.parts.add(ImportCalls, self._imports)
-        self.parts.add(GcCalls, self._collector)
-        self.parts.add(MemoryCalls, self._memory)
-        self.parts.add(StorageCalls, StorageUse(state))
-        self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
-        self.parts.add(SnapshotApi, self._snapshots)
-        self.parts.add(SnapshotCalls, named)
-        backups = Backups(context, self._snapshots, named, needs.store, needs.gc.offload)
-        self.parts.add(BackupCalls, backups)
-        self.parts.add(JobLedgerApi, self._ledger)
+        commits = Commits(context, datanodes, needs.log)
+        add = self.parts.add
+        add(AllocationCalls, context.allocator)
+        add(ChannelCalls, Vchannels(context, datanodes, compactor, dropped))
+        add(FlushCalls, RequestedFlushes(context, flushing))
+        add(SegmentCalls, Recovery(context, self._log_holds))
+        add(ChangeCalls, context.changes)
+        add(RegistrationCalls, datanodes)
+        add(DataNodeCalls, NodeReports(context, datanodes, flushing, commits, compactor))
+        add(CompactionCalls, Compactions(context, datanodes, flushing, compactor))
+        add(ImportCalls, self._imports)
+        add(GcCalls, self._collector)
+        add(MemoryCalls, self._memory)
+        add(StorageCalls, StorageUse(context.state))
+        add(CheckpointCalls, Checkpoints(context, datanodes, needs.log))
+        add(SnapshotApi, self._snapshots)
+        add(SnapshotCalls, named)
+        add(BackupCalls, Backups(context, self._snapshots, named, needs.store, needs.gc.offload))
+        add(JobLedgerApi, self._ledger)
 
     async def start(self) -> None:
         await self._context.state.start()
@@ -238,3 +224,23 @@ class DataCoord:
                 await trim_log(self._context.state, self._log, self._context.rootcoord, held)
             except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds the log only grows
                 _log.exception("log not trimmed")
+
+
+def _context(
+    needs: DataDependencies, policy: DataPolicy, spawn: Callable[[Coroutine[Any, Any, None]], None]
+) -> DataContext:
+    """Return what the parts share. ``spawn``: see `DataContext`."""
+    manifests = Manifests(needs.store, needs.gc.offload)
+    state, lock = DataState(needs.meta, manifests), asyncio.Lock()
+    return DataContext(
+        needs.lease,
+        state,
+        manifests,
+        SegmentAllocator(state, needs.rootcoord, policy.allocation, needs.lease, lock),
+        Attempts(needs.rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),
+        needs.rootcoord,
+        needs.clock,
+        lock,
+        Changes(needs.clock.wall_ms()),
+        spawn,
+    )
