@@ -14,7 +14,7 @@ from typing import Any
 
 from elanus.api.cache_invalidation import Invalidations, Notifications
 from elanus.api.fencing import while_active
-from elanus.core import access
+from elanus.core import access, access_grants
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User, first_policy
 from elanus.core.access_backup import restored
 from elanus.core.api_keys import ApiKey
@@ -92,23 +92,25 @@ class AccessControl:
         def change(policy: AccessPolicy) -> AccessPolicy:
             policy.role(role)
             if placed:
-                access.check_placed_grant(policy, grant.privilege, grant.database, grant.object_name)
+                access_grants.check_placed_grant(policy, grant.privilege, grant.database, grant.object_name)
                 named = replace(grant, object_type=object_type_of(grant.privilege))
             else:
-                access.check_grant(policy, grant)
+                access_grants.check_grant(policy, grant)
                 named = grant
-            return access.with_grant(policy, role, named, granted)
+            return access_grants.with_grant(policy, role, named, granted)
 
         await self._change_access(change)
 
     async def create_privilege_group(self, name: str) -> None:
-        await self._change_access(lambda policy: access.with_group(policy, name))
+        await self._change_access(lambda policy: access_grants.with_group(policy, name))
 
     async def drop_privilege_group(self, name: str) -> None:
-        await self._change_access(lambda policy: access.without_group(policy, name))
+        await self._change_access(lambda policy: access_grants.without_group(policy, name))
 
     async def change_privilege_group(self, name: str, privileges: tuple[str, ...], added: bool) -> None:
-        await self._change_access(lambda policy: access.with_group_members(policy, name, privileges, added))
+        await self._change_access(
+            lambda policy: access_grants.with_group_members(policy, name, privileges, added)
+        )
 
     async def restore_access(self, added: AccessPolicy) -> None:
         first = await self._ids.allocate(max(1, len(added.users)))
