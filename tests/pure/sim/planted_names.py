@@ -29,7 +29,7 @@ def name_resolved_twice(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr(ClientVerbs, "write", write)
-    patch.setattr("elanus.proxy.verbs.mutations.misfit_rows", lambda rows, schema: "")
+    patch.setattr("elanus.proxy.verbs.row_writes.misfit_rows", lambda rows, schema: "")
 
 
 def switch_not_announced(patch: pytest.MonkeyPatch) -> None:
