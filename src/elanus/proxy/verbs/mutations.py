@@ -105,7 +105,7 @@ class Mutations(Verbs):
 
 
 def _filter_of(request: Delete) -> BoundFilter:
-    """Return the filter, compiled. Raises `InvalidFilter`, `InvalidParameter` for one that chooses too much."""
+    """Return the compiled filter. Raises `InvalidFilter`, `InvalidParameter` if it chooses too much."""
     if not request.filter.strip():
         raise InvalidParameter(
             "delete plan can't be empty or always true: give a filter, such as pk in [1, 2]"
