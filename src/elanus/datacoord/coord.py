@@ -233,14 +233,14 @@ def _context(
     manifests = Manifests(needs.store, needs.gc.offload)
     state, lock = DataState(needs.meta, manifests), asyncio.Lock()
     return DataContext(
-        needs.lease,
-        state,
-        manifests,
-        SegmentAllocator(state, needs.rootcoord, policy.allocation, needs.lease, lock),
-        Attempts(needs.rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),
-        needs.rootcoord,
-        needs.clock,
-        lock,
-        Changes(needs.clock.wall_ms()),
-        spawn,
+        lease=needs.lease,
+        state=state,
+        manifests=manifests,
+        allocator=SegmentAllocator(state, needs.rootcoord, policy.allocation, needs.lease, lock),
+        attempts=Attempts(needs.rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),
+        rootcoord=needs.rootcoord,
+        clock=needs.clock,
+        lock=lock,
+        changes=Changes(needs.clock.wall_ms()),
+        spawn=spawn,
     )

@@ -50,6 +50,7 @@ from elanus.core.imports import (
 )
 from elanus.core.partition_keys import key_partitions
 from elanus.core.sent_keys import marked
+from elanus.core.timestamps import Timestamp
 from elanus.core.writes import as_task
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
@@ -302,20 +303,24 @@ class ImportQueue:
                 await self._state.put(imports=[started])
         finally:
             self._attempts.close(attempt)  # from here on the record keeps its files
-        return started, ImportOrder(
-            task.task_id,
-            attempt,
-            task.collection_id,
-            task.partition_id,
-            marked(collection.schema) if task.takes_keys else collection.schema,
-            collection.vchannels,
-            task.files,
-            self._allocator.max_rows(collection.schema),
-            stamp,
-            _key_partitions(collection),
-            task.rejects_max,
-            started.first_attempt,
-            task.mode,
+        return started, self._order(started, collection, stamp)
+
+    def _order(self, task: ImportTask, collection: Collection, stamp: Timestamp) -> ImportOrder:
+        """Return the order for a started task, without what the existing rows add to it."""
+        return ImportOrder(
+            task_id=task.task_id,
+            attempt=task.attempt,
+            collection_id=task.collection_id,
+            partition_id=task.partition_id,
+            schema=marked(collection.schema) if task.takes_keys else collection.schema,
+            vchannels=collection.vchannels,
+            files=task.files,
+            segment_rows_max=self._allocator.max_rows(collection.schema),
+            stamp=stamp,
+            key_partitions=_key_partitions(collection),
+            rejects_max=task.rejects_max,
+            first_attempt=task.first_attempt,
+            mode=task.mode,
             duplicates=task.duplicates,
             csv=task.csv,
         )
