@@ -8,7 +8,6 @@ in `elanus.core.access_grants`, the rules for names in `elanus.core.access_names
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -29,9 +28,6 @@ from elanus.core.privileges import (
 
 _NO_ROLE = "not found the role, maybe the role isn't existed or internal system error"
 _NO_USER = "not found the user, maybe the user isn't existed or internal system error"
-_USER_NAME = re.compile(r"[A-Za-z0-9_.-]")
-_NAME = re.compile(r"[A-Za-z0-9_$]")
-_GROUP_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from itertools import chain
 import structlog
 
 from elanus.api.datacoord import DataCoordApi, VchannelRecovery
+from elanus.api.following import follow_changes
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
@@ -44,8 +45,6 @@ from elanus.querycoord.mirrors import Mirrors
 from elanus.querycoord.node_watch import NodeWatch
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
 
-_FOLLOW_TIMEOUT_S = 5.0
-_RETRY_PAUSE_S = 1.0
 _log = structlog.get_logger("querycoord")
 
 
@@ -323,16 +322,13 @@ class QueryCoord:
 
     async def _follow(self, coordinator: DataCoordApi | IndexCoordApi) -> None:
         """Wake the loaders of collections that change there, until cancelled."""
-        seen = 0
-        while True:
-            try:
-                now = await coordinator.wait_change(seen, _FOLLOW_TIMEOUT_S)
-                concerned = await coordinator.changed_since(seen) if now != seen else ()
-            except ElanusError as error:
-                _log.info("coordinator not reached", error=error.message)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-                continue
-            seen = now
+
+        def changed(concerned: tuple[CollectionID, ...] | None) -> None:
             for collection_id in tuple(self._loaders) if concerned is None else concerned:
                 if loader := self._loaders.get(collection_id):
                     loader.wake()
+
+        def unreached(error: ElanusError) -> None:
+            _log.info("coordinator not reached", error=error.message)
+
+        await follow_changes(coordinator, changed, unreached)

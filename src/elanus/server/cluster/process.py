@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-import structlog
-
 from elanus.api.connector import SnapshotApi
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
@@ -72,7 +70,6 @@ _INTERFACES: dict[str, tuple[type[Any], ...]] = {
     "datanode": (),
 }
 """The interfaces that each role implements itself; some have parts that implement more."""
-_log = structlog.get_logger("cluster")
 
 
 @dataclass(frozen=True, slots=True)
