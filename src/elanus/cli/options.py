@@ -22,11 +22,19 @@ EXIT_MISUSED = 2
 EXIT_FOUND = 3
 
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="The data directory (setting data_dir). Default: elanus-data.",
+        show_default=False,
+    ),
 ]
 Url = Annotated[
     str | None,
-    typer.Option(help="The server's metrics address, such as http://127.0.0.1:9091.", show_default=False),
+    typer.Option(
+        help="The server's metrics address, such as http://127.0.0.1:9091. Default: the server on --data-dir.",
+        show_default=False,
+    ),
 ]
 Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.", show_default=False)]
 Set = Annotated[
