@@ -32,7 +32,8 @@ DataDir = Annotated[
 Url = Annotated[
     str | None,
     typer.Option(
-        help="The server's metrics address, such as http://127.0.0.1:9091. Default: the server on --data-dir.",
+        help="The server's metrics address, such as http://127.0.0.1:9091. "
+        "Default: the server on --data-dir.",
         show_default=False,
     ),
 ]
