@@ -64,6 +64,7 @@ from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
 from elanus.datacoord.named_snapshots import NamedSnapshots
 from elanus.datacoord.node_reports import NodeReports
+from elanus.datacoord.pins import Pins
 from elanus.datacoord.recovery_info import Recovery
 from elanus.datacoord.rows_before import rows_before
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
@@ -135,7 +136,8 @@ class DataCoord:
         self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
-        self._snapshots = Snapshots(context, self._datanodes, needs.gc.index, retention_s)
+        self._pins = Pins(context)
+        self._snapshots = Snapshots(context, self._datanodes, self._pins, needs.gc.index, retention_s)
         self._imports = ImportQueue(
             context,
             self._datanodes,
@@ -144,15 +146,7 @@ class DataCoord:
             policy.imports,
             partial(rows_before, self._snapshots, context.manifests),
         )
-        self._collector = Collector(
-            context,
-            self._datanodes,
-            self._snapshots.pinned_files,
-            self._snapshots.pinned_segments,
-            self._snapshots.pins_ended,
-            needs.gc,
-            policy.gc,
-        )
+        self._collector = Collector(context, self._datanodes, self._pins, needs.gc, policy.gc)
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
         self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
         self._seals_for_memory = policy.memory.growing_soft_bytes > 0
@@ -166,6 +160,7 @@ class DataCoord:
         named = NamedSnapshots(
             context,
             self._snapshots,
+            self._pins,
             needs.gc.index,
             dropped,
             policy.gc.policy,
@@ -188,7 +183,7 @@ class DataCoord:
         add(CheckpointCalls, Checkpoints(context, datanodes, needs.log))
         add(SnapshotApi, self._snapshots)
         add(SnapshotCalls, named)
-        add(BackupCalls, Backups(context, self._snapshots, named, needs.store, needs.gc.offload))
+        add(BackupCalls, Backups(context, self._pins, named, needs.store, needs.gc.offload))
         add(JobLedgerApi, self._ledger)
 
     async def start(self) -> None:
@@ -199,7 +194,7 @@ class DataCoord:
         self._spawn(self._trim_loop())
         self._imports.start()
         self._spawn(self._ledger.keep())
-        self._snapshots.start()
+        self._pins.start()
         self._spawn(self._collector.run())
         if self._seals_for_memory:
             self._spawn(self._memory.run())

@@ -386,10 +386,10 @@ async def test_the_files_of_a_snapshot_that_is_being_written_are_kept(tmp_path: 
     await bench.coord.drop_partition(CID, DEFAULT)
     collector = bench.coord.role._collector
     named = {manifest.insert_logs[0].path, *manifest.stats_logs}
-    assert named <= await collector._pinned_files()
+    assert named <= await collector._pins.pinned_files()
     offload.go_on.set()
     lease = await doing
-    assert named | {lease.path} <= await collector._pinned_files()
+    assert named | {lease.path} <= await collector._pins.pinned_files()
     await bench.coord.release_snapshot(lease.snapshot_id)
-    assert await collector._pinned_files() == frozenset()
+    assert await collector._pins.pinned_files() == frozenset()
     await bench.coord.stop()
