@@ -44,6 +44,7 @@ from elanus.core.clock import Clock
 from elanus.core.imports import ImportPolicy, ImportTask
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
+from elanus.core.tasks import cancel_and_wait
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.backups import Backups
 from elanus.datacoord.checkpoints import Checkpoints
@@ -202,9 +203,7 @@ class DataCoord:
 
     async def stop(self) -> None:
         self._datanodes.stop()
-        for task in tuple(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await cancel_and_wait(*self._background)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = untraced(work)

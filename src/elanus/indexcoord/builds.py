@@ -33,6 +33,7 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import BuildID, CollectionID, SegmentID
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
+from elanus.core.tasks import cancel_and_wait
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
@@ -88,10 +89,7 @@ class Builder:
         ]
 
     async def stop(self) -> None:
-        tasks = [*self._loops, *self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._loops, *self._running.values())
 
     def examine_soon(self, collections: Iterable[CollectionID]) -> None:
         """Compare what is flushed with what is built, in these collections."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from itertools import takewhile
 
 from elanus.core.lease import LeaseTable
+from elanus.core.tasks import cancel_and_wait
 from elanus.meta.port import (
     Change,
     Delete,
@@ -153,9 +154,7 @@ class ExpiryChecks:
             self._task = asyncio.create_task(self._run(), name="leases")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -30,6 +30,7 @@ from elanus.core.errors import DiskFull, LeaseLost, Unavailable
 from elanus.core.faults import MetaFault
 from elanus.core.ids import NodeID
 from elanus.core.lease import HeldLease, Pulse
+from elanus.core.tasks import cancel_and_wait
 from elanus.meta.keeper import RETRY_S, LeaseKeeper
 from elanus.meta.port import (
     Compare,
@@ -169,10 +170,7 @@ class Session:
         """
         if self._kept is not None:
             self._kept.cancel()
-        work = [self._keeping, *([self._renewal] if self._renewal is not None else [])]
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await cancel_and_wait(self._keeping, self._renewal)
         try:
             await self._meta.revoke_lease(self._lease)
         except (Unavailable, DiskFull, MetaFault) as error:

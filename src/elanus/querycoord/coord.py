@@ -34,6 +34,7 @@ from elanus.core.resource_groups import (
     spread,
     transfer_replicas,
 )
+from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.balancing import Balancing
 from elanus.querycoord.fleet import ask_all
@@ -99,9 +100,7 @@ class QueryCoord:
 
     async def stop(self) -> None:
         await self._mirrors.stop()
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await cancel_and_wait(*self._background)
         await asyncio.gather(*(loader.stop() for loader in self._loaders.values()))
 
     async def load(

@@ -26,6 +26,7 @@ from elanus.core.errors import ElanusError, NoSession
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
+from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore, Put
@@ -109,9 +110,7 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
         return epoch
 
     async def stop(self) -> None:
-        if self._tidier is not None:
-            self._tidier.cancel()
-            await asyncio.gather(self._tidier, return_exceptions=True)
+        await cancel_and_wait(self._tidier)
         await self._invalidations.stop()
         await self._sync.stop()
         await self._oracle.stop()

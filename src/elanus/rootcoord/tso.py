@@ -16,6 +16,7 @@ import structlog
 from elanus.core.clock import Clock
 from elanus.core.errors import Unavailable
 from elanus.core.oracle import Oracle, Pace
+from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import MetaStore, Put
 
@@ -46,9 +47,7 @@ class TimestampOracle:
         self._task = asyncio.create_task(self._run(), name="tso")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     def allocate(self, count: int = 1) -> Timestamp:
         """The first of ``count`` consecutive timestamps.

@@ -13,6 +13,7 @@ import structlog
 
 from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import ElanusError
+from elanus.core.tasks import cancel_and_wait
 from elanus.meta.session import Session
 
 _STEADY_S = 60.0
@@ -70,8 +71,7 @@ class PipelineSupervisor:
     async def stop(self) -> None:
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _keep_running(self) -> None:
         loop = asyncio.get_running_loop()

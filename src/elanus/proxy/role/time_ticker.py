@@ -19,6 +19,7 @@ import structlog
 from elanus.api.rootcoord import RootCoordApi, TickReport
 from elanus.core.errors import DiskFull, ElanusError, NoSession
 from elanus.core.lease import Lease
+from elanus.core.tasks import cancel_and_wait
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.admission import Admission
@@ -68,10 +69,7 @@ class TimeTicker:
 
     async def stop(self) -> None:
         """Send no more reports or requests. Call it when no write is unfinished."""
-        tasks = [*self._requests, *([self._reporting] if self._reporting else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._requests, self._reporting)
 
     def report(self, now: Timestamp) -> TickReport:
         """Return what holds now. ``now``: allocated before this call."""

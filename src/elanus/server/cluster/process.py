@@ -27,6 +27,7 @@ from elanus.core.clock import SystemClock
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
+from elanus.core.tasks import cancel_and_wait
 from elanus.log.port import Log
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
@@ -176,9 +177,7 @@ class ClusterProcess:
             self._background.append(asyncio.create_task(self._growing_watch.run(), name="growing data"))
 
     async def stop(self) -> None:
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await cancel_and_wait(*self._background)
         await self.roles.stop()
         await self._server.stop()
         await self.peers.stop()
