@@ -21,7 +21,7 @@ import structlog
 from elanus.api.proxy import ProxyApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import CollectionID, NodeID
-from elanus.core.tasks import cancel_and_wait
+from elanus.meta.tasks import cancel_and_wait
 
 _PATIENCE_S = 15.0
 """Longer than a proxy takes to restart."""

@@ -44,7 +44,6 @@ from elanus.core.clock import Clock
 from elanus.core.imports import ImportPolicy, ImportTask
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
-from elanus.core.tasks import cancel_and_wait
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.backups import Backups
 from elanus.datacoord.checkpoints import Checkpoints
@@ -76,6 +75,7 @@ from elanus.datacoord.trimming import trim_log
 from elanus.datacoord.vchannels import Vchannels
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.parts import Parts
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore

@@ -22,7 +22,7 @@ from elanus.api.datanode import CompactionOrder, CompactionWork
 from elanus.core.attempts import NO_ATTEMPT, stamped
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.faults import Fault
-from elanus.core.tasks import cancel_and_wait
+from elanus.meta.tasks import cancel_and_wait
 from elanus.pipeline.cluster_jobs import ClusterTask, split_job, survey_job, write_job
 from elanus.pipeline.clustering import checked, parts_of, writes_of
 from elanus.pipeline.compact import CompactionTask, compaction_job

@@ -33,11 +33,11 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import BuildID, CollectionID, SegmentID
 from elanus.core.segments import IndexFile, SegmentManifest, SegmentState
-from elanus.core.tasks import cancel_and_wait
 from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import TXN_OPERATIONS_MAX
+from elanus.meta.tasks import cancel_and_wait
 
 _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0

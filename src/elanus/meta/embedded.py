@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Seque
 from itertools import takewhile
 
 from elanus.core.lease import LeaseTable
-from elanus.core.tasks import cancel_and_wait
 from elanus.meta.port import (
     Change,
     Delete,
@@ -24,6 +23,7 @@ from elanus.meta.port import (
     Versioned,
     WatchBroken,
 )
+from elanus.meta.tasks import cancel_and_wait
 
 HISTORY_MAX = 4096
 """How many changes are kept for watches that begin in the past."""

@@ -21,8 +21,8 @@ import structlog
 
 from elanus.core.errors import ElanusError
 from elanus.core.lease import HeldLease, Pulse
-from elanus.core.tasks import cancel_and_wait
 from elanus.meta.port import LeaseExpired, LeaseID, MetaStore, StoreClosed
+from elanus.meta.tasks import cancel_and_wait
 
 RETRY_S = 0.1
 _log = structlog.get_logger("session")

@@ -30,7 +30,6 @@ from elanus.core.errors import DiskFull, LeaseLost, Unavailable
 from elanus.core.faults import MetaFault
 from elanus.core.ids import NodeID
 from elanus.core.lease import HeldLease, Pulse
-from elanus.core.tasks import cancel_and_wait
 from elanus.meta.keeper import RETRY_S, LeaseKeeper
 from elanus.meta.port import (
     Compare,
@@ -41,6 +40,7 @@ from elanus.meta.port import (
     Put,
     StoreClosed,
 )
+from elanus.meta.tasks import cancel_and_wait
 
 PREFIX = "session/"
 _ID_KEY = PREFIX + "id"

@@ -15,8 +15,8 @@ from types import MappingProxyType
 import structlog
 
 from elanus.core.errors import Unavailable
-from elanus.core.tasks import cancel_and_wait
 from elanus.meta.port import Change, MetaStore, StoreClosed, Versioned, WatchBroken
+from elanus.meta.tasks import cancel_and_wait
 
 _PAUSE_S = 0.2
 _log = structlog.get_logger("meta")

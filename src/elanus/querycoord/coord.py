@@ -34,8 +34,8 @@ from elanus.core.resource_groups import (
     spread,
     transfer_replicas,
 )
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import Timestamp
+from elanus.meta.tasks import cancel_and_wait
 from elanus.querycoord.balancing import Balancing
 from elanus.querycoord.fleet import ask_all
 from elanus.querycoord.groups import ResourceGroups

@@ -31,8 +31,8 @@ from elanus.api.serving import EVERY_COLLECTION, MirrorNode
 from elanus.core.errors import ElanusError, NotReady
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.nodes import Nodes
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.meta.tasks import cancel_and_wait
 from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies

@@ -18,7 +18,7 @@ import structlog
 
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID
-from elanus.core.tasks import cancel_and_wait
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.tracing import untraced
 
 _RETRY_PAUSE_S = 0.5

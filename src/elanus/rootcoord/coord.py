@@ -26,10 +26,10 @@ from elanus.core.errors import ElanusError, NoSession
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore, Put
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rootcoord.access import AccessControl
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog

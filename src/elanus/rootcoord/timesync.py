@@ -24,10 +24,10 @@ from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.nodes import Nodes
 from elanus.core.rate_shares import RateShares
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rootcoord.tick_requests import TickRequests
 
 _ROUND_INTERVAL_S = 0.002

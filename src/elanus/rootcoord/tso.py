@@ -16,9 +16,9 @@ import structlog
 from elanus.core.clock import Clock
 from elanus.core.errors import Unavailable
 from elanus.core.oracle import Oracle, Pace
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import MetaStore, Put
+from elanus.meta.tasks import cancel_and_wait
 
 _KEY = "rootcoord/timestamp"
 _log = structlog.get_logger("rootcoord")

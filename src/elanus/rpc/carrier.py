@@ -31,7 +31,6 @@ from elanus.api.fencing import ISSUER_KEY, Gate, Orders
 from elanus.core import errors
 from elanus.core.ids import NodeID
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
-from elanus.core.tasks import cancel_and_wait
 from elanus.rpc import deadlines, tracing
 from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of
 from elanus.rpc.security import DialSecurity, RpcSecurity
@@ -293,7 +292,9 @@ class RpcChannel:
             ) from None
 
     async def close(self) -> None:
-        await cancel_and_wait(self._connecting)
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
         await self._channel.close()
 
     def _is_ready(self) -> bool:

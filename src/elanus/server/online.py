@@ -27,11 +27,11 @@ from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes, NodesAs
-from elanus.core.tasks import cancel_and_wait
 from elanus.log.port import Log
 from elanus.meta.directory import Directory
 from elanus.meta.session import Session
 from elanus.meta.sqlite import SqliteMeta
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.api import ComponentView
 from elanus.proxy.fanout.blocking import ThreadWaits
 from elanus.proxy.role.measures import Measures

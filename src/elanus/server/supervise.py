@@ -13,8 +13,8 @@ import structlog
 
 from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import ElanusError
-from elanus.core.tasks import cancel_and_wait
 from elanus.meta.session import Session
+from elanus.meta.tasks import cancel_and_wait
 
 _STEADY_S = 60.0
 """A data node that ran this long resets the back-off."""

@@ -14,7 +14,7 @@ import structlog
 
 from elanus.api.query_channel import DqResult, QueryChannels, decode_result
 from elanus.core.errors import ChannelLost, ElanusError, Unavailable
-from elanus.core.tasks import cancel_and_wait
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.fanout.pending import Gathering
 
 _RETRY_PAUSE_S = 0.5

@@ -47,10 +47,10 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.nodes import Nodes
 from elanus.core.schema import TIMESTAMP_FIELD
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.trail import current
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.fanout.answers import AnswerChannel
 from elanus.proxy.fanout.blocking import ThreadWaits, Waits
 from elanus.proxy.fanout.deadline import Patience

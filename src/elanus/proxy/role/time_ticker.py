@@ -19,9 +19,9 @@ import structlog
 from elanus.api.rootcoord import RootCoordApi, TickReport
 from elanus.core.errors import DiskFull, ElanusError, NoSession
 from elanus.core.lease import Lease
-from elanus.core.tasks import cancel_and_wait
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import Timestamp
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.queues import DmQueue
 from elanus.proxy.role.stamps import Stamps

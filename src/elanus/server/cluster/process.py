@@ -27,11 +27,11 @@ from elanus.core.clock import SystemClock
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobEntry
-from elanus.core.tasks import cancel_and_wait
 from elanus.log.port import Log
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.api import ComponentView
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.role.measures import Measures

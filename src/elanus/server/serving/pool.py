@@ -21,7 +21,7 @@ from pydantic import SecretStr
 from elanus.api.serving import ServingFacts, ServingObserved, ServingProcessApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import NodeID
-from elanus.core.tasks import cancel_and_wait
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.carrier import RpcChannel
 from elanus.server.data_dir import DataDir
 from elanus.server.serving.members import Member, Members
