@@ -1,4 +1,4 @@
-"""What became of segments that compaction has dropped: the flushed segments that have their rows now."""
+"""The heirs of segments that compaction has dropped: the flushed segments that have their rows now."""
 
 from __future__ import annotations
 

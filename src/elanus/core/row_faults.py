@@ -1,4 +1,4 @@
-"""What can be wrong with a value of a row, and how an insert says so."""
+"""The faults that values of rows can have, and how an insert reports them."""
 
 from __future__ import annotations
 

@@ -30,12 +30,12 @@ from elanus.api.datacoord import (
     ImportCalls,
     MemoryCalls,
     RegistrationCalls,
-    SegmentCalls,
 )
 from elanus.api.datanode import DataNodePorts
 from elanus.api.gc import GcCalls
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.proxy import ProxyApi
+from elanus.api.recovery import SegmentCalls
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.snapshots import SnapshotCalls
 from elanus.api.storage_use import StorageCalls

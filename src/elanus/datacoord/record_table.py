@@ -1,4 +1,4 @@
-"""What every kind of datacoord's records has in common: its keys in the metadata, and a table in memory.
+"""Tables of datacoord's records in memory: every kind of record has its keys, its encoding and its table.
 
 A kind of record is one subclass of `RecordTable`. `elanus.datacoord.state.DataState` reads and writes the
 records of all kinds; it knows no kind's keys or encoding.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from elanus.api.datacoord import DamagedManifest, LogHold, RecoveryInfo, VchannelRecovery
+from elanus.api.recovery import DamagedManifest, LogHold, RecoveryInfo, VchannelRecovery
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
@@ -18,7 +18,7 @@ from elanus.datacoord.write_commits import unserved
 
 
 class Recovery:
-    """Implements `elanus.api.datacoord.SegmentCalls`."""
+    """Implements `elanus.api.recovery.SegmentCalls`."""
 
     def __init__(self, context: DataContext, log_holds: LogHolds) -> None:
         self._state = context.state

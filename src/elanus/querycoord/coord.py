@@ -14,12 +14,13 @@ from itertools import chain
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi, VchannelRecovery
+from elanus.api.datacoord import DataCoordApi
 from elanus.api.following import follow_changes
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
 from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.api.recovery import VchannelRecovery
 from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError
 from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory

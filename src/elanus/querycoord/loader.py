@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi, VchannelRecovery
+from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import DamagedFile
+from elanus.api.recovery import VchannelRecovery
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import MirrorNode
 from elanus.core.channels import pchannel_of

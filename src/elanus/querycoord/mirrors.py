@@ -25,8 +25,8 @@ from itertools import chain
 
 import structlog
 
-from elanus.api.datacoord import VchannelRecovery
 from elanus.api.querynode import QueryNodePulse, QueryNodeStatus
+from elanus.api.recovery import VchannelRecovery
 from elanus.api.serving import EVERY_COLLECTION, MirrorNode
 from elanus.core.errors import ElanusError, NotReady
 from elanus.core.ids import CollectionID, NodeID, SegmentID

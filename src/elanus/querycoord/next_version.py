@@ -1,4 +1,4 @@
-"""What a replica's next version is to be: decided from what is wanted, what is served, and what can be read.
+"""The next version of a replica: decided from what is wanted, what is served, and what can be read.
 
 `elanus.querycoord.replica` carries it out: it has the nodes load what comes online, and
 `elanus.querycoord.switching` announces the version.

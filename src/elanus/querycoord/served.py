@@ -1,4 +1,4 @@
-"""What a replica serves: its record, which says where everything should be, compared with its nodes."""
+"""The segments that a replica serves: its record, which says where everything should be, and its nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process of a server sets up first, and how it learns that it is to stop."""
+"""The first steps of every process of a server, and the signals that stop it."""
 
 from __future__ import annotations
 

@@ -135,4 +135,4 @@ def test_a_segment_that_was_cut_into_clusters_has_all_of_them_as_successors() ->
     assert table.descendants((first.segment_id,)) == {5, 7, 9, 11}
     for number in (1, 3, 5, 7, 9, 11):
         table.forget(SegmentID(number))
-    assert table._successors == {}
+    assert table._made == {}

@@ -9,8 +9,8 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, collection, compose, manifest, recovery
 from query_bench import Bench
 
-from elanus.api.datacoord import RecoveryInfo
 from elanus.api.querynode import LoadSegment, SealedSegmentsChange, WatchVchannel
+from elanus.api.recovery import RecoveryInfo
 from elanus.core.heirs import Heirs
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest

@@ -9,9 +9,9 @@ from fakes import CID, DEFAULT, OTHER, index, manifest, recovery
 from query_bench import Bench
 from test_loading import ONE, TWO_PARTITIONS, loaded
 
-from elanus.api.datacoord import DamagedManifest
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import SegmentServing
+from elanus.api.recovery import DamagedManifest
 from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, SegmentID
 from elanus.querycoord.handoff import Handoff, decide, has_rows, hold_back

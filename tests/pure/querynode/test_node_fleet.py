@@ -20,9 +20,9 @@ from fakes import collection as fake_collection
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 from structlog.testing import capture_logs
 
-from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
 from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.api.querynode import QueryNodeApi
+from elanus.api.recovery import LogHold, RecoveryInfo, VchannelRecovery
 from elanus.channels import memory as memory_channels
 from elanus.channels.memory import MemoryChannels
 from elanus.core.catalog import Collection, Index, Partition
