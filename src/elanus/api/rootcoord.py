@@ -56,7 +56,9 @@ class CloneRequest:
     job_id: int
 
 
-class RootCoordApi(AccessApi, Protocol):
+class ServiceCalls(Protocol):
+    """Timestamps, ids and time ticks."""
+
     @repeatable
     async def alloc_timestamp(self, count: int) -> Timestamp:
         """The first of ``count`` consecutive timestamps, all larger than any handed out before."""
@@ -91,6 +93,10 @@ class RootCoordApi(AccessApi, Protocol):
     async def tick_holders(self) -> Mapping[str, NodeID]:
         """The proxy that bounds the next tick of each pchannel in use; 0 if none does."""
         ...
+
+
+class DefinitionCalls(Protocol):
+    """Databases, collections, partitions and aliases."""
 
     async def create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
     async def drop_database(self, name: str) -> None: ...
@@ -190,3 +196,7 @@ class RootCoordApi(AccessApi, Protocol):
     async def create_alias(self, database: str, collection: str, alias: str) -> None: ...
     async def drop_alias(self, database: str, alias: str) -> None: ...
     async def alter_alias(self, database: str, collection: str, alias: str) -> None: ...
+
+
+class RootCoordApi(ServiceCalls, DefinitionCalls, AccessApi, Protocol):
+    """All calls of the root coordinator."""

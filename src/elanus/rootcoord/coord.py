@@ -2,8 +2,7 @@
 
 There are two families of definitions: those that only change the catalog (`elanus.rootcoord.names`,
 `elanus.rootcoord.schema_changes`), and those that readers of the channels must read in order
-(`elanus.rootcoord.lifecycle`). Users and their rights
-are in `elanus.rootcoord.access`.
+(`elanus.rootcoord.lifecycle`). Users and their rights are a part of their own (`elanus.rootcoord.access`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,14 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
+from elanus.api.access import AccessApi
 from elanus.api.cache_invalidation import Invalidations
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.fencing import while_active
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.querycoord import QueryCoordApi
-from elanus.api.rootcoord import TickReport
+from elanus.api.rootcoord import DefinitionCalls, ServiceCalls, TickReport
 from elanus.core.catalog import Collection
 from elanus.core.errors import ElanusError, NoSession
 from elanus.core.ids import CollectionID, NodeID
@@ -40,14 +40,15 @@ from elanus.rootcoord.names import DEFAULT_DATABASE, Names
 from elanus.rootcoord.schema_changes import SchemaChanges
 from elanus.rootcoord.timesync import TimeSync
 from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.parts import Parts
 
 _EPOCH_KEY = "rootcoord/epoch"
 _TIDY_INTERVAL_S = 1.0
 _log = structlog.get_logger("rootcoord")
 
 
-class RootCoord(Names, SchemaChanges, Clones, AccessControl):
-    """Implements `elanus.api.rootcoord.RootCoordApi`.
+class RootCoord(Names, SchemaChanges, Clones):
+    """``parts``: what implements `elanus.api.rootcoord.RootCoordApi`: this object, and `AccessControl`.
 
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.
     ``proxies``: those that have a session. ``pchannels_max``: how many physical channels the collections
@@ -85,7 +86,13 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
             Announcer(log, oracle, self._sync, pchannels_max),
             OtherCoordinators(datacoord, indexcoord, querycoord),
         )
-        self._begin_access(users_max, roles_max)
+        access = AccessControl(
+            lease, meta, self._ids, self._invalidations, users_max=users_max, roles_max=roles_max
+        )
+        self.parts = Parts()
+        self.parts.add(AccessApi, access)
+        self.parts.add(ServiceCalls, self)
+        self.parts.add(DefinitionCalls, self)
         self._tidier: asyncio.Task[None] | None = None
 
     async def start(self) -> None:

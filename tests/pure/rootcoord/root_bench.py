@@ -55,7 +55,7 @@ class Bench:
         self.proxy = Proxy(self)
         self.nodes = FakeNodes({self.proxy.node_id: self.proxy})
 
-    async def start(self) -> RootCoord:
+    async def start(self, *, users_max: int = 100, roles_max: int = 10) -> RootCoord:
         self.oracle = TimestampOracle(self.meta, self.clock, window_ms=3000, update_ms=50)
         self.lease = FakeLease()
         self.root = RootCoord(
@@ -68,6 +68,8 @@ class Bench:
             self.query,  # type: ignore[arg-type]
             self.nodes,
             pchannels_max=PCHANNELS,
+            users_max=users_max,
+            roles_max=roles_max,
         )
         await self.root.start()
         return self.root
