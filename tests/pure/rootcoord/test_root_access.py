@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 from fakes import FakeProxy
-from root_bench import Bench, refused, started
+from root_bench import Bench, Root, refused, started
 
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
 from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.privileges import Grant
-from elanus.rpc.parts import Parts
 
 INSERT = Grant("Collection", "books", "default", "Insert")
 
@@ -32,25 +31,19 @@ class Reader(FakeProxy):
         self.forgotten += 1
 
 
-async def started_access() -> tuple[Bench, Parts]:
-    """A coordinator, and the part of it that answers calls about users."""
-    bench, root = await started()
-    return bench, root.parts
-
-
 async def test_what_is_defined_outlives_the_coordinator() -> None:
-    bench, access = await started_access()
-    await access.create_user("ada", "hash", "writes")
-    await access.create_role("writer", "")
-    await access.set_membership("ada", "writer", True)
-    await access.set_grant("writer", INSERT, True, False)
-    await access.create_privilege_group("filling")
-    await access.change_privilege_group("filling", ("Insert", "Upsert"), True)
-    before = await access.access_policy()
+    bench, root = await started()
+    await root.create_user("ada", "hash", "writes")
+    await root.create_role("writer", "")
+    await root.set_membership("ada", "writer", True)
+    await root.set_grant("writer", INSERT, True, False)
+    await root.create_privilege_group("filling")
+    await root.change_privilege_group("filling", ("Insert", "Upsert"), True)
+    before = await root.access_policy()
     assert before.users["ada"].roles == ("writer",)
     assert before.roles["writer"].grants == (INSERT,)
     assert before.version == 6
-    after = await (await bench.restart()).parts.access_policy()
+    after = await (await bench.restart()).access_policy()
     assert after == before
     assert sorted(after.users) == ["ada", "root"]
     assert sorted(after.roles) == ["admin", "public", "writer"]
@@ -58,28 +51,28 @@ async def test_what_is_defined_outlives_the_coordinator() -> None:
 
 
 async def test_a_new_system_stores_nothing_about_users() -> None:
-    bench, access = await started_access()
-    assert (await access.access_policy()).users.keys() == {"root"}
+    bench, root = await started()
+    assert (await root.access_policy()).users.keys() == {"root"}
     assert await bench.meta.list("rootcoord/access/") == []
 
 
 async def test_a_change_returns_when_every_proxy_has_forgotten() -> None:
-    bench, access = await started_access()
+    bench, root = await started()
     other = Reader(2)
     bench.nodes.nodes[other.node_id] = other
-    await access.create_user("ada", "hash", "")
+    await root.create_user("ada", "hash", "")
     assert other.forgotten == 1
     assert len(bench.proxy.calls.of("invalidate_access")) == 1
 
 
 async def test_a_revoke_waits_for_a_proxy_that_cannot_be_reached() -> None:
-    bench, access = await started_access()
+    bench, root = await started()
     other = Reader(2)
     bench.nodes.nodes[other.node_id] = other
-    await access.create_role("writer", "")
-    await access.set_grant("writer", INSERT, True, False)
+    await root.create_role("writer", "")
+    await root.set_grant("writer", INSERT, True, False)
     other.calls.failing["invalidate_access"] = Unavailable("the call was lost")
-    revoking = asyncio.ensure_future(access.set_grant("writer", INSERT, False, False))
+    revoking = asyncio.ensure_future(root.set_grant("writer", INSERT, False, False))
     await asyncio.sleep(5.0)
     assert not revoking.done()
     del other.calls.failing["invalidate_access"]
@@ -88,13 +81,13 @@ async def test_a_revoke_waits_for_a_proxy_that_cannot_be_reached() -> None:
 
 
 async def test_a_proxy_that_stays_silent_is_named_and_one_that_is_gone_is_not() -> None:
-    bench, access = await started_access()
+    bench, root = await started()
     other = Reader(2)
     bench.nodes.nodes[other.node_id] = other
     other.calls.failing["invalidate_access"] = Unavailable("the call was lost")
-    await refused(access.create_user("ada", "hash", ""), Unavailable, r"proxies \[2\] have not answered")
-    assert "ada" in (await access.access_policy()).users
-    dropping = asyncio.ensure_future(access.drop_user("ada"))
+    await refused(root.create_user("ada", "hash", ""), Unavailable, r"proxies \[2\] have not answered")
+    assert "ada" in (await root.access_policy()).users
+    dropping = asyncio.ensure_future(root.drop_user("ada"))
     await asyncio.sleep(2.0)
     assert not dropping.done()
     del bench.nodes.nodes[other.node_id]
@@ -102,28 +95,28 @@ async def test_a_proxy_that_stays_silent_is_named_and_one_that_is_gone_is_not() 
 
 
 async def test_a_change_that_is_cancelled_reaches_the_proxies_all_the_same() -> None:
-    bench, access = await started_access()
+    bench, root = await started()
     bench.proxy.calls.failing["invalidate_access"] = Unavailable("the call was lost")
-    changing = asyncio.ensure_future(access.create_user("ada", "hash", ""))
+    changing = asyncio.ensure_future(root.create_user("ada", "hash", ""))
     await asyncio.sleep(1.0)
     changing.cancel()
     await asyncio.gather(changing, return_exceptions=True)
     del bench.proxy.calls.failing["invalidate_access"]
     await asyncio.sleep(2.0)
-    assert "ada" in (await access.access_policy()).users
+    assert "ada" in (await root.access_policy()).users
     noted = len(bench.proxy.calls.of("invalidate_access"))
     await asyncio.sleep(2.0)
     assert noted == len(bench.proxy.calls.of("invalidate_access")), "it is notified once"
 
 
 async def test_a_second_try_waits_for_the_notifications_of_the_first() -> None:
-    bench, access = await started_access()
-    await access.create_role("writer", "")
-    await access.set_grant("writer", INSERT, True, False)
+    bench, root = await started()
+    await root.create_role("writer", "")
+    await root.set_grant("writer", INSERT, True, False)
     bench.proxy.calls.failing["invalidate_access"] = Unavailable("the call was lost")
-    first = asyncio.ensure_future(access.set_grant("writer", INSERT, False, False))
+    first = asyncio.ensure_future(root.set_grant("writer", INSERT, False, False))
     await asyncio.sleep(1.0)
-    second = asyncio.ensure_future(access.set_grant("writer", INSERT, False, False))
+    second = asyncio.ensure_future(root.set_grant("writer", INSERT, False, False))
     await asyncio.sleep(1.0)
     assert not second.done(), "it would say that nothing is granted any more"
     del bench.proxy.calls.failing["invalidate_access"]
@@ -131,51 +124,51 @@ async def test_a_second_try_waits_for_the_notifications_of_the_first() -> None:
 
 
 async def test_a_coordinator_that_was_replaced_answers_nothing() -> None:
-    bench, access = await started_access()
+    bench, root = await started()
     bench.lease.calls.failing["confirm"] = Unavailable("the lease is lost")
-    await refused(access.access_policy(), Unavailable)
+    await refused(root.access_policy(), Unavailable)
 
 
 async def test_descriptions_are_replaced() -> None:
-    _, access = await started_access()
-    await access.create_user("ada", "hash", "first")
-    await access.create_role("writer", "first")
-    await access.describe_user("ada", "second")
-    await access.describe_role("writer", "")
-    policy = await access.access_policy()
+    _, root = await started()
+    await root.create_user("ada", "hash", "first")
+    await root.create_role("writer", "first")
+    await root.describe_user("ada", "second")
+    await root.describe_role("writer", "")
+    policy = await root.access_policy()
     assert (policy.users["ada"].description, policy.roles["writer"].description) == ("second", "")
     assert policy.users["ada"].password_hash == "hash"
-    await refused(access.describe_user("bob", "x"), AccessConflict, "bob")
-    await refused(access.describe_role("reader", "x"), AccessConflict, "reader")
+    await refused(root.describe_user("bob", "x"), AccessConflict, "bob")
+    await refused(root.describe_role("reader", "x"), AccessConflict, "reader")
 
 
 async def test_a_password_has_another_generation_each_time() -> None:
-    _, access = await started_access()
-    await access.create_user("ada", "first", "")
-    generations = [(await access.access_policy()).users["ada"].generation]
-    await access.set_password("ada", "second", generations[0])
-    generations.append((await access.access_policy()).users["ada"].generation)
-    await refused(access.set_password("ada", "third", generations[0]), AccessConflict, "changed meanwhile")
-    await access.drop_user("ada")
-    await access.create_user("ada", "first", "")
-    generations.append((await access.access_policy()).users["ada"].generation)
+    _, root = await started()
+    await root.create_user("ada", "first", "")
+    generations = [(await root.access_policy()).users["ada"].generation]
+    await root.set_password("ada", "second", generations[0])
+    generations.append((await root.access_policy()).users["ada"].generation)
+    await refused(root.set_password("ada", "third", generations[0]), AccessConflict, "changed meanwhile")
+    await root.drop_user("ada")
+    await root.create_user("ada", "first", "")
+    generations.append((await root.access_policy()).users["ada"].generation)
     assert len(set(generations)) == 3
 
 
-async def fill(access: Parts) -> None:
-    await access.create_user("ada", "hash", "")
-    await access.create_role("writer", "")
-    await access.set_grant("writer", INSERT, True, False)
-    await access.create_privilege_group("filling")
-    await access.change_privilege_group("filling", ("Insert",), True)
-    await access.set_grant("writer", replace(INSERT, privilege="filling"), True, True)
+async def fill(root: Root) -> None:
+    await root.create_user("ada", "hash", "")
+    await root.create_role("writer", "")
+    await root.set_grant("writer", INSERT, True, False)
+    await root.create_privilege_group("filling")
+    await root.change_privilege_group("filling", ("Insert",), True)
+    await root.set_grant("writer", replace(INSERT, privilege="filling"), True, True)
 
 
 async def test_a_backup_is_restored_as_a_whole() -> None:
-    _, access = await started_access()
-    await fill(access)
-    saved = await access.access_policy()
-    _, empty = await started_access()
+    _, root = await started()
+    await fill(root)
+    saved = await root.access_policy()
+    _, empty = await started()
     await empty.restore_access(saved)
     restored = await empty.access_policy()
     assert restored.roles == saved.roles
@@ -227,51 +220,51 @@ async def test_a_backup_is_restored_as_a_whole() -> None:
     ],
 )
 async def test_a_change_that_is_refused_changes_nothing(attempt, error, text) -> None:  # type: ignore[no-untyped-def]
-    _, access = await started_access()
-    await fill(access)
-    before = await access.access_policy()
-    await refused(attempt(access), error, text)
-    assert await access.access_policy() == before
+    _, root = await started()
+    await fill(root)
+    before = await root.access_policy()
+    await refused(attempt(root), error, text)
+    assert await root.access_policy() == before
 
 
 async def test_dropping_twice_and_leaving_a_role_twice_succeed() -> None:
-    _, access = await started_access()
-    await fill(access)
+    _, root = await started()
+    await fill(root)
     for _ in range(2):
-        await access.set_membership("ada", "writer", False)
-        await access.drop_user("ada")
-    await access.drop_role("writer", True)
+        await root.set_membership("ada", "writer", False)
+        await root.drop_user("ada")
+    await root.drop_role("writer", True)
     for _ in range(2):
-        await access.drop_privilege_group("filling")
-    assert (await access.access_policy()).users.keys() == {"root"}
+        await root.drop_privilege_group("filling")
+    assert (await root.access_policy()).users.keys() == {"root"}
 
 
 async def test_users_and_roles_are_limited() -> None:
     bench = Bench()
-    access = (await bench.start(users_max=2, roles_max=3)).parts
-    await access.create_user("ada", "h", "")
-    await refused(access.create_user("bob", "h", ""), AccessConflict, "number of users has reached the limit")
-    await access.create_role("writer", "")
-    await refused(access.create_role("reader", ""), AccessConflict, "number of roles has reached the limit")
+    root = await bench.start(users_max=2, roles_max=3)
+    await root.create_user("ada", "h", "")
+    await refused(root.create_user("bob", "h", ""), AccessConflict, "number of users has reached the limit")
+    await root.create_role("writer", "")
+    await refused(root.create_role("reader", ""), AccessConflict, "number of roles has reached the limit")
 
 
 async def test_api_keys_outlive_the_coordinator_and_end_on_every_proxy() -> None:
-    bench, access = await started_access()
-    await access.create_user("ada", "hash", "")
+    bench, root = await started()
+    await root.create_user("ada", "hash", "")
     key = ApiKey("7", "ada", "digest", 1_000, 2_000, "ingest")
-    await access.create_api_key(key)
-    access = (await bench.restart()).parts
-    assert (await access.access_policy()).keys == {"7": key}
+    await root.create_api_key(key)
+    root = await bench.restart()
+    assert (await root.access_policy()).keys == {"7": key}
     other = Reader(2)
     bench.nodes.nodes[other.node_id] = other
-    await access.drop_api_key("ada", "7")
+    await root.drop_api_key("ada", "7")
     assert other.forgotten == 1
-    assert (await (await bench.restart()).parts.access_policy()).keys == {}
+    assert (await (await bench.restart()).access_policy()).keys == {}
 
 
 async def test_the_keys_of_a_dropped_user_leave_the_metadata() -> None:
-    bench, access = await started_access()
-    await access.create_user("ada", "hash", "")
-    await access.create_api_key(ApiKey("7", "ada", "digest", 1_000))
-    await access.drop_user("ada")
+    bench, root = await started()
+    await root.create_user("ada", "hash", "")
+    await root.create_api_key(ApiKey("7", "ada", "digest", 1_000))
+    await root.drop_user("ada")
     assert await bench.meta.list("rootcoord/access/key/") == []
