@@ -1,9 +1,9 @@
 """Clones: new collections with the definition and the rows of another one, without a copy of any file.
 
-A clone succeeds with the catalog's write, as any creation does. The steps that follow are repeatable, and are
-repeated after a restart or an error until it is complete: datacoord adds the clone's vchannels and segments
-in one change, the indexes are defined, with the source's index files as their builds, and the pin that kept
-the source's files is released.
+A clone succeeds with the catalog's write, as any creation does. The steps that follow are completed whatever
+happens (`elanus.rootcoord.completion`): datacoord adds the clone's vchannels and segments in one change, the
+indexes are defined, with the source's index files as their builds, and the pin that kept the source's files is
+released.
 """
 
 from __future__ import annotations

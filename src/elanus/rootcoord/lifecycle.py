@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import structlog
-
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.rootcoord import NewCollection
 from elanus.core.catalog import Collection, Database, Partition
@@ -31,7 +29,6 @@ from elanus.rootcoord.completion import Completion
 from elanus.rootcoord.definitions import Definitions
 
 _DEFAULT_PARTITION = "_default"
-_log = structlog.get_logger("rootcoord")
 
 
 class Lifecycle:
