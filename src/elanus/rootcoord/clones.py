@@ -2,8 +2,8 @@
 
 A clone succeeds with the catalog's write, as any creation does. The steps that follow are completed whatever
 happens (`elanus.rootcoord.completion`): datacoord adds the clone's vchannels and segments in one change, the
-indexes are defined, with the source's index files as their builds, and the pin that kept the source's files is
-released.
+indexes are defined, with the source's index files as their builds, and the pin that kept the source's files
+is released.
 """
 
 from __future__ import annotations
