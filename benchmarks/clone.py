@@ -23,7 +23,7 @@ from benchmarks.idle import address_of, role_of
 from benchmarks.processes import ServerProcess
 from elanus.api.connector import ConnectorApi
 from elanus.api.snapshots import RestoreJob
-from elanus.cli.import_command import Server
+from elanus.cli.server_calls import Server
 from elanus.cli.snapshots import asked
 from elanus.core.timestamps import NO_TIMESTAMP
 

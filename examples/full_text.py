@@ -2,9 +2,11 @@
 
     python examples/full_text.py http://127.0.0.1:19530
 
-The packages are those that are installed here; on another system the modules of Python's standard library
-take their place. Vectors that know related words come from the texts themselves (latent semantic analysis):
-there is no model to download.
+Needs `pip install pymilvus numpy` and a running server (`elanus serve`).
+
+The packages are those that are installed on this machine. On a system without dpkg, the documents are the
+modules of Python's standard library instead. The vectors are computed from the texts themselves (latent
+semantic analysis), so there is no model to download.
 """
 
 from __future__ import annotations

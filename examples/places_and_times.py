@@ -34,6 +34,8 @@ def main(uri: str) -> None:
     schema.add_field("place", DataType.GEOMETRY, nullable=True)
     schema.add_field("style", DataType.FLOAT_VECTOR, dim=2, nullable=True)
     index = client.prepare_index_params("style", index_type="AUTOINDEX", metric_type="COSINE")
+    if client.has_collection(NAME):
+        client.drop_collection(NAME)
     client.create_collection(
         NAME,
         schema=schema,

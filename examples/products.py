@@ -2,6 +2,8 @@
 
     python examples/products.py http://127.0.0.1:19530
 
+Needs `pip install pymilvus numpy` and a running server (`elanus serve`).
+
 Each product has a vector of its picture (float16), one of its description (sparse: words and their weights)
 and a binary one of its features. The pictures are handwritten digits from `examples/data`: a shop that sells
 numbers.

@@ -15,7 +15,8 @@ from elanus.core.offload import Offload
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState, Vchannel
+from elanus.datacoord.state import DataState
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.log.port import Position
 from elanus.meta.sqlite import SqliteMeta
 from elanus.pipeline.ranges import FlushPlan

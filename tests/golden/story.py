@@ -16,7 +16,7 @@ from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import DdlMessage, DeleteMessage, InsertMessage, MsgKind, UpsertMessage
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.log.codec import decode
 from elanus.log.port import LogEntry
 from elanus.meta.port import Delete, Put

@@ -12,15 +12,10 @@ from fake_calls import Calls as Calls
 from fake_calls import FakeLease as FakeLease
 from fake_calls import FakeProxy as FakeProxy
 
-from elanus.api.datacoord import (
-    AllocationRequest,
-    FlushOutcome,
-    RecoveryInfo,
-    SegmentAllocation,
-    VchannelRecovery,
-)
+from elanus.api.datacoord import AllocationRequest, FlushOutcome, SegmentAllocation
 from elanus.api.gc import IndexReferences
 from elanus.api.imports import ImportRequest
+from elanus.api.recovery import RecoveryInfo, VchannelRecovery
 from elanus.api.rootcoord import TickReport
 from elanus.api.snapshots import CloneSource, DroppedCollection, HeldSource
 from elanus.core.catalog import Checkpoint, Collection, Database, Index, Partition

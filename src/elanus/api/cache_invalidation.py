@@ -21,6 +21,7 @@ import structlog
 from elanus.api.proxy import ProxyApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import CollectionID, NodeID
+from elanus.meta.tasks import cancel_and_wait
 
 _PATIENCE_S = 15.0
 """Longer than a proxy takes to restart."""
@@ -95,9 +96,7 @@ class Invalidations:
 
     async def stop(self) -> None:
         self._stopped = True
-        for task in self._notifying:
-            task.cancel()
-        await asyncio.gather(*self._notifying, return_exceptions=True)
+        await cancel_and_wait(*self._notifying)
 
     def _begin(self, node_id: NodeID, notice: Notice) -> asyncio.Task[None]:
         task = asyncio.create_task(self._notify(node_id, notice), name=f"invalidate proxy {node_id}")

@@ -1,15 +1,16 @@
-"""The data coordinator's interface: segment allocation, sealing, flush, commits, recovery."""
+"""The data coordinator's interface: allocation, sealing, flush, commits. Recovery is in `recovery`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 from elanus.api.backups import BackupCalls
 from elanus.api.gc import GcCalls
 from elanus.api.idempotency import repeatable
 from elanus.api.imports import ImportRequest
+from elanus.api.recovery import SegmentCalls
 from elanus.api.snapshots import CloneCalls, DroppedCollection, SnapshotCalls
 from elanus.api.storage_use import StorageCalls
 from elanus.core.attempts import NO_ATTEMPT
@@ -20,7 +21,7 @@ from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.quarantine import Quarantined
 from elanus.core.schema import CollectionSchema
-from elanus.core.segments import BinlogFile, DeltaLog, SegmentInfo, SegmentManifest
+from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
 
 
@@ -53,64 +54,6 @@ class FlushOutcome:
     sealed: tuple[SegmentID, ...]
     flushed: tuple[SegmentID, ...]
     flush_ts: Timestamp
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedManifest:
-    """A segment whose manifest, or whose vchannel's list of delta logs, cannot be read.
-
-    ``manifest``: without its files. ``reason`` names the object.
-    """
-
-    manifest: SegmentManifest
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class VchannelRecovery:
-    """``growing``: manifests of segments that are not flushed but already have binlogs; ``damaged``: those
-    of them that cannot be read. ``unserved``: delta logs of writes that are not served yet, which are not
-    among ``delta_logs``: nodes apply them with the version that brings the write's rows online."""
-
-    vchannel: str
-    checkpoint: Checkpoint
-    delta_logs: tuple[DeltaLog, ...]
-    growing: tuple[SegmentManifest, ...]
-    excluded: tuple[SegmentID, ...]
-    damaged: tuple[DamagedManifest, ...] = ()
-    unserved: tuple[DeltaLog, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class LogHold:
-    """The lowest position of a pchannel's log that ``holder`` still needs.
-
-    ``holder``: a query node; 0 is querycoord, for nodes that it is about to have read there.
-    """
-
-    holder: NodeID
-    pchannel: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True)
-class RecoveryInfo:
-    """All that a reader needs to rebuild a collection: one consistent moment of the metadata.
-
-    ``successors``: the dropped segments on record, and the requested ones that have no record any more. Each
-    maps to the flushed segment that holds its rows after compaction, or to 0 when there is none. ``split``:
-    those of them whose rows are in several flushed segments, each with all of these; ``successors`` has one.
-    ``damaged``: the flushed segments whose manifests cannot be read; they are not in ``flushed``. ``schema``:
-    the one that rows are written with; it may have fields that the catalog is about to show.
-    """
-
-    collection_id: CollectionID
-    vchannels: tuple[VchannelRecovery, ...]
-    flushed: tuple[SegmentManifest, ...]
-    successors: Mapping[SegmentID, SegmentID] = field(default_factory=dict)
-    damaged: tuple[DamagedManifest, ...] = ()
-    schema: CollectionSchema | None = None
-    split: Mapping[SegmentID, tuple[SegmentID, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,43 +235,6 @@ class FlushCalls(Protocol):
         """Whether the segments are flushed (or dropped, or unknown).
 
         With a ``flush_ts``, every segment that existed at that time must be too.
-        """
-        ...
-
-
-class SegmentCalls(Protocol):
-    """The segments of a collection, and how to rebuild them."""
-
-    @repeatable
-    async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
-        """All segments of a collection; of all collections when it is 0. ``rows`` includes unflushed ones."""
-        ...
-
-    @repeatable
-    async def segment_states(self) -> dict[str, int]:
-        """How many segments there are in each state, by the lower-case name of a `SegmentState`."""
-        ...
-
-    @repeatable
-    async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
-        """The segments among these that exist, in any order."""
-        ...
-
-    @repeatable
-    async def recovery_info(
-        self, collection_id: CollectionID, held: tuple[SegmentID, ...] = ()
-    ) -> RecoveryInfo:
-        """``held``: segments that the reader serves; the answer says which of them are dropped.
-
-        The log is kept from the vchannels' checkpoints on until `hold_log` can say how far it is needed.
-        """
-        ...
-
-    @repeatable
-    async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
-        """Keep the log from these positions on; those of the call before do not count any more.
-
-        A position that does not move counts for `datacoord.log_hold_s` only.
         """
         ...
 

@@ -56,7 +56,9 @@ class CloneRequest:
     job_id: int
 
 
-class RootCoordApi(AccessApi, Protocol):
+class ServiceCalls(Protocol):
+    """Timestamps, ids and time ticks."""
+
     @repeatable
     async def alloc_timestamp(self, count: int) -> Timestamp:
         """The first of ``count`` consecutive timestamps, all larger than any handed out before."""
@@ -92,29 +94,9 @@ class RootCoordApi(AccessApi, Protocol):
         """The proxy that bounds the next tick of each pchannel in use; 0 if none does."""
         ...
 
-    async def create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
-    async def drop_database(self, name: str) -> None: ...
-    async def alter_database(
-        self, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
-    ) -> None: ...
-    @repeatable
-    async def list_databases(self) -> tuple[Database, ...]: ...
 
-    async def create_collection(self, request: NewCollection) -> Collection: ...
-    async def clone_collection(self, request: CloneRequest) -> Collection:
-        """Make a new collection with the definition, the indexes and the rows of another one. No file is
-        copied.
-
-        Raises `CollectionAlreadyExists`, `DatabaseNotFound`, and as `SnapshotCalls.hold_source`.
-        """
-        ...
-
-    async def drop_collection(
-        self, database: str, name: str, collection_id: CollectionID | None = None
-    ) -> None:
-        """``collection_id``: drop this one only. A call that arrives late, or twice, then spares a collection
-        that was created under the name since. Raises `CollectionNotFound`."""
-        ...
+class LookupCalls(Protocol):
+    """Definitions as they are. Proxies cache them until they are notified of a change."""
 
     @repeatable
     async def describe_collection(self, database: str, name: str) -> Collection:
@@ -128,7 +110,42 @@ class RootCoordApi(AccessApi, Protocol):
         """The collections of one database; of all databases when the name is empty."""
         ...
 
+
+class NameCalls(Protocol):
+    """Databases, aliases and names."""
+
+    async def create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
+    async def drop_database(self, name: str) -> None: ...
+    async def alter_database(
+        self, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
+    ) -> None: ...
+    @repeatable
+    async def list_databases(self) -> tuple[Database, ...]: ...
+
     async def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None: ...
+    async def create_alias(self, database: str, collection: str, alias: str) -> None: ...
+    async def drop_alias(self, database: str, alias: str) -> None: ...
+    async def alter_alias(self, database: str, collection: str, alias: str) -> None: ...
+
+
+class LifecycleCalls(Protocol):
+    """Creating and dropping collections and partitions."""
+
+    async def create_collection(self, request: NewCollection) -> Collection: ...
+    async def drop_collection(
+        self, database: str, name: str, collection_id: CollectionID | None = None
+    ) -> None:
+        """``collection_id``: drop this one only. A call that arrives late, or twice, then spares a collection
+        that was created under the name since. Raises `CollectionNotFound`."""
+        ...
+
+    async def create_partition(self, database: str, collection: str, partition: str) -> None: ...
+    async def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
+
+
+class SchemaCalls(Protocol):
+    """Changes of a collection that keep its id."""
+
     async def alter_collection(
         self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None: ...
@@ -185,8 +202,27 @@ class RootCoordApi(AccessApi, Protocol):
         """Remove all rows. The collection, its partitions, indexes and loads stay."""
         ...
 
-    async def create_partition(self, database: str, collection: str, partition: str) -> None: ...
-    async def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
-    async def create_alias(self, database: str, collection: str, alias: str) -> None: ...
-    async def drop_alias(self, database: str, alias: str) -> None: ...
-    async def alter_alias(self, database: str, collection: str, alias: str) -> None: ...
+
+class CollectionCloneCalls(Protocol):
+    """New collections with the rows of others."""
+
+    async def clone_collection(self, request: CloneRequest) -> Collection:
+        """Make a new collection with the definition, the indexes and the rows of another one. No file is
+        copied.
+
+        Raises `CollectionAlreadyExists`, `DatabaseNotFound`, and as `SnapshotCalls.hold_source`.
+        """
+        ...
+
+
+class RootCoordApi(
+    ServiceCalls,
+    LookupCalls,
+    NameCalls,
+    LifecycleCalls,
+    SchemaCalls,
+    CollectionCloneCalls,
+    AccessApi,
+    Protocol,
+):
+    """All calls of the root coordinator."""

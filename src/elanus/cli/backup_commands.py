@@ -62,7 +62,8 @@ def backup(
 
     from elanus.cli.backup_files import BackupFiles, target_url
     from elanus.cli.backup_tables import show_backup, show_backups
-    from elanus.cli.backups import Wanted, back_up, progress_bar
+    from elanus.cli.backups import Wanted, back_up
+    from elanus.cli.pinned_files import progress_bar
 
     console = Console()
     with _failures_shown("the next backup uses what was copied"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -12,13 +11,11 @@ from rich.text import Text
 
 from elanus.api.keys import KeyInfo, KeysApi, NewKey
 from elanus.cli.columns import Column, show, table
-from elanus.cli.import_command import Server
+from elanus.cli.server_calls import Server, ask
 from elanus.core.api_keys import NEVER, UNLIMITED, KeyScope
 from elanus.core.errors import ElanusError
-from elanus.rpc.carrier import RpcChannel
 
 T = TypeVar("T")
-_CONNECT_S = 10.0
 
 
 class KeysFailed(Exception):
@@ -70,17 +67,7 @@ def _day(time_ms: int) -> str:
 
 
 def _asked(server: Server, call: Callable[[KeysApi], Awaitable[T]]) -> T:
-    async def ask() -> T:
-        channel = RpcChannel(server.address, security=server.security, token=server.token)
-        try:
-            await channel.ready(_CONNECT_S)
-            return await call(channel.client(KeysApi))
-        finally:
-            await channel.close()
-
     try:
-        if server.security is not None:
-            server.security.check()
-        return asyncio.run(ask())
+        return ask(server, KeysApi, call)
     except ElanusError as error:
         raise KeysFailed(error.message) from None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 if TYPE_CHECKING:
-    from elanus.cli.import_command import Server
+    from elanus.cli.server_calls import Server
     from elanus.server.settings import Settings
 
 EXIT_FAILED = 1
@@ -22,11 +22,20 @@ EXIT_MISUSED = 2
 EXIT_FOUND = 3
 
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="The data directory (setting data_dir).", show_default=False)
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        help="The data directory (setting data_dir). Default: elanus-data.",
+        show_default=False,
+    ),
 ]
 Url = Annotated[
     str | None,
-    typer.Option(help="The server's metrics address, such as http://127.0.0.1:9091.", show_default=False),
+    typer.Option(
+        help="The server's metrics address, such as http://127.0.0.1:9091. "
+        "Default: the server on --data-dir.",
+        show_default=False,
+    ),
 ]
 Config = Annotated[Path | None, typer.Option("--config", help="A YAML file of settings.", show_default=False)]
 Set = Annotated[
@@ -121,7 +130,7 @@ def rest_url(data_dir: Path | None) -> str:
 
 def server_named(uri: str, tls_ca: str, tls_server_name: str, token: str, data_dir: Path | None) -> Server:
     """Return the server that the options name; wrong ones end the command with exit code 2."""
-    from elanus.cli.import_command import Server
+    from elanus.cli.server_calls import Server
     from elanus.core.errors import InvalidParameter
     from elanus.rpc.uri import address_in, security_for
 

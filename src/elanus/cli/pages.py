@@ -35,7 +35,7 @@ def _commands() -> Iterator[str]:
     yield "<!-- Written by `make docs` from `src/elanus/cli`: edit the commands there, not this page. -->\n\n"
     yield f"{group.help}\n\n"
     yield "Exit codes: 0 done, 1 failed, 2 misused (a wrong option, argument or setting), "
-    yield "3 `elanus doctor` found something.\n"
+    yield "3 `elanus doctor`, `elanus verify` or `elanus backup --verify` found something.\n"
     for name, command in group.commands.items():
         if not command.hidden:
             yield from _command(f"elanus {name}", command)

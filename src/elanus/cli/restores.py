@@ -6,17 +6,17 @@ interrupted continues: the server remembers, for as long as the lease, where the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import xxhash
 from rich.console import Console
 
 from elanus.api.backups import BackupApi, ForeignRows, copied_files, data_files
-from elanus.api.connector import CollectionSnapshot
-from elanus.cli.asking import ask
+from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.cli.backup_files import BackedUp, Backup, BackupFailed, BackupFiles
-from elanus.cli.backups import opened, progress_bar
-from elanus.cli.import_command import Server
+from elanus.cli.pinned_files import open_snapshot, progress_bar
+from elanus.cli.server_calls import Server, ask
 from elanus.core.errors import CollectionAlreadyExists
 from elanus.storage.copying import Copy, StoredFile, copy_object, in_threads, threads_for
 from elanus.storage.paths import DELTA_LOG, INSERT_LOG, STATS_LOG
@@ -55,25 +55,15 @@ def restore(server: Server, files: BackupFiles, wanted: Restoring, console: Cons
         )
     if wanted.users:
         _restore_users(server, backup)
-    properties = {database.name: dict(database.properties) for database in backup.databases}
+    restorer = _Restorer(server, files, backup, wanted, console)
     said: list[str] = []
     for one in chosen:
-        database, name = wanted.into or one.database, wanted.as_name or one.name
-        own_properties = properties.get(one.database, {})
-        ask(server, BackupApi, lambda own, d=database, p=own_properties: own.restore_database(d, p))  # type: ignore[misc]
         try:
-            lost = _restore_one(server, files, backup, one, (database, name), wanted, console)
+            said += restorer.restore(one)
         except CollectionAlreadyExists as error:
             if wanted.collection:
                 raise
             said.append(error.message)
-        else:
-            said.append(f"{database}.{name}: {one.rows:,} rows; load it to read them")
-            if lost:
-                said.append(
-                    f"{database}.{name}: {len(lost)} index files of the backup are damaged or missing, "
-                    f"such as {lost[0]}; the server builds these indexes"
-                )
     return said
 
 
@@ -90,54 +80,82 @@ def _restore_users(server: Server, backup: Backup) -> None:
     ask(server, BackupApi, lambda own: own.restore_users(access))
 
 
-def _restore_one(
-    server: Server,
-    files: BackupFiles,
-    backup: Backup,
-    one: BackedUp,
-    place: tuple[str, str],
-    wanted: Restoring,
-    console: Console,
-) -> list[str]:
-    """``place``: the database and the name. Returns the index files of the backup that cannot be used."""
-    rows = files.rows(one.path)
-    snapshot = rows.snapshot if wanted.indexes else replace(rows.snapshot, index_files=())
-    collection = snapshot.collection
-    aliases = collection.aliases if collection is not None and place == (one.database, one.name) else ()
-    whence = f"{files.store.url} {backup.name} {backup.moment} {one.path} {place[0]} {place[1]}"
-    if not wanted.indexes:
-        whence += " without indexes"
-    key = xxhash.xxh3_128_hexdigest(whence.encode())
-    lease = ask(
-        server,
-        BackupApi,
-        lambda own: own.receive(*place, ForeignRows(snapshot, backup.last_id, key, wanted.lease_ms)),
-    )
-    store, here = opened(lease)
-    present = _present(store, here)
-    pairs = list(zip(rows.files, (path for path, _ in copied_files(here)), strict=False))
-    missing = [(file, path) for file, path in pairs if present.get(path) != file.size_bytes]
-    optional = {file.path for file, _ in pairs[sum(1 for _ in data_files(here)) :]}
-    lost: list[str] = []
+class _Restorer:
+    """Restores collections of one backup."""
 
-    def work(copy: Copy) -> StoredFile:
-        try:
-            return copy_object(files.store, store, copy)
-        except (CorruptObject, ObjectMissing):
-            if copy.path not in optional:
-                raise
-            lost.append(copy.path)
-            return StoredFile(copy.to, 0, "")
+    def __init__(
+        self, server: Server, files: BackupFiles, backup: Backup, wanted: Restoring, console: Console
+    ) -> None:
+        self._server = server
+        self._files = files
+        self._backup = backup
+        self._wanted = wanted
+        self._console = console
+        self._properties = {database.name: dict(database.properties) for database in backup.databases}
 
-    with progress_bar(console, place[1], sum(file.size_bytes for file, _ in missing)) as advance:
-        in_threads(
-            work,
-            (Copy(file.path, path, file.checksum) for file, path in missing),
-            threads_for(store),
-            lambda file: advance(file.size_bytes),
-        )
-    ask(server, BackupApi, lambda own: own.complete(*place, lease.snapshot_id, aliases))
-    return sorted(lost)
+    def restore(self, one: BackedUp) -> list[str]:
+        """Restore a collection, and return lines that say what was done.
+
+        Raises `CollectionAlreadyExists` if its name is taken.
+        """
+        database, name = self._wanted.into or one.database, self._wanted.as_name or one.name
+        place = (database, name)
+        properties = self._properties.get(one.database, {})
+        ask(self._server, BackupApi, lambda own: own.restore_database(database, properties))
+        rows = self._files.rows(one.path)
+        snapshot = rows.snapshot if self._wanted.indexes else replace(rows.snapshot, index_files=())
+        foreign = ForeignRows(snapshot, self._backup.last_id, self._key(one, place), self._wanted.lease_ms)
+        lease = ask(self._server, BackupApi, lambda own: own.receive(*place, foreign))
+        lost = self._copy(lease, rows.files, name)
+        collection = snapshot.collection
+        is_same = collection is not None and place == (one.database, one.name)
+        aliases = collection.aliases if collection is not None and is_same else ()
+        ask(self._server, BackupApi, lambda own: own.complete(*place, lease.snapshot_id, aliases))
+        said = [f"{database}.{name}: {one.rows:,} rows; load it to read them"]
+        if lost:
+            said.append(
+                f"{database}.{name}: {len(lost)} index files of the backup are damaged or missing, "
+                f"such as {lost[0]}; the server builds these indexes"
+            )
+        return said
+
+    def _key(self, one: BackedUp, place: tuple[str, str]) -> str:
+        """Return what the server knows this restore by: the same for a command that is repeated."""
+        backup = self._backup
+        whence = f"{self._files.store.url} {backup.name} {backup.moment} {one.path} {place[0]} {place[1]}"
+        if not self._wanted.indexes:
+            whence += " without indexes"
+        return xxhash.xxh3_128_hexdigest(whence.encode())
+
+    def _copy(self, lease: SnapshotLease, files: Sequence[StoredFile], name: str) -> list[str]:
+        """Copy what is not there yet. Returns the index files of the backup that cannot be used.
+
+        ``files``: of the backup, in the order of `copied_files`. ``name``: of the collection.
+        """
+        store, here = open_snapshot(lease)
+        present = _present(store, here)
+        pairs = list(zip(files, (path for path, _ in copied_files(here)), strict=False))
+        missing = [(file, path) for file, path in pairs if present.get(path) != file.size_bytes]
+        optional = {file.path for file, _ in pairs[sum(1 for _ in data_files(here)) :]}
+        lost: list[str] = []
+
+        def work(copy: Copy) -> StoredFile:
+            try:
+                return copy_object(self._files.store, store, copy)
+            except (CorruptObject, ObjectMissing):
+                if copy.path not in optional:
+                    raise
+                lost.append(copy.path)
+                return StoredFile(copy.to, 0, "")
+
+        with progress_bar(self._console, name, sum(file.size_bytes for file, _ in missing)) as advance:
+            in_threads(
+                work,
+                (Copy(file.path, path, file.checksum) for file, path in missing),
+                threads_for(store),
+                lambda file: advance(file.size_bytes),
+            )
+        return sorted(lost)
 
 
 def _present(store: ObjectStore, snapshot: CollectionSnapshot) -> dict[str, int]:

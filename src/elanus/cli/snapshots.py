@@ -11,9 +11,8 @@ from rich.text import Text
 
 from elanus.api.connector import ConnectorApi
 from elanus.api.snapshots import RestoreJob, SnapshotView
-from elanus.cli.asking import ask
 from elanus.cli.columns import Column, show, table
-from elanus.cli.import_command import Server
+from elanus.cli.server_calls import Server, ask
 from elanus.cli.status import size
 from elanus.core.errors import ElanusError
 from elanus.core.timestamps import Timestamp, physical_ms

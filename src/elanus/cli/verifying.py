@@ -15,9 +15,8 @@ from rich.console import Console
 
 from elanus.api.backups import BackupApi, BackupSource, ServerContents, copied_files
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
-from elanus.cli.asking import ask
-from elanus.cli.backups import opened, progress_bar
-from elanus.cli.import_command import Server
+from elanus.cli.pinned_files import open_snapshot, progress_bar
+from elanus.cli.server_calls import Server, ask
 from elanus.core.errors import CollectionNotFound, ElanusError
 from elanus.core.faults import StorageFault
 from elanus.core.timestamps import NO_TIMESTAMP
@@ -95,7 +94,7 @@ async def _held(own: BackupApi, source: BackupSource, lease_ms: int) -> Snapshot
 
 
 def _verified(source: BackupSource, lease: SnapshotLease, console: Console) -> Verified:
-    store, snapshot = opened(lease)
+    store, snapshot = open_snapshot(lease)
     sizes = sizes_of(snapshot)
     damages: list[Damage] = []
     with progress_bar(console, source.name, sum(sizes.values())) as advance:

@@ -4,18 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from elanus.core.access import (
-    AccessPolicy,
-    check_grant,
-    check_group_name,
-    check_user_name,
-    with_grant,
-    with_group,
-    with_group_members,
-    with_role,
-    with_stored_key,
-    with_user,
-)
+from elanus.core.access import AccessPolicy, with_role, with_stored_key, with_user
+from elanus.core.access_grants import check_grant, with_grant, with_group, with_group_members
+from elanus.core.access_names import check_group_name, check_user_name
 from elanus.core.api_keys import check_stored
 from elanus.core.privileges import DEFAULT_ROLES, ROOT
 

@@ -13,11 +13,11 @@ from elanus.api.snapshots import CloneSource
 from elanus.core.errors import InvalidParameter, SnapshotNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.offload import Offload
-from elanus.core.pins import PIN_MS_MAX, Pin
+from elanus.core.pins import Pin
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.named_snapshots import NamedSnapshots
-from elanus.datacoord.snapshots import Snapshots
+from elanus.datacoord.pins import Pins, check_lease
 from elanus.storage.paths import DELTA_LOG, INSERT_LOG, STATS_LOG
 from elanus.storage.port import ObjectStore
 
@@ -31,7 +31,7 @@ class Backups:
     def __init__(
         self,
         context: DataContext,
-        snapshots: Snapshots,
+        pins: Pins,
         named: NamedSnapshots,
         store: ObjectStore,
         offload: Offload,
@@ -40,7 +40,7 @@ class Backups:
         self._manifests = context.manifests
         self._rootcoord = context.rootcoord
         self._clock = context.clock
-        self._snapshots = snapshots
+        self._pins = pins
         self._named = named
         self._store = store
         self._offload = offload
@@ -48,12 +48,12 @@ class Backups:
     async def hold_backup(
         self, collection_id: CollectionID, moment: Timestamp, lease_ms: int
     ) -> SnapshotLease:
-        _check_lease(lease_ms)
+        check_lease(lease_ms)
         held = await self._named.hold_source(CloneSource(collection_id, moment=moment, lease_ms=lease_ms))
-        return self._lease(held.pin)
+        return self._pins.lease(held.pin)
 
     async def receive_rows(self, rows: ForeignRows) -> SnapshotLease:
-        _check_lease(rows.lease_ms)
+        check_lease(rows.lease_ms)
         now = await self._rootcoord.alloc_timestamp(1)
         snapshot = rows.snapshot
         if snapshot.collection is None:
@@ -64,8 +64,8 @@ class Backups:
                 "invisible until then. Set the clock of this machine"
             )
         for pin in self._state.pins():
-            if pin.received == rows.key and not self._snapshots.is_over(pin):
-                return self._lease(pin)
+            if pin.received == rows.key and not self._pins.is_over(pin):
+                return self._pins.lease(pin)
         await self._pass(rows.last_id)
         first_id = await self._rootcoord.alloc_ids(ids_for(snapshot))
         here = relocated(snapshot, first_id)
@@ -77,11 +77,11 @@ class Backups:
             read_ts=here.read_ts,
             received=rows.key,
         )
-        return self._lease(await self._snapshots.pin(here, wanted))
+        return self._pins.lease(await self._pins.pin(here, wanted))
 
     async def check_received(self, snapshot_id: int) -> CollectionID:
         pin = self._state.pin(snapshot_id)
-        if pin is None or not pin.received or self._snapshots.is_over(pin):
+        if pin is None or not pin.received or self._pins.is_over(pin):
             raise SnapshotNotFound(
                 f"snapshot not found[snapshot={snapshot_id}]: the restore's lease has ended, begin it again"
             )
@@ -101,14 +101,6 @@ class Backups:
         following = await self._rootcoord.alloc_ids(1)
         if following < last_id:
             await self._rootcoord.alloc_ids(last_id - following)
-
-    def _lease(self, pin: Pin) -> SnapshotLease:
-        return SnapshotLease(pin.pin_id, self._manifests.store_url, pin.path, pin.read_ts, pin.expires_ms)
-
-
-def _check_lease(lease_ms: int) -> None:
-    if not 0 < lease_ms <= PIN_MS_MAX:
-        raise InvalidParameter(f"a lease of {lease_ms} ms: it lasts between 1 and {PIN_MS_MAX} ms")
 
 
 def _missing(store: ObjectStore, snapshot: CollectionSnapshot) -> list[str]:

@@ -14,7 +14,7 @@ from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.log.port import Log
 
 

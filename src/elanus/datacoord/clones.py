@@ -21,7 +21,7 @@ from elanus.core.segments import IndexFile, SegmentInfo, SegmentManifest, Segmen
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.imported_segments import imported_segment
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.storage.paths import parse
 
 

@@ -11,7 +11,7 @@ garbage, so a sweep that was given up but still runs on a data node does no harm
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,9 +29,10 @@ from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
+from elanus.datacoord.pins import Pins
 from elanus.datacoord.records import in_batches
 from elanus.datacoord.references import Moment, References, held_files
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.turns import in_turns
 
 _RETRY_S = 30.0
@@ -66,19 +67,15 @@ class GcPorts:
 
 
 class Collector:
-    """Implements `elanus.api.gc.GcCalls`. ``pinned_files``: the files that readers outside the system
-    hold; ``pinned_segments``: the segments that these belong to, as of the last look at the files.
-    ``pins_ended`` counts the pins that were released, each before its files are let go.
-    ``nodes``: the data nodes, which carry out sweeps. The facts that decide about objects are read
-    under the role's lock, as of one moment."""
+    """Implements `elanus.api.gc.GcCalls`. ``pins``: what readers outside the system hold. ``nodes``: the
+    data nodes, which carry out sweeps. The facts that decide about objects are read under the role's lock, as
+    of one moment."""
 
     def __init__(
         self,
         context: DataContext,
         nodes: DataNodes,
-        pinned_files: Callable[[], Awaitable[frozenset[str]]],
-        pinned_segments: Callable[[], frozenset[SegmentID]],
-        pins_ended: Callable[[], int],
+        pins: Pins,
         ports: GcPorts,
         schedule: GcSchedule,
     ) -> None:
@@ -88,9 +85,7 @@ class Collector:
         self._rootcoord = context.rootcoord
         self._clock = context.clock
         self._nodes = nodes
-        self._pinned_files = pinned_files
-        self._pinned_segments = pinned_segments
-        self._pins_ended = pins_ended
+        self._pins = pins
         self._ports = ports
         self._schedule = schedule
         self._references = References(context.manifests, ports.offload)
@@ -179,18 +174,18 @@ class Collector:
         policy = self._schedule.policy
         # Before the metadata: what a pin keeps for a clone that is made meanwhile is named by one or the
         # other.
-        pinned = await self._pinned_files()
+        pinned = await self._pins.pinned_files()
         moment = await self._moment()
         # Read after the metadata: a segment that was dropped by then can no longer be loaded or pinned.
-        pinned |= await self._pinned_files()
+        pinned |= await self._pins.pinned_files()
         served = frozenset(await self._ports.query.held_segments())
-        pins_ended = self._pins_ended()
+        pins_ended = self._pins.ended()
         index = await self._ports.index.index_references()
         # Read after the references: a build that is no longer in use by then joins no further pin.
-        pinned |= await self._pinned_files()
-        if self._pins_ended() != pins_ended:  # what one kept for a clone's index is in use there by now
+        pinned |= await self._pins.pinned_files()
+        if self._pins.ended() != pins_ended:  # what one kept for a clone's index is in use there by now
             pinned |= set((await self._ports.index.index_references()).files)
-        of_pins = self._pinned_segments()
+        of_pins = self._pins.pinned_segments()
         reclaimed = await moment.reclaimable(policy, served | of_pins)
         rules = await self._references.rules(moment, index, policy, reclaimed, pinned)
         kept = held_files(moment, self._state.pins())
@@ -281,7 +276,7 @@ class Collector:
         record that may be forgotten does not change any more.
         """
         now = await self._rootcoord.alloc_timestamp(1)
-        needed = self._state.heirs(held)
+        needed = self._state.descendants(held)
         dropped = in_turns(self._state.dropped_segments())
         old = [s.segment_id async for s in dropped if s.segment_id not in needed and self._may_forget(s, now)]
         for segment_ids in in_batches(old):

@@ -26,7 +26,7 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.log.port import Log
 from elanus.meta.cancellation import uncancellable
 

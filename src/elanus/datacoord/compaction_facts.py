@@ -27,7 +27,8 @@ from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.expiring_rows import ExpiringRows
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState, Vchannel
+from elanus.datacoord.state import DataState
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.turns import in_turns
 from elanus.storage.port import CorruptObject, ObjectMissing
 
@@ -78,6 +79,24 @@ class FactGatherer:
         A segment that cannot be read is not a candidate either. Raises whatever reading delta logs raises.
         """
         deltas = await self._manifests.of_vchannel(vchannel)
+        found, is_whole = await self._readable(vchannel, deltas, bound)
+        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found if f.deltas})
+        candidates = []
+        async for f in in_turns(found, _SEGMENTS_AT_ONCE):
+            if is_candidate(f.info, taken):
+                try:
+                    candidates.append(await self._candidate(f, vchannel, bound, expire_until, force=force))
+                except (ObjectMissing, CorruptObject) as error:
+                    _not_compacted(f.info, str(error))
+        examined = deltas if is_whole else ()  # it is not known which of them concern the other segments
+        superseded = await self._superseded(examined, found, bound)
+        return CompactionFacts(tuple(candidates), superseded, frozenset(f.info.segment_id for f in found))
+
+    async def _readable(
+        self, vchannel: Vchannel, deltas: Sequence[DeltaLog], bound: Timestamp
+    ) -> tuple[list[_Found], bool]:
+        """Return the segments whose manifests can be read, with the delta logs that concern them, and whether
+        these are all segments of the vchannel."""
         infos = [
             s
             for s in self._state.segments_on(vchannel.vchannel)
@@ -86,40 +105,34 @@ class FactGatherer:
         await asyncio.sleep(0)  # each pass over all segments takes milliseconds
         _, contents = await self._manifests.current(lambda: Chosen(infos), skip_damaged=True)
         await asyncio.sleep(0)
-        damaged = [info for info in infos if info.manifest in contents.damaged]
-        for info in damaged:
-            _log.error(
-                "segment not compacted", segment=info.segment_id, error=contents.damaged[info.manifest]
-            )
-        infos = [info for info in infos if info.manifest not in contents.damaged]
-        manifests = contents.of_segments(infos)
+        readable = []
+        for info in infos:
+            if info.manifest in contents.damaged:
+                _not_compacted(info, contents.damaged[info.manifest])
+            else:
+                readable.append(info)
+        manifests = contents.of_segments(readable)
         found = [
             _Found(info, manifest, concerned_deltas(manifest, deltas, bound))
-            async for info, manifest in in_turns(zip(infos, manifests, strict=True), _SEGMENTS_AT_ONCE)
+            async for info, manifest in in_turns(zip(readable, manifests, strict=True), _SEGMENTS_AT_ONCE)
         ]
-        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found if f.deltas})
-        candidates = []
-        async for f in in_turns(found, _SEGMENTS_AT_ONCE):
-            if is_candidate(f.info, taken):
-                try:
-                    candidates.append(await self._candidate(f, vchannel, bound, expire_until, force=force))
-                except (ObjectMissing, CorruptObject) as error:
-                    _log.error("segment not compacted", segment=f.info.segment_id, error=str(error))
+        return found, len(readable) == len(infos)
+
+    async def _superseded(
+        self, deltas: Sequence[DeltaLog], found: Sequence[_Found], bound: Timestamp
+    ) -> frozenset[str]:
+        """Return the paths of the delta logs that none of the segments needs any longer."""
+        manifests = [f.manifest for f in found]
         paths = {f.manifest.segment_id: f.info.manifest for f in found}
 
         def is_concerned(manifest: SegmentManifest, delta: DeltaLog) -> bool:
             return self._dead.estimate(paths[manifest.segment_id], (delta,)).rows > 0
 
-        examined = deltas if not damaged else ()  # it is not known which of them concern those segments
         at_once = max(1, _COMPARISONS_AT_ONCE // max(1, len(manifests)))
         superseded: list[DeltaLog] = []
-        async for delta in in_turns(examined, at_once):
+        async for delta in in_turns(deltas, at_once):
             superseded += superseded_deltas((delta,), manifests, bound, is_concerned)
-        return CompactionFacts(
-            tuple(candidates),
-            frozenset(delta.file.path for delta in superseded),
-            frozenset(info.segment_id for info in infos),
-        )
+        return frozenset(delta.file.path for delta in superseded)
 
     async def _candidate(
         self, found: _Found, vchannel: Vchannel, bound: Timestamp, expire_until: Timestamp, *, force: bool
@@ -143,3 +156,7 @@ class FactGatherer:
         kept = {s.manifest for s in self._state.segments() if s.state is not SegmentState.DROPPED}
         self._dead.keep(kept)
         self._expiring.keep(kept)
+
+
+def _not_compacted(info: SegmentInfo, error: str) -> None:
+    _log.error("segment not compacted", segment=info.segment_id, error=error)

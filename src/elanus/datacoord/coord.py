@@ -30,12 +30,12 @@ from elanus.api.datacoord import (
     ImportCalls,
     MemoryCalls,
     RegistrationCalls,
-    SegmentCalls,
 )
 from elanus.api.datanode import DataNodePorts
 from elanus.api.gc import GcCalls
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.proxy import ProxyApi
+from elanus.api.recovery import SegmentCalls
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.snapshots import SnapshotCalls
 from elanus.api.storage_use import StorageCalls
@@ -57,13 +57,14 @@ from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.flush_calls import RequestedFlushes
 from elanus.datacoord.flushing import Flushing, FlushPolicy
-from elanus.datacoord.import_queue import Imports
+from elanus.datacoord.import_queue import ImportQueue
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.memory_pressure import MemoryPolicy, MemoryPressure
 from elanus.datacoord.named_snapshots import NamedSnapshots
 from elanus.datacoord.node_reports import NodeReports
+from elanus.datacoord.pins import Pins
 from elanus.datacoord.recovery_info import Recovery
 from elanus.datacoord.rows_before import rows_before
 from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocator
@@ -74,6 +75,7 @@ from elanus.datacoord.trimming import trim_log
 from elanus.datacoord.vchannels import Vchannels
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.parts import Parts
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore
@@ -125,85 +127,65 @@ class DataCoord:
     `elanus.api.connector.SnapshotApi` and `elanus.api.ledger.JobLedgerApi`."""
 
     def __init__(self, needs: DataDependencies, policy: DataPolicy) -> None:
-        manifests = Manifests(needs.store, needs.gc.offload)
-        state = DataState(needs.meta, manifests)
-        rootcoord, lock = needs.rootcoord, asyncio.Lock()
-        allocator = SegmentAllocator(state, rootcoord, policy.allocation, needs.lease, lock)
-        context = DataContext(
-            needs.lease,
-            state,
-            manifests,
-            allocator,
-            Attempts(rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),
-            rootcoord,
-            needs.clock,
-            lock,
-            Changes(needs.clock.wall_ms()),
-            self._spawn,
-        )
-        flushing = Flushing(state, allocator, rootcoord, needs.proxies, policy.flush)
+        self._background: set[asyncio.Task[None]] = set()
+        self._context = context = _context(needs, policy, self._spawn)
+        flushing = Flushing(context.state, context.allocator, needs.rootcoord, needs.proxies, policy.flush)
         dead_rows = DeadRows(needs.store, needs.gc.offload_deltas)
-        self._context = context
+        retention_s = policy.compaction.plan.retention_s
         self._log = needs.log
         self._trim_interval_s = policy.trim_interval_s
         self._log_holds = LogHolds(needs.clock, policy.log_hold_s)
         self._ledger = needs.ledger
         self._datanodes = DataNodes(context, flushing, needs.data_nodes)
-        retention_s = policy.compaction.plan.retention_s
-        self._snapshots = Snapshots(context, self._datanodes, needs.gc.index, retention_s)
-        self._imports = Imports(
+        self._pins = Pins(context)
+        self._snapshots = Snapshots(context, self._datanodes, self._pins, needs.gc.index, retention_s)
+        self._imports = ImportQueue(
             context,
             self._datanodes,
             needs.ledger,
             needs.import_served,
             policy.imports,
-            partial(rows_before, self._snapshots, manifests),
+            partial(rows_before, self._snapshots, context.manifests),
         )
-        self._collector = Collector(
-            context,
-            self._datanodes,
-            self._snapshots.pinned_files,
-            self._snapshots.pinned_segments,
-            self._snapshots.pins_ended,
-            needs.gc,
-            policy.gc,
-        )
+        self._collector = Collector(context, self._datanodes, self._pins, needs.gc, policy.gc)
         self._compactor = Compactor(context, self._datanodes, dead_rows, policy.compaction)
-        self._dropped = DroppedCollections(needs.meta, policy.gc.policy)
+        self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
+        self._seals_for_memory = policy.memory.growing_soft_bytes > 0
+        self.parts = Parts()
+        self._add_parts(needs, policy, flushing)
+
+    def _add_parts(self, needs: DataDependencies, policy: DataPolicy, flushing: Flushing) -> None:
+        """Say which part answers which calls. Some parts do nothing else."""
+        context, datanodes, compactor = self._context, self._datanodes, self._compactor
+        dropped = DroppedCollections(needs.meta, policy.gc.policy)
         named = NamedSnapshots(
             context,
             self._snapshots,
+            self._pins,
             needs.gc.index,
-            self._dropped,
+            dropped,
             policy.gc.policy,
-            retention_s,
+            policy.compaction.plan.retention_s,
         )
-        self._seals_for_memory = policy.memory.growing_soft_bytes > 0
-        self._memory = MemoryPressure(context, flushing, needs.gc.query, policy.memory)
-        self._background: set[asyncio.Task[None]] = set()
-        self.parts = Parts()
-        self.parts.add(AllocationCalls, allocator)
-        vchannels = Vchannels(context, self._datanodes, self._compactor, self._dropped)
-        self.parts.add(ChannelCalls, vchannels)
-        self.parts.add(FlushCalls, RequestedFlushes(context, flushing))
-        self.parts.add(SegmentCalls, Recovery(context, self._log_holds))
-        self.parts.add(ChangeCalls, context.changes)
-        self.parts.add(RegistrationCalls, self._datanodes)
-        commits = Commits(context, self._datanodes, needs.log)
-        reports = NodeReports(context, self._datanodes, flushing, commits, self._compactor)
-        self.parts.add(DataNodeCalls, reports)
-        compactions = Compactions(context, self._datanodes, flushing, self._compactor)
-        self.parts.add(CompactionCalls, compactions)
-        self.parts.add(ImportCalls, self._imports)
-        self.parts.add(GcCalls, self._collector)
-        self.parts.add(MemoryCalls, self._memory)
-        self.parts.add(StorageCalls, StorageUse(state))
-        self.parts.add(CheckpointCalls, Checkpoints(context, self._datanodes, needs.log))
-        self.parts.add(SnapshotApi, self._snapshots)
-        self.parts.add(SnapshotCalls, named)
-        backups = Backups(context, self._snapshots, named, needs.store, needs.gc.offload)
-        self.parts.add(BackupCalls, backups)
-        self.parts.add(JobLedgerApi, self._ledger)
+        commits = Commits(context, datanodes, needs.log)
+        add = self.parts.add
+        add(AllocationCalls, context.allocator)
+        add(ChannelCalls, Vchannels(context, datanodes, compactor, dropped))
+        add(FlushCalls, RequestedFlushes(context, flushing))
+        add(SegmentCalls, Recovery(context, self._log_holds))
+        add(ChangeCalls, context.changes)
+        add(RegistrationCalls, datanodes)
+        add(DataNodeCalls, NodeReports(context, datanodes, flushing, commits, compactor))
+        add(CompactionCalls, Compactions(context, datanodes, flushing, compactor))
+        add(ImportCalls, self._imports)
+        add(GcCalls, self._collector)
+        add(MemoryCalls, self._memory)
+        add(StorageCalls, StorageUse(context.state))
+        add(CheckpointCalls, Checkpoints(context, datanodes, needs.log))
+        add(SnapshotApi, self._snapshots)
+        add(SnapshotCalls, named)
+        add(BackupCalls, Backups(context, self._pins, named, needs.store, needs.gc.offload))
+        add(JobLedgerApi, self._ledger)
 
     async def start(self) -> None:
         await self._context.state.start()
@@ -213,7 +195,7 @@ class DataCoord:
         self._spawn(self._trim_loop())
         self._imports.start()
         self._spawn(self._ledger.keep())
-        self._snapshots.start()
+        self._pins.start()
         self._spawn(self._collector.run())
         if self._seals_for_memory:
             self._spawn(self._memory.run())
@@ -221,9 +203,7 @@ class DataCoord:
 
     async def stop(self) -> None:
         self._datanodes.stop()
-        for task in tuple(self._background):
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await cancel_and_wait(*self._background)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = untraced(work)
@@ -238,3 +218,23 @@ class DataCoord:
                 await trim_log(self._context.state, self._log, self._context.rootcoord, held)
             except Exception:  # noqa: BLE001 - the next round may succeed, and without rounds the log only grows
                 _log.exception("log not trimmed")
+
+
+def _context(
+    needs: DataDependencies, policy: DataPolicy, spawn: Callable[[Coroutine[Any, Any, None]], None]
+) -> DataContext:
+    """Return what the parts share. ``spawn``: see `DataContext`."""
+    manifests = Manifests(needs.store, needs.gc.offload)
+    state, lock = DataState(needs.meta, manifests), asyncio.Lock()
+    return DataContext(
+        lease=needs.lease,
+        state=state,
+        manifests=manifests,
+        allocator=SegmentAllocator(state, needs.rootcoord, policy.allocation, needs.lease, lock),
+        attempts=Attempts(needs.rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),
+        rootcoord=needs.rootcoord,
+        clock=needs.clock,
+        lock=lock,
+        changes=Changes(needs.clock.wall_ms()),
+        spawn=spawn,
+    )

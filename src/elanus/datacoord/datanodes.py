@@ -32,7 +32,7 @@ from elanus.core.ownership import holders, in_place, least_busy, owners
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.flushing import Flushing
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 _RETRY_PAUSE_S = 0.5
 _log = structlog.get_logger("datacoord")

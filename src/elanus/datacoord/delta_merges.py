@@ -18,7 +18,7 @@ from elanus.core.ids import ALL_PARTITIONS, NO_SEGMENT
 from elanus.core.segments import BinlogFile, DeltaLog
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.datacoord.context import DataContext
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 _GONE = "a delta log is not needed any more"
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.turns import in_turns
 
 

@@ -1,10 +1,8 @@
 """Import tasks, from the queue to the commit: all rows of all files at once, or none.
 
 Some tasks run at a time. A task's attempt is persisted first; then a data node has Spark jobs write segments
-under the attempt's number, and the commit makes them part of the collection. The commit is one change of the
-metadata that contains the segments, the task's own record, and the vchannels as they were read. It is refused
-when any of these records has changed: a job that was given up, ran twice, or finished late changes nothing,
-and neither does one whose collection or partition was dropped meanwhile.
+under the attempt's number, and the commit makes them part of the collection
+(`elanus.datacoord.import_commits`).
 
 The rows' timestamp is that of the commit. So a delete issued before the commit does not affect them, one
 issued after it does, and no read at an earlier timestamp sees any of them.
@@ -26,11 +24,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from elanus.api.imports import ImportOrder, ImportOutcome, ImportRequest
-from elanus.core.attempts import stamped
 from elanus.core.catalog import Collection
 from elanus.core.errors import (
     CollectionNotFound,
-    CommitRefused,
     DeadlineExceeded,
     ElanusError,
     ImportRefused,
@@ -38,7 +34,7 @@ from elanus.core.errors import (
     TaskQueueFull,
     Unavailable,
 )
-from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, TaskID
+from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import (
     ATTEMPTS_MAX,
     OPEN,
@@ -53,17 +49,15 @@ from elanus.core.imports import (
     with_progress,
 )
 from elanus.core.partition_keys import key_partitions
-from elanus.core.segments import SegmentInfo
 from elanus.core.sent_keys import marked
 from elanus.core.timestamps import Timestamp
-from elanus.core.writes import as_task, record_of
+from elanus.core.writes import as_task
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes, LiveNode
+from elanus.datacoord.import_commits import ImportCommits
 from elanus.datacoord.import_endings import ImportEndings
-from elanus.datacoord.imported_segments import imported_manifest, imported_segment
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.rows_before import RowsBefore
-from elanus.datacoord.write_commits import Change, are_current, changed, with_deletes
 
 _RETRY_PAUSE_S = 1.0
 _log = structlog.get_logger("datacoord")
@@ -77,7 +71,7 @@ class _Run:
     call: asyncio.Future[ImportOutcome]
 
 
-class Imports:
+class ImportQueue:
     """The queue of import tasks. Implements `elanus.api.datacoord.ImportCalls`.
 
     Nothing is dropped while the role's lock is held. ``is_served``: whether a committed task's segments have
@@ -95,25 +89,23 @@ class Imports:
         before: Callable[[ImportTask], AbstractAsyncContextManager[RowsBefore]],
     ) -> None:
         self._state = context.state
-        self._manifests = context.manifests
         self._allocator = context.allocator
         self._attempts = context.attempts
         self._rootcoord = context.rootcoord
         self._clock = context.clock
         self._lock = context.lock
-        self._changes = context.changes
         self._spawn = context.spawn
         self._nodes = nodes
         self._ledger = ledger
         self._policy = policy
         self._before = before
+        self._commits = ImportCommits(context)
         self._endings = ImportEndings(context, is_served, policy)
         self._wake = asyncio.Event()
         self._is_working = False
         self._running: dict[TaskID, _Run] = {}
         self._at_work: dict[TaskID, LiveNode] = {}
         """The tasks that are being tried, from before their attempt to after their commit."""
-        self._lists_written = 0
         self._interrupted: dict[TaskID, str] = {}
         """The error that ended the latest try of a task that is to be retried."""
 
@@ -142,7 +134,7 @@ class Imports:
             timeout_ms=request.timeout_ms,
         )
         async with self._lock:
-            await self._collection(task)
+            await self._commits.collection_of(task)
             done = self._state.writes.find(task.collection_id, task.write_id, task.batch)
             known = done or same_write(self._state.imports(), task)
             if known is not None:
@@ -258,7 +250,10 @@ class Imports:
             await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
             return
         if outcome is not None:
-            await self._commit(started, outcome)
+            try:
+                await self._commits.commit(started, outcome)
+            except (CollectionNotFound, PartitionNotFound) as error:
+                await self._fail(started, error.message)
 
     async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
         """Return the job's outcome; None if it failed or was cancelled. Raises `Unavailable` for a lost
@@ -291,7 +286,7 @@ class Imports:
             stamp = await self._rootcoord.alloc_timestamp(1)
             async with self._lock:
                 try:
-                    collection = await self._collection(task)
+                    collection = await self._commits.collection_of(task)
                 except (CollectionNotFound, PartitionNotFound) as error:
                     await self._put_failed(task, error.message)
                     return None
@@ -308,93 +303,27 @@ class Imports:
                 await self._state.put(imports=[started])
         finally:
             self._attempts.close(attempt)  # from here on the record keeps its files
-        return started, ImportOrder(
-            task.task_id,
-            attempt,
-            task.collection_id,
-            task.partition_id,
-            marked(collection.schema) if task.takes_keys else collection.schema,
-            collection.vchannels,
-            task.files,
-            self._allocator.max_rows(collection.schema),
-            stamp,
-            _key_partitions(collection),
-            task.rejects_max,
-            started.first_attempt,
-            task.mode,
+        return started, self._order(started, collection, stamp)
+
+    def _order(self, task: ImportTask, collection: Collection, stamp: Timestamp) -> ImportOrder:
+        """Return the order for a started task, without what the existing rows add to it."""
+        return ImportOrder(
+            task_id=task.task_id,
+            attempt=task.attempt,
+            collection_id=task.collection_id,
+            partition_id=task.partition_id,
+            schema=marked(collection.schema) if task.takes_keys else collection.schema,
+            vchannels=collection.vchannels,
+            files=task.files,
+            segment_rows_max=self._allocator.max_rows(collection.schema),
+            stamp=stamp,
+            key_partitions=_key_partitions(collection),
+            rejects_max=task.rejects_max,
+            first_attempt=task.first_attempt,
+            mode=task.mode,
             duplicates=task.duplicates,
             csv=task.csv,
         )
-
-    async def _commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
-        """Commit the outcome. Raises `CommitRefused`, and whatever storing raises.
-
-        The manifests are written first, without the lock: they contain the commit's timestamp.
-        """
-        try:
-            with self._state.importing(task):
-                commit_ts = await self._rootcoord.alloc_timestamp(1)
-                collection = await self._collection(task)
-                max_rows = self._allocator.max_rows(collection.schema)
-                manifests = [imported_manifest(task, written, commit_ts) for written in outcome.segments]
-                paths = await self._manifests.put_all(manifests, stamped(task.attempt, "import"))
-                segments = [
-                    imported_segment(manifest, path, max_rows)
-                    for manifest, path in zip(manifests, paths, strict=True)
-                ]
-                is_shown = False
-                while not is_shown:  # a flush may add to the lists of delta logs at the same time
-                    self._lists_written += 1
-                    name = stamped(task.attempt, f"write-{self._lists_written}")
-                    changes = await with_deletes(self._state, self._manifests, outcome, commit_ts, name)
-                    async with self._lock:
-                        if self._state.import_task(task.task_id) != task:
-                            text = f"attempt {task.attempt} of import {task.task_id} was given up"
-                            raise CommitRefused(text)
-                        if are_current(self._state, changes):
-                            await self._show(task, outcome, segments, commit_ts, changes)
-                            is_shown = True
-        except (CollectionNotFound, PartitionNotFound) as error:
-            await self._fail(task, error.message)
-        finally:
-            # also when this call was cancelled: it may have committed all the same
-            self._changes.happened(task.collection_id)
-
-    async def _show(
-        self,
-        task: ImportTask,
-        outcome: ImportOutcome,
-        segments: list[SegmentInfo],
-        commit_ts: Timestamp,
-        changes: list[Change],
-    ) -> None:
-        """Persist the segments. Called under the lock: the collection and partition exist throughout."""
-        await self._collection(task)
-        persisted = stepped(
-            task,
-            ImportState.PERSISTED,
-            rows=outcome.rows,
-            rejected=outcome.rejected,
-            left_out=outcome.left_out,
-            segments=tuple(s.segment_id for s in segments),
-            commit_ts=commit_ts,
-            deltas=tuple(log.file.path for log in outcome.deltas),
-        )
-        # All vchannels are written: this compares their records, in the same transaction.
-        vchannels = changed(self._state.vchannels_of(task.collection_id), changes)
-        writes = [record_of(persisted, self._clock.wall_ms())] if task.write_id else []
-        await self._state.put(segments, vchannels, [persisted], writes=writes)
-
-    async def _collection(self, task: ImportTask) -> Collection:
-        """Raises `CollectionNotFound`, `PartitionNotFound`."""
-        vchannels = self._state.vchannels_of(task.collection_id)
-        if not vchannels or any(v.dropping for v in vchannels):
-            raise CollectionNotFound(f"collection not found[collection={task.collection}]")
-        collection = await self._rootcoord.collection_by_id(task.collection_id)
-        present = (ALL_PARTITIONS, *(p.partition_id for p in collection.partitions))
-        if task.partition_id not in present:
-            raise PartitionNotFound(f"partition not found[partition={task.partition}]")
-        return collection
 
     async def _fail(self, task: ImportTask, reason: str) -> None:
         async with self._lock:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from elanus.api.datacoord import LogHold
+from elanus.api.recovery import LogHold
 from elanus.core.clock import Clock
 from elanus.core.ids import NodeID
 

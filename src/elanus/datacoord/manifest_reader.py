@@ -2,7 +2,7 @@
 
 There are two kinds: a segment's manifest (its insert and stats logs) and a vchannel's list of delta logs.
 Both are immutable objects; the metadata says which one is in force. The cache holds those in force
-(`elanus.datacoord.segment_table.PathUses`), and for a moment those just written, which are about to be.
+(`elanus.datacoord.path_uses.PathUses`), and for a moment those just written, which are about to be.
 
 Nothing here is called under the role's lock: a store may take long. Readers get one moment's view without it
 (`ManifestReader.current`).
@@ -17,7 +17,7 @@ from typing import TypeAlias, TypeVar
 from elanus.core.offload import Offload
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.storage.manifests import Found, find_delta_list, find_manifest
 from elanus.storage.parallel import for_each
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
@@ -58,7 +58,7 @@ class Contents:
 class ManifestReader:
     """Reads manifests. ``offload(function, *args)`` runs blocking I/O off the event loop.
 
-    Implements `elanus.datacoord.segment_table.PathUses`.
+    Implements `elanus.datacoord.path_uses.PathUses`.
     """
 
     def __init__(self, store: ObjectStore, offload: Offload) -> None:

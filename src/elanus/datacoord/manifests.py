@@ -14,7 +14,7 @@ from elanus.api.datacoord import SegmentOutput
 from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.manifest_reader import Chosen, ManifestReader, empty
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.storage.manifests import write_delta_list, write_manifest
 from elanus.storage.parallel import for_each, write_each
 from elanus.storage.paths import snapshot_path

@@ -28,8 +28,9 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_m
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.manifest_reader import Chosen
+from elanus.datacoord.pins import Pins
 from elanus.datacoord.snapshots import Snapshots
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 _CLONE_MS = 3_600_000
 """How long the files of a source stay if the clone is never made."""
@@ -42,6 +43,7 @@ class NamedSnapshots:
         self,
         context: DataContext,
         snapshots: Snapshots,
+        pins: Pins,
         index: IndexCoordApi,
         dropped: DroppedCollections,
         policy: GcPolicy,
@@ -53,6 +55,7 @@ class NamedSnapshots:
         self._clock = context.clock
         self._lock = context.lock
         self._snapshots = snapshots
+        self._pins = pins
         self._index = index
         self._dropped = dropped
         self._policy = policy
@@ -78,7 +81,7 @@ class NamedSnapshots:
         for pin in self._state.pins():
             if pin.name == name and pin.collection_id == collection_id:
                 self._check_unpinned(pin)
-                await self._snapshots.release_snapshot(pin.pin_id)
+                await self._pins.release(pin.pin_id)
 
     async def named_snapshots(self) -> tuple[Pin, ...]:
         return tuple(sorted((p for p in self._state.pins() if p.name), key=lambda p: p.pin_id))
@@ -98,12 +101,12 @@ class NamedSnapshots:
 
     async def pin_snapshot(self, pin_id: int, expires_ms: int) -> Pin:
         pin = self._pin(pin_id)
-        return await self._snapshots.pin_again(pin, Pin(0, pin.collection_id, "", expires_ms))
+        return await self._pins.pin_again(pin, Pin(0, pin.collection_id, "", expires_ms))
 
     async def unpin_snapshot(self, pin_id: int) -> None:
         pin = self._state.pin(pin_id)
         if pin is not None and not pin.name:
-            await self._snapshots.release_snapshot(pin_id)
+            await self._pins.release(pin_id)
 
     def _check_unpinned(self, snapshot: Pin) -> None:
         """Raises `InvalidParameter` while a client's pin, or the lease of a backup, is on the snapshot."""
@@ -135,7 +138,7 @@ class NamedSnapshots:
         if source.pin_id:
             named = self._of_clones(source.pin_id)
             snapshot = await self._manifests.snapshot(named.path)
-            pin = await self._snapshots.pin_again(named, wanted)
+            pin = await self._pins.pin_again(named, wanted)
             return HeldSource(pin, named.name, _definition(snapshot), snapshot.indexes)
         snapshot = await self._source(source)
         wanted = replace(wanted, read_ts=snapshot.read_ts)
@@ -143,7 +146,7 @@ class NamedSnapshots:
         try:
             await self._check_kept(_definition(snapshot))
         except CollectionNotFound:
-            await self._snapshots.release_snapshot(pin.pin_id)
+            await self._pins.release(pin.pin_id)
             raise
         return HeldSource(pin, "", _definition(snapshot), snapshot.indexes)
 

@@ -41,7 +41,7 @@ from elanus.datacoord.compaction_facts import CompactionFacts, FactGatherer
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.delta_merges import DeltaMerges
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.datacoord.write_commits import served_until
 from elanus.storage.port import CorruptObject, ObjectMissing
 
@@ -349,4 +349,4 @@ class Planner:
 
     async def _forget_ended(self) -> None:
         ended = [p.plan_id for p in self._state.plans() if p.state is not CompactionState.PLANNED]
-        await self._state.remove_plans(ended[: max(0, len(ended) - _ENDED_KEPT)])
+        await self._state.forget_plans(ended[: max(0, len(ended) - _ENDED_KEPT)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from elanus.api.datacoord import DamagedManifest, LogHold, RecoveryInfo, VchannelRecovery
+from elanus.api.recovery import DamagedManifest, LogHold, RecoveryInfo, VchannelRecovery
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
@@ -13,12 +13,12 @@ from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.log_holds import LogHolds
 from elanus.datacoord.manifest_reader import Chosen, Contents, empty
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.datacoord.write_commits import unserved
 
 
 class Recovery:
-    """Implements `elanus.api.datacoord.SegmentCalls`."""
+    """Implements `elanus.api.recovery.SegmentCalls`."""
 
     def __init__(self, context: DataContext, log_holds: LogHolds) -> None:
         self._state = context.state
@@ -96,12 +96,10 @@ class Recovery:
     def _successors(self, gone: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
         """Return the segments that now have the rows of each of these, which are dropped or unknown."""
         found: dict[SegmentID, tuple[SegmentID, ...]] = {}
-        known: dict[
-            tuple[SegmentID, ...], tuple[SegmentID, ...]
-        ] = {}  # those of one compaction have the same
+        known: dict[tuple[SegmentID, ...], tuple[SegmentID, ...]] = {}
         for segment_id in gone:
             made = self._state.made_from(segment_id)
-            if made not in known:
+            if made not in known:  # the inputs of one compaction have the same successors
                 known[made] = tuple(s.segment_id for s in self._state.successors(segment_id))
             found[segment_id] = known[made]
         return found

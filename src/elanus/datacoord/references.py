@@ -18,7 +18,7 @@ from elanus.core.pins import Pin
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.turns import in_turns
 from elanus.storage.paths import (
     DELTA_LOG,

@@ -17,7 +17,7 @@ from elanus.core.ids import NO_SEGMENT, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.manifest_reader import Chosen
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 
 class SegmentMerges:

@@ -8,37 +8,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Protocol, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.datacoord.path_uses import PathUses, note_change
+from elanus.datacoord.record_table import RecordTable
 
 Key = TypeVar("Key")
 _Room = tuple[CollectionID, PartitionID, str]
 
 
-class PathUses(Protocol):
-    """A component that keeps something in memory per object path, for as long as a record names the path."""
-
-    def use(self, path: str) -> None:
-        """Note that a record names the path from now on."""
-
-    def forget(self, path: str) -> None:
-        """Note that no record needs the path any more."""
-
-
-class NoUses:
-    """For states of which nobody keeps paths."""
-
-    def use(self, path: str) -> None:
-        """Do nothing."""
-
-    def forget(self, path: str) -> None:
-        """Do nothing."""
-
-
-class SegmentTable:
+class SegmentTable(RecordTable[SegmentID, SegmentInfo]):
     """``uses`` is notified of the paths of manifests that come into force and go out of it."""
+
+    prefix = "datacoord/segment/"
+    kind = SegmentInfo
 
     def __init__(self, uses: PathUses) -> None:
         self._uses = uses
@@ -59,8 +45,11 @@ class SegmentTable:
         """The size of the binlogs of dropped segments that still have files."""
         self._dropped: dict[str, dict[SegmentID, None]] = {}
         """By vchannel."""
-        self._successors: dict[SegmentID, dict[SegmentID, None]] = {}
+        self._made: dict[SegmentID, dict[SegmentID, None]] = {}
         """The segments that compaction made from each: several, if it was cut into clusters."""
+
+    def id_of(self, info: SegmentInfo, /) -> SegmentID:
+        return info.segment_id
 
     def find(self, segment_id: SegmentID) -> SegmentInfo | None:
         return self._segments.get(segment_id)
@@ -118,33 +107,41 @@ class SegmentTable:
 
     def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
         """Return the segments that the compaction of this one made."""
-        return tuple(self._successors.get(segment_id, ()))
+        return tuple(self._made.get(segment_id, ()))
 
     def successors(self, segment_id: SegmentID) -> list[SegmentInfo]:
         """Return the segments that now hold the rows of a compacted one; none when no row is left."""
-        last = (s for s in self.heirs((segment_id,)) if s not in self._successors)
+        last = (s for s in self.descendants((segment_id,)) if s not in self._made)
         infos = (self._segments.get(s) for s in sorted(last))
         return [info for info in infos if info is not None and info.state is not SegmentState.DROPPED]
 
-    def heirs(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
-        """Return all segments by which `successors` finds what holds the rows of these segments now."""
+    def descendants(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
+        """Return the segments that compactions made from these, and from what they made, and so on.
+
+        By them `successors` finds what holds the rows now.
+        """
         found: set[SegmentID] = set()
-        following = [heir for segment_id in segment_ids for heir in self._successors.get(segment_id, ())]
+        following = [made for segment_id in segment_ids for made in self._made.get(segment_id, ())]
         while following:
-            heir = following.pop()
-            if heir not in found:
-                found.add(heir)
-                following += self._successors.get(heir, ())
+            made = following.pop()
+            if made not in found:
+                found.add(made)
+                following += self._made.get(made, ())
         return found
 
     def _infos(self, segment_ids: Iterable[SegmentID]) -> list[SegmentInfo]:
         return [self._segments[segment_id] for segment_id in segment_ids]
 
-    def show(self, info: SegmentInfo) -> None:
-        """Add a record, or replace the segment's earlier one."""
+    def reload(self, stored: bytes) -> None:
+        """As `load`. The expiry of the latest allocation is kept: it is in memory only."""
+        found = self.decoded(stored)
+        known = self._segments.get(found.segment_id) or found
+        self.show(replace(found, last_expire=max(found.last_expire, known.last_expire)))
+
+    def show(self, info: SegmentInfo, /) -> None:
         segment_id = info.segment_id
         known = self._segments.get(segment_id)
-        self._name_manifest(known, info)
+        note_change(self._uses, _manifest_in_force(known), _manifest_in_force(info))
         self._count(known, info)
         self._changes += 1
         self._changed[info.vchannel] = self._changes
@@ -153,7 +150,7 @@ class SegmentTable:
             self._by_collection.setdefault(info.collection_id, {})[segment_id] = None
             self._by_vchannel.setdefault(info.vchannel, {})[segment_id] = None
         for replaced in info.compacted_from:
-            self._successors.setdefault(replaced, {})[segment_id] = None
+            self._made.setdefault(replaced, {})[segment_id] = None
         if known is None:
             self._list(info)
         elif known.state is not info.state:
@@ -201,38 +198,32 @@ class SegmentTable:
             if not self._sizes_bytes[info.collection_id]:
                 del self._sizes_bytes[info.collection_id]
 
-    def _name_manifest(self, known: SegmentInfo | None, info: SegmentInfo) -> None:
-        before = "" if known is None or known.state is SegmentState.DROPPED else known.manifest
-        after = "" if info.state is SegmentState.DROPPED else info.manifest
-        if after != before:
-            if before:
-                self._uses.forget(before)
-            if after:
-                self._uses.use(after)
-
-    def forget(self, segment_id: SegmentID) -> None:
+    def forget(self, segment_id: SegmentID, /) -> None:
         """Remove a record, and what is known about the segments that it replaced or was replaced by.
 
-        It must be none of the `heirs` of a segment that is still served.
+        It must be none of the `descendants` of a segment that is still served.
         """
         info = self._segments.pop(segment_id, None)
         if info is None:
             return
-        if info.manifest and info.state is not SegmentState.DROPPED:
-            self._uses.forget(info.manifest)
+        note_change(self._uses, _manifest_in_force(info), "")
         _remove(self._by_collection, info.collection_id, segment_id)
         _remove(self._by_vchannel, info.vchannel, segment_id)
         if info.vchannel not in self._by_vchannel:
             self._changed.pop(info.vchannel, None)
         self._delist(info)
         self._count(info, None)
-        self._successors.pop(segment_id, None)
+        self._made.pop(segment_id, None)
         for replaced in info.compacted_from:
-            _remove(self._successors, replaced, segment_id)
+            _remove(self._made, replaced, segment_id)
 
 
 def _room(info: SegmentInfo) -> _Room:
     return (info.collection_id, info.partition_id, info.vchannel)
+
+
+def _manifest_in_force(info: SegmentInfo | None) -> str:
+    return "" if info is None or info.state is SegmentState.DROPPED else info.manifest
 
 
 def _is_unflushed(state: SegmentState) -> bool:

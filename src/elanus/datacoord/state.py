@@ -1,8 +1,9 @@
 """Datacoord's state, in memory and in the metadata: vchannels, segments, imports, writes, compactions, pins.
 
-Each has one key. A vchannel's record points to a manifest object with its delta logs, a segment's record to
-its own manifest, so records stay small however much data there is. Changes are persisted atomically first
-(`elanus.datacoord.records`), and then applied in memory.
+Each record has one key. A vchannel's record points to a manifest object with its delta logs, a segment's
+record to its own manifest, so records stay small however much data there is. Changes are persisted atomically
+first (`elanus.datacoord.records`), and then shown in the tables of their kinds
+(`elanus.datacoord.record_table`).
 """
 
 from __future__ import annotations
@@ -10,96 +11,60 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, TypeVar
 
-import msgspec
-
-from elanus.core.catalog import Checkpoint
-from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import CommitRefused, SegmentNotFound
-from elanus.core.ids import NO_NODE, CollectionID, NodeID, PartitionID, SegmentID, TaskID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.pins import Pin
-from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.writes import WriteRecord
 from elanus.datacoord.lowest_positions import LowestPositions
+from elanus.datacoord.path_uses import NoUses, PathUses
+from elanus.datacoord.record_table import PlainTable, RecordTable, TableChange
 from elanus.datacoord.records import Records, in_batches
-from elanus.datacoord.segment_table import NoUses, PathUses, SegmentTable
-from elanus.datacoord.write_table import PREFIX as _WRITES
-from elanus.datacoord.write_table import WriteTable, encoded, key_of
+from elanus.datacoord.segment_table import SegmentTable
+from elanus.datacoord.vchannel_table import Vchannel, VchannelTable
+from elanus.datacoord.write_table import WriteTable
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import MetaStore
 from elanus.meta.turns import in_turns
 
-_SEGMENTS = "datacoord/segment/"
-_VCHANNELS = "datacoord/vchannel/"
-_IMPORTS = "datacoord/import/"
-_PINS = "datacoord/pin/"
-_PLANS = "datacoord/compaction/"
-
-
-@dataclass(frozen=True, slots=True)
-class Vchannel:
-    """``deltas``: path of the manifest that lists the vchannel's delta logs, "" when it has none.
-
-    ``dropping``: its collection is dropped. ``dropped``: when its data node had read the drop message; from
-    then on it is not recovered, and the record is kept only until its files are reclaimed. ``owner``: the
-    data node that follows it, `NO_NODE` for none yet. ``epoch`` grows with every change of owner, and is part
-    of the owner's commits. ``quarantined``: how many entries of its log, up to the checkpoint, flushes left
-    out because they do not fit the schema. ``lenders``: the vchannels whose delta logs its first list names,
-    in a clone.
-    """
-
-    vchannel: str
-    collection_id: CollectionID
-    schema: CollectionSchema
-    checkpoint: Checkpoint
-    deltas: str = ""
-    dropping: bool = False
-    dropped: Timestamp = NO_TIMESTAMP
-    owner: NodeID = NO_NODE
-    epoch: int = 0
-    quarantined: int = 0
-    lenders: tuple[str, ...] = ()
+Id = TypeVar("Id")
+Record = TypeVar("Record")
 
 
 class DataState:
     """``uses`` is notified of the manifests and delta lists that come into force and go out of it."""
 
     def __init__(self, meta: MetaStore, uses: PathUses | None = None) -> None:
-        self._uses = NoUses() if uses is None else uses
+        uses = NoUses() if uses is None else uses
         self._records = Records(meta)
-        self._segments = SegmentTable(self._uses)
-        self._vchannels: dict[str, Vchannel] = {}
-        self._vchannels_of: dict[CollectionID, dict[str, None]] = {}
-        self._owned: dict[str, Counter[NodeID]] = {}
-        self.positions = LowestPositions()
-        """Where the checkpoints of the vchannels that are not dropped are."""
-        self._imports: dict[TaskID, ImportTask] = {}
-        self._importing: dict[TaskID, CollectionID] = {}
+        self._segments = SegmentTable(uses)
+        self._vchannels = VchannelTable(uses)
+        self._imports = PlainTable[TaskID, ImportTask]("datacoord/import/", ImportTask, attrgetter("task_id"))
         self.writes = WriteTable()
-        self._pins: dict[int, Pin] = {}
-        self._plans: dict[int, CompactionPlan] = {}
+        self._pins = PlainTable[int, Pin]("datacoord/pin/", Pin, attrgetter("pin_id"))
+        self._plans = PlainTable[int, CompactionPlan](
+            "datacoord/compaction/", CompactionPlan, attrgetter("plan_id")
+        )
+        self._tables: tuple[RecordTable[Any, Any], ...] = (
+            self._segments,
+            self._vchannels,
+            self._imports,
+            self.writes,
+            self._pins,
+            self._plans,
+        )
+        self._importing: dict[TaskID, CollectionID] = {}
 
     async def start(self) -> None:
         await self._records.start()
-        async for stored in in_turns(await self._records.load(_SEGMENTS)):
-            self._segments.show(msgspec.json.decode(stored, type=SegmentInfo))
-        async for stored in in_turns(await self._records.load(_VCHANNELS)):
-            self._show_vchannel(msgspec.json.decode(stored, type=Vchannel))
-        for stored in await self._records.load(_IMPORTS):
-            task = msgspec.json.decode(stored, type=ImportTask)
-            self._imports[task.task_id] = task
-        self.writes.load(await self._records.load(_WRITES))
-        for stored in await self._records.load(_PINS):
-            pin = msgspec.json.decode(stored, type=Pin)
-            self._pins[pin.pin_id] = pin
-        for stored in await self._records.load(_PLANS):
-            plan = msgspec.json.decode(stored, type=CompactionPlan)
-            self._plans[plan.plan_id] = plan
+        for table in self._tables:
+            async for stored in in_turns(await self._records.load(table.prefix)):
+                table.load(stored)
 
     # reading
 
@@ -142,7 +107,7 @@ class DataState:
         return self._segments.unflushed_on(vchannel)
 
     def unflushed_of(self, collection_id: CollectionID) -> list[SegmentInfo]:
-        names = self._vchannels_of.get(collection_id, ())
+        names = self._vchannels.names_of(collection_id)
         return [info for name in names for info in self._segments.unflushed_on(name)]
 
     def last_change(self, vchannel: str) -> int:
@@ -170,39 +135,41 @@ class DataState:
 
     def vchannels(self) -> Iterable[Vchannel]:
         """Return the vchannels that are not dropped, or whose drop message is still to be read."""
-        return [v for v in self._vchannels.values() if v.dropped == NO_TIMESTAMP]
+        return self._vchannels.live()
 
     def dropped_vchannels(self) -> Iterable[Vchannel]:
-        return [v for v in self._vchannels.values() if v.dropped != NO_TIMESTAMP]
+        return self._vchannels.dropped()
 
     def vchannels_of(self, collection_id: CollectionID) -> list[Vchannel]:
         """Like `vchannels`, for one collection."""
-        found = (self._vchannels[name] for name in self._vchannels_of.get(collection_id, ()))
-        return [v for v in found if v.dropped == NO_TIMESTAMP]
+        return self._vchannels.of_collection(collection_id)
 
     def vchannel(self, name: str) -> Vchannel | None:
-        return self._vchannels.get(name)
+        return self._vchannels.find(name)
+
+    @property
+    def positions(self) -> LowestPositions:
+        """Where the checkpoints of the vchannels that are not dropped are."""
+        return self._vchannels.positions
 
     def owned(self) -> Mapping[str, Mapping[NodeID, int]]:
-        """Return, by pchannel, how many of its vchannels each data node owns, `NO_NODE` for those without an
-        owner. Dropped vchannels do not count."""
-        return self._owned
+        """See `VchannelTable.owned`."""
+        return self._vchannels.owned()
 
     def owned_counts(self) -> Counter[NodeID]:
         """As `owned`, of all pchannels together."""
-        return sum(self._owned.values(), Counter())
+        return self._vchannels.owned_counts()
 
     def imports(self) -> Sequence[ImportTask]:
-        return tuple(self._imports.values())
+        return self._imports.all()
 
     def import_task(self, task_id: TaskID) -> ImportTask | None:
-        return self._imports.get(task_id)
+        return self._imports.find(task_id)
 
     @contextmanager
     def importing(self, task: ImportTask) -> Iterator[None]:
         """Note, in memory, that the task is being committed: from before its rows have their timestamp until
-        its
-        segments are shown."""
+        its segments are shown."""
         self._importing[task.task_id] = task.collection_id
         try:
             yield
@@ -213,10 +180,10 @@ class DataState:
         return collection_id in self._importing.values()
 
     def pins(self) -> Sequence[Pin]:
-        return tuple(self._pins.values())
+        return self._pins.all()
 
     def pin(self, pin_id: int) -> Pin | None:
-        return self._pins.get(pin_id)
+        return self._pins.find(pin_id)
 
     def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
         """Return the segments that the compaction of this one made."""
@@ -226,20 +193,20 @@ class DataState:
         """Return the segments that now hold the rows of a compacted one; none when no row is left."""
         return self._segments.successors(segment_id)
 
-    def heirs(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
-        """Return the segments by which `successors` finds what holds the rows of these segments now."""
-        return self._segments.heirs(segment_ids)
+    def descendants(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
+        """See `SegmentTable.descendants`."""
+        return self._segments.descendants(segment_ids)
 
     def plans(self) -> Iterable[CompactionPlan]:
         """Return all plans in the order in which they were made."""
-        return self._plans.values()
+        return self._plans.all()
 
     def planned(self) -> list[CompactionPlan]:
         """Return the plans of compactions that have not ended."""
-        return [plan for plan in self._plans.values() if plan.state is CompactionState.PLANNED]
+        return [plan for plan in self._plans.all() if plan.state is CompactionState.PLANNED]
 
     def plan(self, plan_id: int) -> CompactionPlan | None:
-        return self._plans.get(plan_id)
+        return self._plans.find(plan_id)
 
     # writing
 
@@ -257,149 +224,59 @@ class DataState:
         Raises `CommitRefused` when one changed in the store meanwhile; its new value is then applied in
         memory.
         """
-        records = {
-            f"{_SEGMENTS}{segment.segment_id}": msgspec.json.encode(segment)
-            async for segment in in_turns(segments)
-        }
-        records |= {f"{_VCHANNELS}{v.vchannel}": msgspec.json.encode(v) for v in vchannels}
-        records |= {f"{_IMPORTS}{t.task_id}": msgspec.json.encode(t) for t in imports}
-        records |= {f"{_PINS}{p.pin_id}": msgspec.json.encode(p) for p in pins}
-        records |= {f"{_PLANS}{p.plan_id}": msgspec.json.encode(p) for p in plans}
-        records |= encoded(writes)
+        changes: list[TableChange[Any, Any]] = [
+            TableChange(self._segments, segments),
+            TableChange(self._vchannels, vchannels),
+            TableChange(self._imports, imports),
+            TableChange(self._pins, pins),
+            TableChange(self._plans, plans),
+            TableChange(self.writes, writes),
+        ]
+        records = {key: value for change in changes async for key, value in change.encoded()}
         if records:
-            await self._put(records, segments, vchannels, imports, pins, plans, writes)
+            await self._put(records, changes)
 
     @uncancellable
-    async def _put(
-        self,
-        records: Mapping[str, bytes],
-        segments: Sequence[SegmentInfo],
-        vchannels: Sequence[Vchannel],
-        imports: Sequence[ImportTask],
-        pins: Sequence[Pin],
-        plans: Sequence[CompactionPlan],
-        writes: Sequence[WriteRecord],
-    ) -> None:
+    async def _put(self, records: Mapping[str, bytes], changes: Iterable[TableChange[Any, Any]]) -> None:
         try:
             await self._records.put(records)
         except CommitRefused:
-            await self._look_again(records)
+            await self._reload(records)
             raise
-        for segment in segments:
-            self._segments.show(segment)
-        for vchannel in vchannels:
-            self._show_vchannel(vchannel)
-        self._imports |= {t.task_id: t for t in imports}
-        self._pins |= {p.pin_id: p for p in pins}
-        self._plans |= {p.plan_id: p for p in plans}
-        for write in writes:
-            self.writes.show(write)
+        for change in changes:
+            change.show()
         await self._records.finish()
 
-    async def _look_again(self, keys: Iterable[str]) -> None:
+    async def _reload(self, keys: Iterable[str]) -> None:
         """Reload records that another process has changed (this coordinator's predecessor, as it ended)."""
         for key, stored in await self._records.reload(keys):
-            if key.startswith(_SEGMENTS):
-                found = msgspec.json.decode(stored, type=SegmentInfo)
-                known = self._segments.find(found.segment_id) or found
-                expires = max(found.last_expire, known.last_expire)
-                self._segments.show(replace(found, last_expire=expires))
-            elif key.startswith(_VCHANNELS):
-                self._show_vchannel(msgspec.json.decode(stored, type=Vchannel))
-            elif key.startswith(_IMPORTS):
-                task = msgspec.json.decode(stored, type=ImportTask)
-                self._imports[task.task_id] = task
-            elif key.startswith(_WRITES):
-                self.writes.load([stored])
-            elif key.startswith(_PLANS):
-                plan = msgspec.json.decode(stored, type=CompactionPlan)
-                self._plans[plan.plan_id] = plan
-            else:
-                pin = msgspec.json.decode(stored, type=Pin)
-                self._pins[pin.pin_id] = pin
+            table = next(table for table in self._tables if key.startswith(table.prefix))
+            table.reload(stored)
 
-    @uncancellable
     async def forget(self, segments: Sequence[SegmentID], vchannels: Sequence[str]) -> None:
         """Remove records. Segments are removed first: a segment without its vchannel would have no owner."""
-        for segment_ids in in_batches(segments):
-            await self._records.delete([f"{_SEGMENTS}{segment_id}" for segment_id in segment_ids])
-            for segment_id in segment_ids:
-                self._segments.forget(segment_id)
-        for names in in_batches(vchannels):
-            await self._records.delete([f"{_VCHANNELS}{name}" for name in names])
-            for name in names:
-                self._forget_vchannel(name)
+        await self._forget(self._segments, segments)
+        await self._forget(self._vchannels, vchannels)
 
-    @uncancellable
     async def forget_imports(self, tasks: Sequence[ImportTask]) -> None:
-        for some in in_batches(tasks):
-            await self._records.delete([f"{_IMPORTS}{task.task_id}" for task in some])
-            for task in some:
-                self._imports.pop(task.task_id, None)
+        await self._forget(self._imports, [task.task_id for task in tasks])
 
-    @uncancellable
     async def forget_writes(self, writes: Sequence[WriteRecord]) -> None:
-        for some in in_batches(writes):
-            await self._records.delete([key_of(w.collection_id, w.write_id) for w in some])
-            for write in some:
-                self.writes.forget(write)
+        await self._forget(self.writes, [self.writes.id_of(write) for write in writes])
 
-    @uncancellable
     async def forget_pins(self, pins: Sequence[Pin]) -> None:
-        for some in in_batches(pins):
-            await self._records.delete([f"{_PINS}{pin.pin_id}" for pin in some])
-            for pin in some:
-                self._pins.pop(pin.pin_id, None)
+        await self._forget(self._pins, [pin.pin_id for pin in pins])
+
+    async def forget_plans(self, plan_ids: Sequence[int]) -> None:
+        await self._forget(self._plans, plan_ids)
 
     @uncancellable
-    async def remove_plans(self, plan_ids: Sequence[int]) -> None:
-        for some in in_batches(plan_ids):
-            await self._records.delete([f"{_PLANS}{plan_id}" for plan_id in some])
-            for plan_id in some:
-                self._plans.pop(plan_id, None)
+    async def _forget(self, table: RecordTable[Id, Record], ids: Sequence[Id]) -> None:
+        for some in in_batches(ids):
+            await self._records.delete([table.key(record_id) for record_id in some])
+            for record_id in some:
+                table.forget(record_id)
 
     def touch(self, segment: SegmentInfo) -> None:
         """Apply in memory a change that need not survive this process (the latest allocation's expiry)."""
         self._segments.show(segment)
-
-    def _show_vchannel(self, vchannel: Vchannel) -> None:
-        known = self._vchannels.get(vchannel.vchannel)
-        before = "" if known is None or known.dropped else known.deltas
-        after = "" if vchannel.dropped else vchannel.deltas
-        if after != before:
-            if before:
-                self._uses.forget(before)
-            if after:
-                self._uses.use(after)
-        self._count_owner(known, -1)
-        self._count_owner(vchannel, 1)
-        if vchannel.dropped:
-            self.positions.remove(vchannel.vchannel)
-        else:
-            self.positions.place(vchannel.vchannel, vchannel.checkpoint.position)
-        self._vchannels[vchannel.vchannel] = vchannel
-        self._vchannels_of.setdefault(vchannel.collection_id, {})[vchannel.vchannel] = None
-
-    def _count_owner(self, vchannel: Vchannel | None, change: int) -> None:
-        if vchannel is None or vchannel.dropped:
-            return
-        pchannel = pchannel_of(vchannel.vchannel)
-        counts = self._owned.setdefault(pchannel, Counter())
-        counts[vchannel.owner] += change
-        if not counts[vchannel.owner]:
-            del counts[vchannel.owner]
-        if not counts:
-            del self._owned[pchannel]
-
-    def _forget_vchannel(self, name: str) -> None:
-        known = self._vchannels.pop(name, None)
-        if known is None:
-            return
-        self._count_owner(known, -1)
-        self.positions.remove(name)
-        if known.deltas and not known.dropped:
-            self._uses.forget(known.deltas)
-        names = self._vchannels_of[known.collection_id]
-        names.pop(name, None)
-        if not names:
-            del self._vchannels_of[known.collection_id]

@@ -17,7 +17,7 @@ from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.dropping import drop_segments
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 
 class Vchannels:

@@ -20,7 +20,8 @@ from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import DeltaLog
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.state import DataState, Vchannel
+from elanus.datacoord.state import DataState
+from elanus.datacoord.vchannel_table import Vchannel
 
 Change = tuple[Vchannel, Vchannel]
 """A vchannel as it was, and with a further delta log."""

@@ -22,6 +22,7 @@ from elanus.api.datanode import CompactionOrder, CompactionWork
 from elanus.core.attempts import NO_ATTEMPT, stamped
 from elanus.core.errors import CommitRefused, ElanusError
 from elanus.core.faults import Fault
+from elanus.meta.tasks import cancel_and_wait
 from elanus.pipeline.cluster_jobs import ClusterTask, split_job, survey_job, write_job
 from elanus.pipeline.clustering import checked, parts_of, writes_of
 from elanus.pipeline.compact import CompactionTask, compaction_job
@@ -83,10 +84,7 @@ class Compactions:
 
     async def stop(self) -> None:
         """Cancel all jobs; return when none runs any more."""
-        tasks = tuple(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._running.values())
 
     async def _run(self, order: CompactionOrder) -> None:
         try:

@@ -9,27 +9,21 @@ batches are under way wait, and form the next batch together.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
-
-import structlog
 
 from elanus.api.datacoord import CheckpointMove, DataCoordApi, RangeCommit
 from elanus.core.attempts import NO_ATTEMPT
-from elanus.core.catalog import Checkpoint
-from elanus.core.errors import CommitRefused, DeadlineExceeded, Unavailable
-from elanus.core.ids import SegmentID
 from elanus.core.timestamps import physical_ms
 from elanus.datanode.orders import Order, Orders
 from elanus.datanode.ownership import OwnedChannels
-from elanus.datanode.policy import HELD_MAX_BYTES, RETRY_PAUSE_S, DataNodePolicy
+from elanus.datanode.policy import HELD_MAX_BYTES, DataNodePolicy
 from elanus.datanode.progress import ChannelProgress, Range
+from elanus.datanode.range_commits import RangeCommits
 from elanus.datanode.range_jobs import RangeJobs, RangeWork
 from elanus.pipeline.ranges import RangeOutcome
 
-T = TypeVar("T")
-_log = structlog.get_logger("datanode")
 BATCHES_MAX = 4
 """Batches under way at a time: more than one hangs only in a broken system, and orders join larger batches
 while they wait."""
@@ -37,6 +31,44 @@ BATCH_MAX_VCHANNELS = 64
 """The first range of a batch is committed only when the last is written."""
 _MOVES_MAX = 100
 """Checkpoints that move in one call: as many as a transaction of the metadata takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Flush:
+    """A batch's part for one vchannel: an order, and the range by which it is carried out."""
+
+    progress: ChannelProgress
+    range_: Range
+    attempt: int
+    order: Order
+
+    @property
+    def vchannel(self) -> str:
+        return self.progress.vchannel
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which this node owned the vchannel when the range was determined."""
+        return self.progress.epoch
+
+    def work(self) -> RangeWork:
+        causes, waiting = frozenset(self.order.causes), frozenset(self.order.waiting)
+        return RangeWork(self.progress, self.range_, self.attempt, causes, waiting)
+
+    def commit(self, outcome: RangeOutcome | None) -> RangeCommit:
+        # A segment is complete only when everything up to its seal is in binlogs.
+        flushed = self.order.segment_ids if self.range_.is_whole else ()
+        return RangeCommit(
+            epoch=self.epoch,
+            vchannel=self.vchannel,
+            expected=self.range_.start,
+            checkpoint=self.range_.end,
+            segments=outcome.segments if outcome else (),
+            delta=outcome.delta if outcome else None,
+            flushed=tuple(sorted(flushed)),
+            attempt=self.attempt,
+            quarantined=outcome.quarantined if outcome else (),
+        )
 
 
 class Flusher:
@@ -58,6 +90,7 @@ class Flusher:
         self._orders = orders
         self._ranges = ranges
         self._policy = policy
+        self._commits = RangeCommits(datacoord, owned)
         self._busy: set[str] = set()
         """The vchannels of which a range is being written or committed."""
         self._batches: set[asyncio.Task[None]] = set()
@@ -121,11 +154,11 @@ class Flusher:
         """Move the checkpoints of those that are still idle and not in a batch."""
         free = [c for v in vchannels if (c := self._owned.get(v)) is not None and self._may_move(c)]
         ranges = [(c, c.next_range(self._policy.range_size_max_bytes)) for c in free if not c.ended]
-        moves = [_move_of(c.vchannel, c.epoch, range_) for c, range_ in ranges if not range_.has_rows]
+        moves = [_move_of(c, range_) for c, range_ in ranges if not range_.has_rows]
         idle = [move.vchannel for move in moves]
         self._busy.update(idle)
         try:
-            await self._move(moves)
+            await self._commits.move(moves)
         finally:
             self._release(idle)
 
@@ -135,59 +168,45 @@ class Flusher:
         self._orders.arrived.set()
 
     async def _flush(self, orders: dict[str, Order]) -> None:
-        """Write one range of each vchannel; the rest of a range, or one that failed, is ordered again."""
-        under_way = set(orders)
-        try:
-            await self._write_and_commit(orders, under_way)
-        finally:
-            self._release(under_way)
+        """Write one range of each vchannel; the rest of a range, or one that failed, is ordered again.
 
-    async def _write_and_commit(self, orders: dict[str, Order], under_way: set[str]) -> None:
-        """Each vchannel leaves ``under_way`` when it is done: the others may take much longer."""
+        Each vchannel is released when it is done: the others may take much longer.
+        """
+        under_way = set(orders)
 
         def done(vchannels: Iterable[str]) -> None:
             vchannels = under_way.intersection(vchannels)
             under_way.difference_update(vchannels)
             self._release(vchannels)
 
+        try:
+            await self._write_and_commit(orders, done)
+        finally:
+            self._release(under_way)
+
+    async def _write_and_commit(
+        self, orders: dict[str, Order], done: Callable[[Iterable[str]], None]
+    ) -> None:
         attempts = await self._open_attempts([v for v in orders if self._owned.is_live(v)])
-        channels = {v: self._owned[v] for v in attempts if self._owned.is_live(v)}
-        ranges = {v: c.next_range(self._policy.range_size_max_bytes) for v, c in channels.items()}
-        epochs = {v: channel.epoch for v, channel in channels.items()}
-        works = [
-            RangeWork(
-                channels[v],
-                range_,
-                attempts[v],
-                frozenset(orders[v].causes),
-                frozenset(orders[v].waiting),
-            )
-            for v, range_ in ranges.items()
-            if range_.has_rows
-        ]
+        flushes = {v: self._begun(v, orders[v], attempts[v]) for v in attempts if self._owned.is_live(v)}
+        done(orders.keys() - flushes.keys())  # no longer ours
+        used: set[str] = set()
 
         async def ended(outcomes: Mapping[str, RangeOutcome | None]) -> None:
             for vchannel, outcome in outcomes.items():
-                order, range_, epoch = orders[vchannel], ranges[vchannel], epochs[vchannel]
-                if range_.has_rows and outcome is None:
-                    if self._is_still_ours(vchannel, epoch):
-                        self._orders.add(vchannel, order)  # tried again after its rest
-                else:
-                    # A segment is complete only when everything up to its seal is in binlogs.
-                    flushed = order.segment_ids if range_.is_whole else set()
-                    await self._commit(vchannel, epoch, range_, outcome, flushed, attempts.pop(vchannel))
-                    if not range_.is_whole and self._owned.is_live(vchannel):
-                        self._orders.add(vchannel, order)
+                if await self._end(flushes[vchannel], outcome):
+                    used.add(vchannel)
                 done([vchannel])
 
-        done(orders.keys() - ranges.keys())  # no longer ours
-        idle = [v for v, range_ in ranges.items() if not range_.has_rows]
-        await ended({v: None for v in idle if orders[v].segment_ids})
-        moving = [v for v in idle if not orders[v].segment_ids]
-        await self._move([_move_of(v, epochs[v], ranges[v]) for v in moving])
-        done(moving)
+        idle = [flush for flush in flushes.values() if not flush.range_.has_rows]
+        await ended({flush.vchannel: None for flush in idle if flush.order.segment_ids})
+        moving = [flush for flush in idle if not flush.order.segment_ids]
+        await self._commits.move([_move_of(flush.progress, flush.range_) for flush in moving])
+        done(flush.vchannel for flush in moving)
+        works = [flush.work() for flush in flushes.values() if flush.range_.has_rows]
         await self._ranges.write(works, self._policy.flush_timeout_s, ended)
-        if unused := tuple(number for number in attempts.values() if number != NO_ATTEMPT):
+        unused = tuple(number for v, number in attempts.items() if v not in used and number != NO_ATTEMPT)
+        if unused:
             await self._datacoord.close_attempts(unused)
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
@@ -197,60 +216,25 @@ class Flusher:
         first = await self._datacoord.open_attempts(self._epoch, len(vchannels))
         return {v: first + n for n, v in enumerate(vchannels)}
 
-    async def _commit(
-        self,
-        vchannel: str,
-        epoch: int,
-        range_: Range,
-        outcome: RangeOutcome | None,
-        flushed: set[SegmentID],
-        attempt: int,
-    ) -> None:
-        commit = RangeCommit(
-            epoch=epoch,
-            vchannel=vchannel,
-            expected=range_.start,
-            checkpoint=range_.end,
-            segments=outcome.segments if outcome else (),
-            delta=outcome.delta if outcome else None,
-            flushed=tuple(sorted(flushed)),
-            attempt=attempt,
-            quarantined=outcome.quarantined if outcome else (),
-        )
-        try:
-            await self._answered(lambda: self._datacoord.commit_range(commit))
-        except CommitRefused:
-            if self._is_still_ours(vchannel, epoch):
-                raise
-            return  # its collection was dropped meanwhile, or another node owns it now
-        self._committed(vchannel, epoch, range_.end)
+    def _begun(self, vchannel: str, order: Order, attempt: int) -> _Flush:
+        progress = self._owned[vchannel]
+        range_ = progress.next_range(self._policy.range_size_max_bytes)
+        return _Flush(progress, range_, attempt, order)
 
-    async def _move(self, moves: Sequence[CheckpointMove]) -> None:
-        """Move checkpoints over ranges without writes, all in one call."""
-        if not moves:
-            return
-        refused = await self._answered(lambda: self._datacoord.move_checkpoints(tuple(moves)))
-        for move in moves:
-            if move.vchannel not in refused:
-                self._committed(move.vchannel, move.epoch, move.checkpoint)
-            elif self._is_still_ours(move.vchannel, move.epoch):
-                raise CommitRefused(refused[move.vchannel])
+    async def _end(self, flush: _Flush, outcome: RangeOutcome | None) -> bool:
+        """Commit a range, or order it again if it could not be written. Returns whether its attempt was used.
 
-    def _committed(self, vchannel: str, epoch: int, checkpoint: Checkpoint) -> None:
-        if self._owned.owns(vchannel, epoch):
-            self._owned.committed(vchannel, checkpoint)
-
-    async def _answered(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Make a call until it is answered. Datacoord recognizes a repeated one. Raises `CommitRefused`."""
-        while True:
-            try:
-                return await call()
-            except (Unavailable, DeadlineExceeded) as error:
-                _log.info("datacoord did not answer; asking again", error=error.message)
-                await asyncio.sleep(RETRY_PAUSE_S)
-
-    def _is_still_ours(self, vchannel: str, epoch: int) -> bool:
-        return self._owned.is_live(vchannel) and self._owned.owns(vchannel, epoch)
+        ``outcome``: None if the range was not written, or has no rows.
+        """
+        vchannel, range_ = flush.vchannel, flush.range_
+        if range_.has_rows and outcome is None:
+            if self._commits.is_still_ours(vchannel, flush.epoch):
+                self._orders.add(vchannel, flush.order)  # tried again after its rest
+            return False
+        await self._commits.commit(flush.commit(outcome))
+        if not range_.is_whole and self._owned.is_live(vchannel):
+            self._orders.add(vchannel, flush.order)
+        return True
 
     def _is_behind(self, channel: ChannelProgress) -> bool:
         if channel.has_pending():
@@ -260,5 +244,5 @@ class Flusher:
         return physical_ms(channel.seek.ts) - physical_ms(channel.checkpoint.ts) >= may_ms
 
 
-def _move_of(vchannel: str, epoch: int, range_: Range) -> CheckpointMove:
-    return CheckpointMove(epoch, vchannel, range_.start, range_.end)
+def _move_of(channel: ChannelProgress, range_: Range) -> CheckpointMove:
+    return CheckpointMove(channel.epoch, channel.vchannel, range_.start, range_.end)

@@ -63,11 +63,6 @@ def as_bits(answer: pa.Array) -> npt.NDArray[np.uint8]:
     return bits
 
 
-def from_mask(mask: npt.NDArray[np.bool_]) -> pa.Array:
-    """Return a numpy mask (n,) as Arrow booleans."""
-    return from_bits(np.packbits(mask, bitorder="little"), len(mask))
-
-
 def from_bits(bits: npt.NDArray[np.uint8], rows: int) -> pa.Array:
     """Return packed bits as Arrow booleans, without a copy: row i is bit ``i % 8`` of byte ``i // 8``."""
     return pa.Array.from_buffers(pa.bool_(), rows, [None, pa.py_buffer(bits)])

@@ -16,6 +16,7 @@ from typing import TypeVar
 import structlog
 
 from elanus.api.datacoord import DataCoordApi
+from elanus.api.following import follow_changes
 from elanus.api.indexcoord import BuildState
 from elanus.api.indexnode import BuildIndex, IndexNodeApi
 from elanus.api.rootcoord import RootCoordApi
@@ -36,8 +37,8 @@ from elanus.indexcoord.nodes import IndexNodes
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import TXN_OPERATIONS_MAX
+from elanus.meta.tasks import cancel_and_wait
 
-_FOLLOW_TIMEOUT_S = 5.0
 _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
 _ATTEMPTS_MAX = 3
@@ -88,10 +89,7 @@ class Builder:
         ]
 
     async def stop(self) -> None:
-        tasks = [*self._loops, *self._running.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._loops, *self._running.values())
 
     def examine_soon(self, collections: Iterable[CollectionID]) -> None:
         """Compare what is flushed with what is built, in these collections."""
@@ -103,18 +101,14 @@ class Builder:
         self.examine_soon(self._state.unfinished_collections())
 
     async def _follow_segments(self) -> None:
-        seen = 0
-        while True:
-            try:
-                now = await self._datacoord.wait_change(seen, _FOLLOW_TIMEOUT_S)
-                concerned = await self._datacoord.changed_since(seen) if now != seen else ()
-            except ElanusError as error:
-                _log.info("datacoord not reached", error=error.message)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-                continue
-            seen = now
+        def changed(concerned: tuple[CollectionID, ...] | None) -> None:
             # Woken without a change, too: nodes may have fallen silent.
             self.examine_soon(self._state.indexed_collections() if concerned is None else concerned)
+
+        def unreached(error: ElanusError) -> None:
+            _log.info("datacoord not reached", error=error.message)
+
+        await follow_changes(self._datacoord, changed, unreached)
 
     async def _reconcile_loop(self) -> None:
         while True:

@@ -37,10 +37,6 @@ from elanus.indexcoord.builds import Builder, IndexPolicy
 from elanus.indexcoord.state import UNFINISHED, Build, IndexState
 from elanus.meta.cancellation import uncancellable
 
-_FOLLOW_TIMEOUT_S = 5.0
-_RETRY_PAUSE_S = 1.0
-_RETRY_FACTOR = 10.0
-_ATTEMPTS_MAX = 3
 _log = structlog.get_logger("indexcoord")
 
 

@@ -23,6 +23,7 @@ from elanus.meta.port import (
     Versioned,
     WatchBroken,
 )
+from elanus.meta.tasks import cancel_and_wait
 
 HISTORY_MAX = 4096
 """How many changes are kept for watches that begin in the past."""
@@ -153,9 +154,7 @@ class ExpiryChecks:
             self._task = asyncio.create_task(self._run(), name="leases")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         while True:

@@ -22,6 +22,7 @@ import structlog
 from elanus.core.errors import ElanusError
 from elanus.core.lease import HeldLease, Pulse
 from elanus.meta.port import LeaseExpired, LeaseID, MetaStore, StoreClosed
+from elanus.meta.tasks import cancel_and_wait
 
 RETRY_S = 0.1
 _log = structlog.get_logger("session")
@@ -83,9 +84,7 @@ class LeaseKeeper:
     @staticmethod
     async def _end(meta: MetaStore) -> None:
         keeping = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in keeping:
-            task.cancel()
-        await asyncio.gather(*keeping, return_exceptions=True)
+        await cancel_and_wait(*keeping)
         await meta.close()
 
     def _submit(self, work: Coroutine[Any, Any, None]) -> Future[None]:

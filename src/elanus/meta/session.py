@@ -40,6 +40,7 @@ from elanus.meta.port import (
     Put,
     StoreClosed,
 )
+from elanus.meta.tasks import cancel_and_wait
 
 PREFIX = "session/"
 _ID_KEY = PREFIX + "id"
@@ -169,10 +170,7 @@ class Session:
         """
         if self._kept is not None:
             self._kept.cancel()
-        work = [self._keeping, *([self._renewal] if self._renewal is not None else [])]
-        for task in work:
-            task.cancel()
-        await asyncio.gather(*work, return_exceptions=True)
+        await cancel_and_wait(self._keeping, self._renewal)
         try:
             await self._meta.revoke_lease(self._lease)
         except (Unavailable, DiskFull, MetaFault) as error:

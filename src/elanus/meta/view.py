@@ -16,6 +16,7 @@ import structlog
 
 from elanus.core.errors import Unavailable
 from elanus.meta.port import Change, MetaStore, StoreClosed, Versioned, WatchBroken
+from elanus.meta.tasks import cancel_and_wait
 
 _PAUSE_S = 0.2
 _log = structlog.get_logger("meta")
@@ -45,9 +46,7 @@ class View:
         self._following = asyncio.create_task(self._follow(), name=f"view of {self._prefix}")
 
     async def stop(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.gather(self._following, return_exceptions=True)
+        await cancel_and_wait(self._following)
 
     async def refresh(self) -> None:
         """Show every entry that existed when this was called. Raises `Unavailable`."""

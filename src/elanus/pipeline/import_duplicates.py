@@ -29,10 +29,9 @@ from elanus.core.imports import Duplicates
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import SegmentManifest
 from elanus.core.time_to_live import moment_us, moments_of_expiry
-from elanus.pipeline.import_files import fitting
+from elanus.pipeline.import_files import fitting, given_rows
 from elanus.pipeline.import_plan import FileRows, ImportPlan, LeftOut
 from elanus.pipeline.import_rejects import Rejects
-from elanus.pipeline.import_sources import opened
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import PRIMARY_KEY_COLUMN, dead_rows, read_delta_log
 from elanus.storage.parquet import ROW_GROUP_ROWS_MAX
@@ -96,16 +95,11 @@ def write_keys(
 def _keys(
     schema: CollectionSchema, parts: Sequence[FileRows], source: ObjectStore, rejects: Rejects | None
 ) -> Iterator[tuple[pa.Array, Numbers]]:
-    own, column, number = keys_only(schema), schema.primary_field.name, 0
-    for part in parts:
-        with opened(source, part, own, column) as table:
-            for group in part.groups:
-                place, read = table.place(group), 0
-                for given in table.batches(group, ROW_GROUP_ROWS_MAX):
-                    for rows, at in fitting(own, table, given, place.moved(read), 0, rejects, column):
-                        yield rows.column(0), np.arange(number + at, number + at + rows.num_rows)
-                    read += len(given)
-                    number += len(given)
+    own, column = keys_only(schema), schema.primary_field.name
+    for given in given_rows(parts, source, own, ROW_GROUP_ROWS_MAX, column):
+        for rows, at in fitting(own, given.table, given.rows, given.place, 0, rejects, column):
+            first = given.number + at
+            yield rows.column(0), np.arange(first, first + rows.num_rows)
 
 
 def write_left_out(bucket: Bucket, store: ObjectStore, path: str) -> tuple[LeftOut | None, ...]:

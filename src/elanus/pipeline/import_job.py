@@ -17,10 +17,11 @@ from elanus.core.import_files import REJECTS
 from elanus.core.imports import Duplicates
 from elanus.core.jobs import JobKind
 from elanus.pipeline.import_duplicates import left_out_rows
-from elanus.pipeline.import_files import SegmentsWriter, import_rows
+from elanus.pipeline.import_files import import_rows
 from elanus.pipeline.import_outcomes import keep_outcome
 from elanus.pipeline.import_plan import NO_TASK, ImportPlan
 from elanus.pipeline.import_rejects import Rejects
+from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard, TaskProgress
 from elanus.pipeline.worker import attempt_name, scratch_directory

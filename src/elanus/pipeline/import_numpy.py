@@ -23,10 +23,6 @@ from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import RowGroup
 
 _GROUP_BYTES = 32 * 1024 * 1024
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 _BITS16 = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
 
 

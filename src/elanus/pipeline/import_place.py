@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.rows import Fault, Problem
+from elanus.core.row_faults import Fault, Problem
 from elanus.core.types import Family
 
 _SHOWN_CHARS = 60

@@ -77,7 +77,3 @@ def _lengths(lists: pa.Array, refuse: Refuse) -> npt.NDArray[np.int64]:
 
 def _first(wrong: pa.Array) -> int:
     return int(pc.index(wrong, True).as_py())
-
-
-def _is_list(found: pa.DataType) -> bool:
-    return bool(pa.types.is_list(found) or pa.types.is_large_list(found))

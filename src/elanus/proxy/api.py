@@ -146,6 +146,26 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """A load of a collection, or of some of its partitions.
+
+    ``replicas``: 0 if the client names none. ``resource_groups``: one for all replicas, or one for each
+    (empty: the default group). ``load_fields``: those that are held and can be read (empty: all);
+    ``skip_dynamic``: without the dynamic field. ``refresh``: asks for segments added since the last load;
+    those are served anyway, so it changes nothing.
+    """
+
+    database: str
+    collection: str
+    partitions: tuple[str, ...] = ()
+    replicas: int = 0
+    resource_groups: tuple[str, ...] = ()
+    load_fields: tuple[str, ...] = ()
+    skip_dynamic: bool = False
+    refresh: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MutationResult:
     """``primary_keys``: an int64 or string array of the rows written (or deleted, where known)."""
 

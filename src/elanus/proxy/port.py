@@ -28,6 +28,7 @@ from elanus.proxy.api import (
     IndexView,
     Insert,
     LoadedView,
+    LoadRequest,
     LoadStateView,
     MutationResult,
     Query,
@@ -148,22 +149,11 @@ class Front(AccessFront, SnapshotFront, Protocol):
     def partition_rows(self, database: str, collection: str, partition: str) -> int: ...
 
     # load
-    def load(
-        self,
-        database: str,
-        collection: str,
-        partitions: Sequence[str],
-        replicas: int,
-        refresh: bool,
-        resource_groups: Sequence[str] = (),
-        load_fields: Sequence[str] = (),
-        skip_dynamic: bool = False,
-    ) -> None:
+    def load(self, request: LoadRequest) -> None:
         """Start the load (of all partitions when none is named); return before it is complete.
 
-        ``resource_groups``: one for all replicas, or one for each (empty: the default group).
-        ``load_fields``: those that are held and can be read (empty: all); ``skip_dynamic``: without the
-        dynamic field. Raises `FieldNotFound`, `InvalidParameter`.
+        Raises `FieldNotFound`, `IndexNotFound`, `InvalidParameter`; `CollectionNotLoaded` when there is
+        nothing to refresh.
         """
         ...
 

@@ -8,19 +8,20 @@ collection are balanced over the nodes, and resource groups that have lost nodes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
-from typing import TypeVar
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi, VchannelRecovery
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.following import follow_changes
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import LoadStatus, ReplicaStatus, ResourceGroupStatus
-from elanus.api.querynode import QueryNodeApi, QueryNodePulse, QueryNodeStatus, SegmentServing
-from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError, Unavailable
+from elanus.api.querynode import QueryNodeStatus, SegmentServing
+from elanus.api.recovery import VchannelRecovery
+from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, ElanusError
 from elanus.core.group_config import GroupConfig
 from elanus.core.growing_memory import GrowingMemory
 from elanus.core.ids import CollectionID, FieldID, NodeID, PartitionID, SegmentID
@@ -28,8 +29,6 @@ from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import (
     DEFAULT_RESOURCE_GROUP,
     PlacedReplica,
-    ResourceGroup,
-    census,
     check_same_groups,
     find,
     outbound,
@@ -37,22 +36,17 @@ from elanus.core.resource_groups import (
     transfer_replicas,
 )
 from elanus.core.timestamps import Timestamp
+from elanus.meta.tasks import cancel_and_wait
+from elanus.querycoord.balancing import Balancing
+from elanus.querycoord.fleet import ask_all
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.growing import growing_collections, growing_memory
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.log_positions import LogPositions
 from elanus.querycoord.mirrors import Mirrors
-from elanus.querycoord.served_watch import ServedWatch
+from elanus.querycoord.node_watch import NodeWatch
 from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
-from elanus.querycoord.strays import Strays
 
-T = TypeVar("T")
-_FOLLOW_TIMEOUT_S = 5.0
-_RETRY_PAUSE_S = 1.0
-_NODE_LOOK_S = 1.0
-_RECOVER_S = 10.0
-"""How long a resource group may wait for a new node before it takes one from another group (as in the
-reference)."""
 _log = structlog.get_logger("querycoord")
 
 
@@ -68,20 +62,23 @@ class QueryCoord:
         self._state = state
         self._peers = peers
         self._groups = ResourceGroups(state, peers.fleet)
-        self._balance_interval_s = balance_interval_s
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
-        self._followers: list[asyncio.Task[None]] = []
-        self._watch = ServedWatch(self._loaders)
-        self._strays = Strays(self._loaders)
-        self._unbalanced: set[CollectionID] = set()
-        """The collections that have changed since segments were balanced."""
-        self._latest: Mapping[NodeID, QueryNodePulse] = {}
-        """The nodes' pulses of the last look at them."""
+        self._background: list[asyncio.Task[None]] = []
         self._recovering: dict[CollectionID, tuple[VchannelRecovery, ...]] = {}
         self._mirrors = Mirrors(peers.mirrors, peers, self._loaders)
+        self._balancing = Balancing(self._loaders, self._statuses, balance_interval_s)
         self._log_positions = LogPositions(
             peers.data, lambda: (*peers.fleet.alive(), *self._mirrors.alive()), self._about_to_read
+        )
+        self._nodes = NodeWatch(
+            peers.fleet,
+            self._groups,
+            self._loaders,
+            self._mirrors,
+            self._log_positions,
+            self._lock,
+            lambda: self._balancing.changed(self._loaders),
         )
 
     async def start(self) -> None:
@@ -92,21 +89,19 @@ class QueryCoord:
             loader = self._loader(load, now)
             loader.restore(records)
             self._begin(loader)
-        self._followers = [
+        self._background = [
             asyncio.create_task(self._follow(self._peers.data), name="follow datacoord"),
             asyncio.create_task(self._follow(self._peers.index), name="follow indexcoord"),
-            asyncio.create_task(self._watch_nodes(), name="watch the query nodes"),
+            asyncio.create_task(self._nodes.run(), name="watch the query nodes"),
             asyncio.create_task(self._log_positions.run(), name="report log positions"),
-            asyncio.create_task(self._balance(), name="balance"),
-            asyncio.create_task(self._recover_groups(), name="recover resource groups"),
+            asyncio.create_task(self._balancing.run(), name="balance"),
+            asyncio.create_task(self._groups.recover(), name="recover resource groups"),
         ]
         self._mirrors.start()
 
     async def stop(self) -> None:
         await self._mirrors.stop()
-        for task in self._followers:
-            task.cancel()
-        await asyncio.gather(*self._followers, return_exceptions=True)
+        await cancel_and_wait(*self._background)
         await asyncio.gather(*(loader.stop() for loader in self._loaders.values()))
 
     async def load(
@@ -163,7 +158,7 @@ class QueryCoord:
                 return
             await self._state.remove(collection_id)
             del self._loaders[collection_id]
-            self._strays.released(collection_id)
+            self._nodes.released(collection_id)
             await loader.stop()
             await self._mirrors.release(collection_id)
             await loader.release(self._peers.fleet.alive())
@@ -210,13 +205,13 @@ class QueryCoord:
         )
 
     async def growing_bytes(self) -> int:
-        return max((s.growing_bytes for s in self._latest.values()), default=0)
+        return max((s.growing_bytes for s in self._nodes.latest.values()), default=0)
 
     async def growing_memory(self) -> tuple[GrowingMemory, ...]:
-        return growing_memory(self._latest.values())
+        return growing_memory(self._nodes.latest.values())
 
     async def growing_collections(self) -> Mapping[CollectionID, int]:
-        return growing_collections(self._latest.values())
+        return growing_collections(self._nodes.latest.values())
 
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
         return self._loaded(collection_id).channels()
@@ -261,11 +256,10 @@ class QueryCoord:
         return tuple(sorted(self._groups.view()))
 
     async def describe_resource_group(self, name: str) -> ResourceGroupStatus:
-        return _group_status(find(self._groups.view(), name), self._placed())
+        return self._groups.status(name, self._placed())
 
     async def resource_groups(self) -> tuple[ResourceGroupStatus, ...]:
-        placed = self._placed()
-        return tuple(_group_status(group, placed) for _, group in sorted(self._groups.view().items()))
+        return self._groups.statuses(self._placed())
 
     async def transfer_node(self, source: str, target: str, count: int) -> None:
         async with self._lock:
@@ -298,26 +292,9 @@ class QueryCoord:
         return loader
 
     async def _statuses(self, collection_id: CollectionID = CollectionID(0)) -> dict[NodeID, QueryNodeStatus]:
-        """Return the status of each node that answers, of one collection if one is given. The others are left
-        to their sessions to expire.
-
-        Raises `Unavailable` if there are nodes and none of them answers.
-        """
-        return await self._answers(lambda node: node.status(collection_id))
-
-    async def _answers(self, ask: Callable[[QueryNodeApi], Awaitable[T]]) -> dict[NodeID, T]:
-        fleet = self._peers.fleet
-        nodes = fleet.alive()
-        answers = await asyncio.gather(*(ask(fleet.node(n)) for n in nodes), return_exceptions=True)
-        found: dict[NodeID, T] = {}
-        for node_id, answer in zip(nodes, answers, strict=True):
-            if not isinstance(answer, BaseException):
-                found[node_id] = answer
-            elif not isinstance(answer, ElanusError):
-                raise answer
-        if nodes and not found:
-            raise Unavailable(f"none of the query nodes answers: {', '.join(map(str, nodes))}; retry")
-        return found
+        """Return the status of each node that answers, of one collection if one is given. Raises as
+        `ask_all`."""
+        return await ask_all(self._peers.fleet, lambda node: node.status(collection_id))
 
     def _loader(self, load: Load, load_ts: Timestamp) -> CollectionLoader:
         return CollectionLoader(
@@ -335,8 +312,8 @@ class QueryCoord:
         return chain(chain.from_iterable(self._recovering.values()), self._mirrors.recovering())
 
     def _reconciled(self, collection_id: CollectionID) -> None:
-        self._watch.reconciled(collection_id)
-        self._unbalanced.add(collection_id)
+        self._nodes.reconciled(collection_id)
+        self._balancing.changed((collection_id,))
         self._mirrors.follow(collection_id)
 
     def _begin(self, loader: CollectionLoader) -> None:
@@ -344,77 +321,14 @@ class QueryCoord:
         loader.start()
 
     async def _follow(self, coordinator: DataCoordApi | IndexCoordApi) -> None:
-        seen = 0
-        while True:
-            try:
-                now = await coordinator.wait_change(seen, _FOLLOW_TIMEOUT_S)
-                concerned = await coordinator.changed_since(seen) if now != seen else ()
-            except ElanusError as error:
-                _log.info("coordinator not reached", error=error.message)
-                await asyncio.sleep(_RETRY_PAUSE_S)
-                continue
-            seen = now
+        """Wake the loaders of collections that change there, until cancelled."""
+
+        def changed(concerned: tuple[CollectionID, ...] | None) -> None:
             for collection_id in tuple(self._loaders) if concerned is None else concerned:
                 if loader := self._loaders.get(collection_id):
                     loader.wake()
 
-    async def _watch_nodes(self) -> None:
-        while True:
-            await asyncio.sleep(_NODE_LOOK_S)
-            try:
-                await self._groups.keep(recovering=False)
-                pulses = await self._answers(lambda node: node.pulse())
-            except ElanusError as error:
-                _log.info("query nodes not reached", error=error.message)
-                continue
-            if pulses.keys() != self._latest.keys():
-                self._unbalanced.update(self._loaders)
-            self._latest = pulses
-            self._log_positions.note({**pulses, **self._mirrors.pulses()})
-            self._watch.look(pulses, self._groups.view())
-            await self._release_strays(pulses)
+        def unreached(error: ElanusError) -> None:
+            _log.info("coordinator not reached", error=error.message)
 
-    async def _release_strays(self, pulses: Mapping[NodeID, QueryNodePulse]) -> None:
-        """Release collections on nodes that missed the release."""
-        for node_id, collection_id in self._strays.look(pulses):
-            async with self._lock:
-                if collection_id in self._loaders:
-                    continue  # loaded again meanwhile
-                try:
-                    await self._peers.fleet.node(node_id).release_collection(collection_id)
-                except ElanusError as error:
-                    _log.info("release not delivered", node=node_id, error=error.message)
-
-    async def _balance(self) -> None:
-        while True:
-            await asyncio.sleep(self._balance_interval_s)
-            for collection_id in sorted(self._unbalanced):
-                loader = self._loaders.get(collection_id)
-                try:
-                    moves = loader.balance(await self._statuses(collection_id)) if loader else 0
-                except ElanusError:
-                    break  # `_watch_nodes` logs it
-                self._unbalanced.discard(collection_id)
-                if moves:
-                    _log.info("segments balanced", collection=collection_id, segments=moves)
-
-    async def _recover_groups(self) -> None:
-        while True:
-            await asyncio.sleep(_RECOVER_S)
-            try:
-                await self._groups.keep(recovering=True)
-            except ElanusError as error:
-                _log.info("resource groups not updated", error=error.message)
-
-
-def _group_status(group: ResourceGroup, placed: tuple[PlacedReplica, ...]) -> ResourceGroupStatus:
-    counts = census(group, placed)
-    return ResourceGroupStatus(
-        group.name,
-        group.capacity,
-        group.nodes,
-        dict(counts.loaded),
-        dict(counts.outgoing),
-        dict(counts.incoming),
-        group.declared,
-    )
+        await follow_changes(coordinator, changed, unreached)

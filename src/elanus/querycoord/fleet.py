@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from elanus.api.query_channel import (
     QueryChannelInfo,
@@ -21,9 +21,10 @@ from elanus.api.query_channel import (
     encode_message,
 )
 from elanus.api.querynode import QueryNodeApi, QueryNodePulse, QueryNodeStatus, SealedSegmentsChange
-from elanus.core.errors import ChannelLost, Unavailable
+from elanus.core.errors import ChannelLost, ElanusError, Unavailable
 from elanus.core.ids import NodeID
 
+Answer = TypeVar("Answer")
 _VERSIONS_PER_SESSION = 1 << 24
 Statuses = Mapping[NodeID, QueryNodeStatus]
 Pulses = Mapping[NodeID, QueryNodeStatus | QueryNodePulse]
@@ -78,6 +79,25 @@ def after(info: QueryChannelInfo, change: SealedSegmentsChangeInfo) -> QueryChan
         missing=change.missing,
         deletes=change.deletes,
     )
+
+
+async def ask_all(fleet: Fleet, ask: Callable[[QueryNodeApi], Awaitable[Answer]]) -> dict[NodeID, Answer]:
+    """Ask all nodes at the same time; return the answer of each that gives one.
+
+    The others are left to their sessions to expire. Raises `Unavailable` if there are nodes and none of them
+    answers.
+    """
+    nodes = fleet.alive()
+    answers = await asyncio.gather(*(ask(fleet.node(n)) for n in nodes), return_exceptions=True)
+    found: dict[NodeID, Answer] = {}
+    for node_id, answer in zip(nodes, answers, strict=True):
+        if not isinstance(answer, BaseException):
+            found[node_id] = answer
+        elif not isinstance(answer, ElanusError):
+            raise answer
+    if nodes and not found:
+        raise Unavailable(f"none of the query nodes answers: {', '.join(map(str, nodes))}; retry")
+    return found
 
 
 class OneNode:

@@ -15,6 +15,10 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
+import structlog
+
+from elanus.api.querycoord import ResourceGroupStatus
+from elanus.core.errors import ElanusError
 from elanus.core.group_config import GroupConfig
 from elanus.core.group_nodes import reconcile, settle
 from elanus.core.ids import NodeID
@@ -23,13 +27,21 @@ from elanus.core.resource_groups import (
     NO_GROUPS,
     Groups,
     PlacedReplica,
+    ResourceGroup,
+    census,
     check_droppable,
     created,
+    find,
     transfer_nodes,
     updated,
 )
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.state import LoadState
+
+_RECOVER_S = 10.0
+"""How long a resource group may wait for a new node before it takes one from another group (as in the
+reference)."""
+_log = structlog.get_logger("querycoord")
 
 
 class ResourceGroups:
@@ -56,6 +68,23 @@ class ResourceGroups:
         if self._seen is None or self._seen[0] is not groups or self._seen[1] != alive:
             self._seen = (groups, alive, settle(groups, alive, self._fleet.labels()))
         return self._seen[2]
+
+    def status(self, name: str, placed: tuple[PlacedReplica, ...]) -> ResourceGroupStatus:
+        """Return the state of a group. ``placed``: all replicas. Raises `ResourceGroupNotFound`."""
+        return _status(find(self.view(), name), placed)
+
+    def statuses(self, placed: tuple[PlacedReplica, ...]) -> tuple[ResourceGroupStatus, ...]:
+        """As `status`, of all groups, by name."""
+        return tuple(_status(group, placed) for _, group in sorted(self.view().items()))
+
+    async def recover(self) -> None:
+        """Move nodes to groups that have lost theirs, until cancelled."""
+        while True:
+            await asyncio.sleep(_RECOVER_S)
+            try:
+                await self.keep(recovering=True)
+            except ElanusError as error:
+                _log.info("resource groups not updated", error=error.message)
 
     async def keep(self, *, recovering: bool) -> None:
         """Persist which nodes joined and which were lost.
@@ -111,3 +140,16 @@ class ResourceGroups:
         if changed:
             await self._state.put_groups(changed)
         self._groups = groups
+
+
+def _status(group: ResourceGroup, placed: tuple[PlacedReplica, ...]) -> ResourceGroupStatus:
+    counts = census(group, placed)
+    return ResourceGroupStatus(
+        group.name,
+        group.capacity,
+        group.nodes,
+        dict(counts.loaded),
+        dict(counts.outgoing),
+        dict(counts.incoming),
+        group.declared,
+    )

@@ -17,35 +17,14 @@ that takes over the vchannel starts after their rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
-from elanus.api.querynode import SegmentServing
-from elanus.core.ids import NO_SEGMENT, NodeID, SegmentID
+from elanus.core.heirs import Heirs
+from elanus.core.ids import NO_SEGMENT, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-
-Split = Mapping[SegmentID, tuple[SegmentID, ...]]
-"""See `RecoveryInfo.split`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """The segments that a replica serves, read before its target is read.
-
-    ``named``: the sealed segments of the version in force, to be asked about each of them: no sequence.
-    ``sealed``: those of them that nodes serve; ``nodes``: the node of each, and of others.
-    ``growing``: growing segments, each with its vchannel. ``ticks``: the time tick up to which the leading
-    node has followed each vchannel; none for a vchannel that nobody follows yet, or whose node serves no
-    version.
-    """
-
-    named: Set[SegmentID]
-    sealed: dict[SegmentID, SegmentServing]
-    growing: Mapping[SegmentID, str]
-    ticks: Mapping[str, Timestamp]
-    nodes: Mapping[SegmentID, NodeID] = field(default_factory=dict)
+from elanus.querycoord.served import Served
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +46,21 @@ class Handoff:
 def decide(
     wanted: Mapping[SegmentID, SegmentManifest],
     served: Served,
-    successors: Mapping[SegmentID, SegmentID],
+    heirs: Heirs,
     unbuilt: Collection[SegmentID],
     service_ts: Timestamp,
-    split: Split = MappingProxyType({}),
 ) -> Handoff:
     """Decide which outputs replace their inputs now.
 
-    ``wanted``: the flushed segments. ``successors``: the served segments that have been dropped, each with
-    the flushed segment that has its rows (0: none). ``split``: those whose rows are in several (see
-    `RecoveryInfo`). ``unbuilt``: segments that wait for an index.
-    ``service_ts``: the timestamp up to which the replica answers.
+    ``wanted``: the flushed segments. ``heirs``: those of the served segments that have been dropped.
+    ``unbuilt``: segments that wait for an index. ``service_ts``: the timestamp up to which the replica
+    answers.
     """
     outputs = [m for m in wanted.values() if m.parents and m.segment_id not in served.named]
-    groups = _together(split, served.named)
-    lost = {heir for s in served.named if s not in served.sealed for heir in _heirs(s, successors, split)}
+    groups = _together(heirs.split, served.named)
+    lost = {heir for s in served.named if s not in served.sealed for heir in heirs.of(s)}
     with_index = (s for s, serving in served.sealed.items() if serving.index_ids)
-    indexed = {heir for s in with_index for heir in _heirs(s, successors, split)}
+    indexed = {heir for s in with_index for heir in heirs.of(s)}
     late = frozenset(m.segment_id for m in outputs if _is_late(m, served, service_ts))
     unindexed = {
         m.segment_id
@@ -91,10 +68,11 @@ def decide(
         if m.segment_id in unbuilt and m.segment_id in indexed and _has_inputs(m, served)
     }
     held = _whole(late | unindexed, groups) - _whole(lost, groups)
+    passing_on = {s: heir for s in served.growing if (heir := heirs.one_of(s)) != NO_SEGMENT}
     return Handoff(
         held,
-        {s: serving.vchannel for s, serving in served.sealed.items() if successors.get(s) in held},
-        {s: v for s, v in served.growing.items() if successors.get(s, NO_SEGMENT) not in (NO_SEGMENT, *held)},
+        {s: serving.vchannel for s, serving in served.sealed.items() if heirs.one_of(s) in held},
+        {s: served.growing[s] for s, heir in passing_on.items() if heir not in held},
         late & held,
     )
 
@@ -103,8 +81,7 @@ def hold_back(
     handoff: Handoff,
     unreadable: Collection[SegmentID],
     served: Served,
-    successors: Mapping[SegmentID, SegmentID],
-    split: Split = MappingProxyType({}),
+    heirs: Heirs,
 ) -> Handoff:
     """Return the decision when some of the wanted segments cannot be read.
 
@@ -113,13 +90,13 @@ def hold_back(
     """
     if not unreadable:
         return handoff
-    serving = {s: heirs for s, heirs in split.items() if s in served.sealed or s in served.growing}
+    serving = {s: all_of for s, all_of in heirs.split.items() if s in served.sealed or s in served.growing}
     unserved = _whole(unreadable, _together(serving, served.named))
-    stay = {s for s in served.sealed if s in unserved or successors.get(s) in unserved}
+    stay = {s for s in served.sealed if s in unserved or heirs.one_of(s) in unserved}
     return Handoff(
         handoff.held | unserved,
         {**handoff.kept, **{s: served.sealed[s].vchannel for s in stay}},
-        {s: v for s, v in handoff.retired.items() if successors.get(s) not in unserved},
+        {s: v for s, v in handoff.retired.items() if heirs.one_of(s) not in unserved},
         handoff.late,
     )
 
@@ -130,15 +107,10 @@ def has_rows(manifest: SegmentManifest, handoff: Handoff, growing: Collection[Se
     return any(ids and all(s in handoff.kept or s in growing for s in ids) for ids in stay)
 
 
-def _heirs(
-    segment_id: SegmentID, successors: Mapping[SegmentID, SegmentID], split: Split
-) -> tuple[SegmentID, ...]:
-    """Return all segments that have rows of a dropped one."""
-    return split.get(segment_id) or (successors.get(segment_id, NO_SEGMENT),)
-
-
-def _together(split: Split, named: Collection[SegmentID]) -> list[frozenset[SegmentID]]:
-    """Return the sets of segments that a version brings all or none of.
+def _together(
+    split: Mapping[SegmentID, tuple[SegmentID, ...]], named: Collection[SegmentID]
+) -> list[frozenset[SegmentID]]:
+    """Return the sets of segments that a version brings all or none of. ``split``: as in `Heirs`.
 
     A segment that serves, or may still be read from the log, connects all segments that have its rows: it
     makes way for all of them at once. It has done so if one of them is ``named``.

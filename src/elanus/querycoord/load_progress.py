@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
+from elanus.core.heirs import Heirs
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Statuses
@@ -17,7 +18,7 @@ class LoadProgress:
     def __init__(self, load_ts: Timestamp) -> None:
         self.load_ts = load_ts
         self._initial: dict[SegmentID, PartitionID] | None = None
-        self._successors: Mapping[SegmentID, SegmentID] = {}
+        self._heirs = Heirs()
 
     @property
     def has_begun(self) -> bool:
@@ -39,21 +40,20 @@ class LoadProgress:
         ``served``: the sealed segments that each replica serves. A segment that all replicas serve counts as
         it is, even if its successor already exists.
         """
-        successors, damaged = target.recovery.successors, target.damaged
+        heirs, damaged = target.recovery.heirs, target.damaged
         found = {}
         for segment_id, partition_id in (self._initial or {}).items():
             if all(segment_id in segments for segments in served):
                 found[segment_id] = partition_id
                 continue
-            one = successors.get(segment_id, segment_id)
-            for current in target.recovery.split.get(segment_id, (one,)):
+            for current in heirs.of(segment_id) if segment_id in heirs else (segment_id,):
                 if current in target.segments or current in damaged:
                     found[current] = partition_id
         self._initial = found
 
-    def note_successors(self, successors: Mapping[SegmentID, SegmentID]) -> None:
-        """``successors``: as in `RecoveryInfo`, of the latest target."""
-        self._successors = successors
+    def note_heirs(self, heirs: Heirs) -> None:
+        """``heirs``: as in the latest target."""
+        self._heirs = heirs
 
     def percentages(
         self, partition_ids: Sequence[PartitionID], replicas: Sequence[Replica], statuses: Statuses
@@ -78,7 +78,7 @@ class LoadProgress:
 
     def _has_initial(self, served: Collection[SegmentID]) -> bool:
         """Whether all segments that the load began with are served, themselves or as compaction outputs."""
-        return all(s in served or self._successors.get(s) in served for s in self.segments())
+        return all(s in served or self._heirs.one_of(s) in served for s in self.segments())
 
     def _share(self, partition_id: PartitionID, here: list[set[SegmentID]]) -> int:
         wanted = {s for s, p in (self._initial or {}).items() if p == partition_id}

@@ -8,38 +8,41 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi, VchannelRecovery
+from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querycoord import UnreadableSegment
-from elanus.api.querynode import DamagedFile, QueryNodeStatus
+from elanus.api.querynode import DamagedFile
+from elanus.api.recovery import VchannelRecovery
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import MirrorNode
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import CollectionNotFullyLoaded, ElanusError
+from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.placement import place
 from elanus.core.replicas import check_enough
-from elanus.core.resource_groups import PlacedReplica, nodes_of_replicas
+from elanus.core.resource_groups import PlacedReplica
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Pulses, Statuses
 from elanus.querycoord.groups import ResourceGroups
-from elanus.querycoord.handoff import Served
 from elanus.querycoord.load_limit import check_load_limit
 from elanus.querycoord.load_progress import LoadProgress
+from elanus.querycoord.long_rounds import let_others_run
 from elanus.querycoord.moves import balancing_moves, requested_moves
 from elanus.querycoord.node_requests import load_request
 from elanus.querycoord.planned_layout import pieces_of, room_of
 from elanus.querycoord.reconcile_loop import ReconcileLoop, text_of
-from elanus.querycoord.replica import Replica, let_others_run
+from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.replica_set import ReplicaSet
+from elanus.querycoord.served import Served
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
 from elanus.querycoord.visible_from import Settled, settled
@@ -91,7 +94,7 @@ class CollectionLoader:
         self._groups = groups
         self._state = state
         self._progress = LoadProgress(load_ts)
-        self._replicas: list[Replica] = []
+        self._replicas = ReplicaSet(load.collection_id, peers.fleet, state, groups, self._replica)
         self._moves: dict[SegmentID, NodeID] = {}
         self._loop = ReconcileLoop(self.collection_id, self._reconcile_and_note)
         self._reconciled = reconciled
@@ -104,7 +107,7 @@ class CollectionLoader:
 
     def restore(self, records: Iterable[ReplicaRecord]) -> None:
         """Restore the replicas as they were last announced: they can be read immediately."""
-        self._replicas = [self._replica(record) for record in records]
+        self._replicas.restore(records)
 
     def start(self) -> None:
         self._loop.start()
@@ -136,7 +139,7 @@ class CollectionLoader:
         """
         target = await self._target(self.load)
         request = load_request(target, self.load.whole)
-        for node_id in {n for replica in self._replicas for n in replica.record.nodes}:
+        for node_id in self._replicas.nodes():
             try:
                 node = self._peers.fleet.node(node_id)
                 await node.load_collection(request)
@@ -172,55 +175,34 @@ class CollectionLoader:
 
     def channels(self) -> tuple[QueryChannelInfo, ...]:
         """Return the replicas that can be read. Raises `CollectionNotFullyLoaded` while there is none."""
-        infos = tuple(replica.info for replica in self._replicas if replica.info.version)
-        if not infos:
-            raise CollectionNotFullyLoaded(
-                f"collection not fully loaded[collection={self.collection_id}]; retry"
-            )
-        return infos
+        return self._replicas.channels()
 
     def is_served(self, statuses: Pulses) -> bool:
         """Whether every replica is served by nodes that are alive."""
-        return bool(self._replicas) and all(replica.is_served(statuses) for replica in self._replicas)
+        return self._replicas.is_served(statuses)
 
     def is_grouped(self, alive: Collection[NodeID]) -> bool:
-        """Whether each node that is alive is in the replica where it belongs, and in no other."""
-        grouping = self._grouping()
-        return all(
-            {n for n in nodes if n in alive} <= set(replica.record.nodes)
-            and {n for n in replica.record.nodes if n in alive} <= set(nodes)
-            for replica in self._replicas
-            if (nodes := grouping.get(replica.info.replica, ()))
-        )
+        """See `ReplicaSet.is_grouped`."""
+        return self._replicas.is_grouped(self.load, alive)
 
     def placed(self) -> tuple[PlacedReplica, ...]:
-        """Return the replicas with the nodes that work for them: those of their groups, and those leaving."""
-        alive = self._peers.fleet.alive()
-        at_work = {r.info.replica: {*r.record.nodes, *r.named()}.intersection(alive) for r in self._replicas}
-        return tuple(
-            PlacedReplica(self.collection_id, number, group, tuple(sorted(at_work.get(number, ()))))
-            for number, group in enumerate(self.load.resource_groups)
-        )
+        """See `ReplicaSet.placed`."""
+        return self._replicas.placed(self.load)
 
     async def percentages(self, statuses: Statuses) -> dict[PartitionID, int]:
         """Return each partition's load progress in percent: 100 once all replicas answer as of the load."""
         collection = await self._peers.root.collection_by_id(self.collection_id)
-        return self._progress.percentages(self.load.partitions_of(collection), self._replicas, statuses)
+        return self._progress.percentages(
+            self.load.partitions_of(collection), tuple(self._replicas), statuses
+        )
 
     def unreadable(self) -> tuple[UnreadableSegment, ...]:
         """Return the segments whose files could not be read, of all replicas."""
-        found = {
-            one.manifest.segment_id: UnreadableSegment(
-                one.manifest.segment_id,
-                one.manifest.partition_id,
-                one.reason,
-                is_growing or one.manifest.segment_id in replica.info.missing,
-            )
-            for replica in self._replicas
-            for is_growing, segments in ((False, replica.unreadable), (True, replica.unrecovered))
-            for one in segments.all()
-        }
-        return tuple(found.values())
+        return self._replicas.unreadable()
+
+    def records(self) -> list[ReplicaRecord]:
+        """Return the records of the replicas."""
+        return self._replicas.records()
 
     # reconciliation
 
@@ -256,9 +238,9 @@ class CollectionLoader:
         """Bring what is served nearer to what the load asks for; return how many segments were looked at."""
         load, progress = self.load, self._progress
         alive = self._peers.fleet.alive()
-        groups = await self._group()
+        groups = await self._replicas.match(load)
         statuses = {n: await self._peers.fleet.node(n).status(self.collection_id) for n in alive}
-        await self._clear_newcomers({n for nodes in groups.values() for n in nodes}, statuses)
+        await self._replicas.clear_newcomers(groups, statuses)
         # The served segments are read first, so that the target covers what became of each of these segments.
         served = [replica.served(statuses) for replica in self._replicas]
         held = [s for of in served for s in (*of.named, *of.growing)]
@@ -266,13 +248,7 @@ class CollectionLoader:
         await let_others_run(found)
         target = await self._target(load, (*held, *progress.segments()))
         self._recovering[self.collection_id] = target.recovery.vchannels
-        progress.note_successors(target.recovery.successors)
-        if progress.has_begun:
-            progress.update(target, [of.sealed.keys() for of in served])
-        elif self.load is load:  # else the next round is the first of another load
-            progress.begin(target)
-            pchannels = tuple(map(pchannel_of, target.collection.vchannels))
-            await self._peers.root.tick_now(pchannels, progress.load_ts)
+        await self._note_progress(load, progress, target, served)
         failures = []
         await let_others_run(target.segments)
         for replica, of in zip(self._replicas, served, strict=True):
@@ -288,20 +264,31 @@ class CollectionLoader:
         self._retry_unreadable()
         if failures:
             raise failures[0]
-        if not await self._release_leavers(groups, target, statuses):
+        if not await self._replicas.release_leavers(groups, target, statuses):
             asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
         self.is_settled = self.load is load
         return len(target.segments)
+
+    async def _note_progress(
+        self, load: Load, progress: LoadProgress, target: Target, served: Sequence[Served]
+    ) -> None:
+        """Measure the load's progress by the target, from the first target on."""
+        progress.note_heirs(target.recovery.heirs)
+        if progress.has_begun:
+            progress.update(target, [of.sealed.keys() for of in served])
+        elif self.load is load:  # else the next round is the first of another load
+            progress.begin(target)
+            pchannels = tuple(map(pchannel_of, target.collection.vchannels))
+            await self._peers.root.tick_now(pchannels, progress.load_ts)
 
     def _retry_unreadable(self) -> None:
         """Reconcile again when segments that could not be read are due for another attempt."""
         if self._retry is not None:
             self._retry.cancel()
             self._retry = None
-        found = [of.due_s() for r in self._replicas for of in (r.unreadable, r.unrecovered)]
-        due_s = [due_s for due_s in found if due_s is not None]
-        if due_s:
-            self._retry = asyncio.get_running_loop().call_at(min(due_s), self.look_again)
+        due_s = self._replicas.retry_due_s()
+        if due_s is not None:
+            self._retry = asyncio.get_running_loop().call_at(due_s, self.look_again)
 
     async def _bring_up(
         self,
@@ -321,71 +308,12 @@ class CollectionLoader:
         self._moves = {s: n for s, n in self._moves.items() if s not in moves}
         return is_late
 
-    async def _clear_newcomers(
-        self, wanted: Collection[NodeID], statuses: dict[NodeID, QueryNodeStatus]
-    ) -> None:
-        """Clear the collection on nodes that join a replica.
-
-        Such a node may still hold an earlier load, whose release did not reach it: it would serve old growing
-        rows in addition to the segments that these rows have become.
-        """
-        known = {n for replica in self._replicas for n in (*replica.record.nodes, *replica.named())}
-        for node_id in sorted(n for n in wanted if n in statuses and n not in known):
-            if self.collection_id in statuses[node_id].versions:
-                node = self._peers.fleet.node(node_id)
-                await node.release_collection(self.collection_id)
-                statuses[node_id] = await node.status(self.collection_id)
-
-    async def _release_leavers(
-        self, groups: Mapping[int, tuple[NodeID, ...]], target: Target, statuses: Statuses
-    ) -> bool:
-        """Release the collection on nodes that no replica contains or names any more.
-
-        Each node releases it only after it has read its channel up to the version that no longer names it:
-        until then it answers earlier reads. Returns whether all have released it.
-        """
-        needed = {n for nodes in groups.values() for n in nodes}.union(*(r.named() for r in self._replicas))
-        versions = {replica.info.channel: replica.info.version for replica in self._replicas}
-        is_done = True
-        for node_id, before in statuses.items():
-            follows = any(v in before.service_times for v in target.collection.vchannels)
-            if node_id in needed or not (follows or self.collection_id in before.versions):
-                continue
-            node = self._peers.fleet.node(node_id)
-            status = await node.status(self.collection_id)
-            channel = status.query_channels.get(self.collection_id)
-            if channel and status.versions.get(self.collection_id, 0) < versions.get(channel, 0):
-                is_done = False
-            else:
-                await node.release_collection(self.collection_id)
-        return is_done
-
     async def _target(self, load: Load, held: tuple[SegmentID, ...] = ()) -> Target:
         peers = self._peers
         return await find_target(load, peers.root, peers.data, peers.index, tuple(dict.fromkeys(held)))
 
-    async def _group(self) -> dict[int, tuple[NodeID, ...]]:
-        """Create or remove replicas to match the load's number of them; return the nodes of each replica.
-
-        Any of them may be missing: a coordinator that died may have persisted a later one only.
-        """
-        known = {replica.info.replica for replica in self._replicas}
-        for number in sorted(set(range(self.load.replicas)) - known):
-            record = ReplicaRecord(QueryChannelInfo(self.collection_id, number, "", 0, {}, {}))
-            self._replicas.append(self._replica(record))
-        self._replicas.sort(key=lambda replica: replica.info.replica)
-        for surplus in self._replicas[self.load.replicas :]:
-            await self._peers.fleet.close_channel(surplus.info)
-            await self._state.remove_replica(surplus.record)
-        del self._replicas[self.load.replicas :]
-        return self._grouping()
-
     def _replica(self, record: ReplicaRecord) -> Replica:
         return Replica(record, self._peers.fleet, self._state, self._stamp, self._rebuild)
-
-    def records(self) -> list[ReplicaRecord]:
-        """Return the records of the replicas."""
-        return [replica.record for replica in self._replicas]
 
     def _settled(self, found: Collection[SegmentID]) -> Settled:
         """``found``: as in `Settled`."""
@@ -399,10 +327,6 @@ class CollectionLoader:
 
     async def _rebuild(self, file: DamagedFile) -> None:
         await self._peers.index.rebuild(self.collection_id, file.path, file.reason)
-
-    def _grouping(self) -> dict[int, tuple[NodeID, ...]]:
-        current = {replica.info.replica: replica.record.nodes for replica in self._replicas}
-        return nodes_of_replicas(self._groups.view(), self.load.resource_groups, current)
 
     # balance
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import structlog
 
-from elanus.api.datacoord import DataCoordApi, LogHold, VchannelRecovery
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.recovery import LogHold, VchannelRecovery
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID

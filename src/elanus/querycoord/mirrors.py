@@ -25,19 +25,20 @@ from itertools import chain
 
 import structlog
 
-from elanus.api.datacoord import VchannelRecovery
 from elanus.api.querynode import QueryNodePulse, QueryNodeStatus
+from elanus.api.recovery import VchannelRecovery
 from elanus.api.serving import EVERY_COLLECTION, MirrorNode
 from elanus.core.errors import ElanusError, NotReady
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.meta.tasks import cancel_and_wait
 from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.groups import ResourceGroups
-from elanus.querycoord.handoff import Served
 from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
+from elanus.querycoord.served import Served
 from elanus.querycoord.served_watch import ServedWatch
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target
@@ -160,10 +161,7 @@ class Mirror:
         self._task = asyncio.create_task(self._run(), name=f"mirror {self.node_id}")
 
     async def stop(self) -> None:
-        tasks = [*self._releases.values(), *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._releases.values(), self._task)
         await asyncio.gather(*(loader.stop() for loader in tuple(self.loaders.values())))
 
     def follow(self, collection_id: CollectionID) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from elanus.api.datacoord import DamagedManifest
 from elanus.api.querynode import (
     FieldIndexSpec,
     LoadCollection,
@@ -12,6 +11,7 @@ from elanus.api.querynode import (
     UnrecoveredSegment,
     WatchVchannel,
 )
+from elanus.api.recovery import DamagedManifest
 from elanus.core.ids import SegmentID
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from elanus.api.querynode import QueryNodeStatus
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import NodeRoom, Piece, place, place_channels
+from elanus.querycoord.fleet import Statuses
 from elanus.querycoord.handoff import Handoff
 from elanus.querycoord.target import Target
 
@@ -47,7 +48,7 @@ class Layout:
 async def plan_layout(
     target: Target,
     handoff: Handoff,
-    statuses: Mapping[NodeID, QueryNodeStatus],
+    statuses: Statuses,
     places: Mapping[SegmentID, NodeID],
     found: Mapping[SegmentID, NodeID],
     leads: Mapping[str, NodeID],

@@ -18,6 +18,7 @@ import structlog
 
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.tracing import untraced
 
 _RETRY_PAUSE_S = 0.5
@@ -53,9 +54,7 @@ class ReconcileLoop:
         self._wake.set()
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _run(self) -> None:
         pause_s = _RETRY_PAUSE_S

@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import structlog
 
-from elanus.api.query_channel import MissingSegment, QueryChannelInfo, SealedSegmentsChangeInfo
+from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo
 from elanus.api.querynode import QueryNodeApi, QueryNodeStatus
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.timestamps import Timestamp, plus_ms
-from elanus.querycoord.fleet import Fleet
+from elanus.querycoord.fleet import Fleet, Statuses
+from elanus.querycoord.next_version import NextVersion
 from elanus.querycoord.planned_layout import Layout
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import LoadState
@@ -58,61 +59,59 @@ class VersionSwitch:
 
     async def announce(
         self,
-        layout: Layout,
-        online: Mapping[SegmentID, NodeID],
-        retired: Mapping[SegmentID, str],
+        planned: NextVersion,
         target: Target,
-        statuses: Mapping[NodeID, QueryNodeStatus],
+        statuses: Statuses,
         moments: Settled,
-        missing: Mapping[SegmentID, MissingSegment],
     ) -> QueryChannelInfo:
         """Announce a new version to every node that it names, if anything changes; return the replica then.
 
-        Growing segments that retire go offline on the node that leads their vchannel. The coordinator does
-        not know of growing segments that a node has taken in but serves in no version yet, or has still to
-        read from the log. The change therefore lists every segment whose rows compaction has moved into a
-        segment that goes online.
-
-        A node that has not reached the version in force still has the segments which that version took away
-        from it, and drops them when it gets there. A new version that listed such a segment as offline again
-        would remove it from its current node.
+        The coordinator does not know of growing segments that a node has taken in but serves in no version
+        yet, or has still to read from the log. The change therefore lists every segment whose rows compaction
+        has moved into a segment that goes online.
         """
+        layout, online = planned.layout, planned.named
         opened = await self._fleet.open_channel(self.info)
         for node_id in sorted(layout.nodes()):
             await self._fleet.join(opened, statuses[node_id])
         info = self.info if opened.channel == self.info.channel else opened
-        offline = {s: n for s, n in info.sealed.items() if layout.segments.get(s) != n}
-        offline |= {s: info.vchannels[v] for s, v in retired.items() if s not in info.sealed}
-        offline |= self._strangers(layout, statuses)
+        offline = self._offline(planned, statuses)
+        is_behind = not all(self._serves(statuses[node_id]) for node_id in layout.nodes())
+        if not (online or offline or is_behind or _differs(info, planned, target)):
+            return info
         seen = [status.versions.get(self._collection_id, 0) for status in statuses.values()]
-        behind = any(statuses[n].versions.get(self._collection_id, 0) < info.version for n in layout.nodes())
-        same = dict(info.vchannels) == dict(layout.vchannels) and dict(info.missing) == dict(missing)
-        same = same and all(log.file.path in info.deletes for log in target.unserved)
-        if online or offline or behind or not info.version or not same:
-            version = self._fleet.version_after(max(info.version, *seen, 0))
-            split = target.recovery.split
-            replaced = tuple(
-                sorted(
-                    s
-                    for s, successor in target.recovery.successors.items()
-                    if not online.keys().isdisjoint(split.get(s, (successor,)))
-                )
-            )
-            visible_from, deletes = await self._moments(online, target, moments)
-            change = SealedSegmentsChangeInfo(
-                self._collection_id,
-                version,
-                dict(online),
-                offline,
-                dict(layout.vchannels),
-                replaced,
-                visible_from,
-                missing,
-                deletes,
-            )
-            info = await self._fleet.announce(info, change, statuses)
-            _log.info("version announced", collection=self._collection_id, version=version)
+        version = self._fleet.version_after(max(info.version, *seen, 0))
+        heirs = target.recovery.heirs
+        replaced = sorted(s for s in heirs.dropped() if not online.keys().isdisjoint(heirs.of(s)))
+        visible_from, deletes = await self._moments(online, target, moments)
+        change = SealedSegmentsChangeInfo(
+            self._collection_id,
+            version,
+            online,
+            offline,
+            dict(layout.vchannels),
+            tuple(replaced),
+            visible_from,
+            planned.missing,
+            deletes,
+        )
+        info = await self._fleet.announce(info, change, statuses)
+        _log.info("version announced", collection=self._collection_id, version=version)
         return info
+
+    def _offline(self, planned: NextVersion, statuses: Statuses) -> dict[SegmentID, NodeID]:
+        """Return the segments that the version takes away, each from its node.
+
+        Growing segments that retire go offline on the node that leads their vchannel. A node that has not
+        reached the version in force still has the segments which that version took away from it, and drops
+        them when it gets there. A new version that listed such a segment again would remove it from its
+        current node.
+        """
+        info, placed = self.info, planned.layout.segments
+        moved = {s: n for s, n in info.sealed.items() if placed.get(s) != n}
+        growing = ((s, v) for s, v in planned.handoff.retired.items() if s not in info.sealed)
+        retired = {s: info.vchannels[v] for s, v in growing}
+        return {**moved, **retired, **self._strangers(planned.layout, statuses)}
 
     async def _moments(
         self, online: Mapping[SegmentID, NodeID], target: Target, before: Settled
@@ -120,9 +119,7 @@ class VersionSwitch:
         """Return the timestamp from which reads see each of the segments that a version brings online, and
         the deletes in each delta log of a write."""
         pending = {log.file.ts_max for log in target.unserved}
-        moments = decide_moments(
-            online, target.segments, target.recovery.successors, before, target.recovery.split, pending
-        )
+        moments = decide_moments(online, target.segments, target.recovery.heirs, before, pending)
         deletes = delete_moments(target.unserved, {**before.named, **moments.known}, target.segments, before)
         known = {path: moment for path, moment in deletes.items() if moment is not None}
         visible_from, record = dict(moments.known), self.record
@@ -136,9 +133,7 @@ class VersionSwitch:
         await self.persist(replace(record, writes=with_writes(before.writes, target.unserved, known)))
         return visible_from, known
 
-    def _strangers(
-        self, layout: Layout, statuses: Mapping[NodeID, QueryNodeStatus]
-    ) -> dict[SegmentID, NodeID]:
+    def _strangers(self, layout: Layout, statuses: Statuses) -> dict[SegmentID, NodeID]:
         """Return sealed segments that a node serves from versions of which no record is left.
 
         A collection that was released and loaded again has a new record, and the node may have missed the
@@ -153,9 +148,7 @@ class VersionSwitch:
             if layout.segments.get(s.segment_id) != node_id
         }
 
-    async def complete(
-        self, layout: Layout, target: Target, statuses: Mapping[NodeID, QueryNodeStatus]
-    ) -> bool:
+    async def complete(self, layout: Layout, target: Target, statuses: Statuses) -> bool:
         """Wait until all nodes serve the version, then set its partitions and drop what is no longer needed.
 
         A node that the version does not name releases the collection only after it has read its channel up to
@@ -210,3 +203,12 @@ class VersionSwitch:
                         f"{self._collection_id} yet"
                     )
                 await asyncio.sleep(_SWITCH_LOOK_S)
+
+
+def _differs(info: QueryChannelInfo, planned: NextVersion, target: Target) -> bool:
+    """Whether the planned version says something that the one in force, if any, does not, apart from where
+    segments are."""
+    same_leaders = dict(info.vchannels) == dict(planned.layout.vchannels)
+    same_gaps = dict(info.missing) == dict(planned.missing)
+    same_deletes = all(log.file.path in info.deletes for log in target.unserved)
+    return not (info.version and same_leaders and same_gaps and same_deletes)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from elanus.api.datacoord import DamagedManifest, DataCoordApi, RecoveryInfo, VchannelRecovery
+from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querynode import SegmentServing
+from elanus.api.recovery import DamagedManifest, RecoveryInfo, VchannelRecovery
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection, Index
 from elanus.core.estimate import segment_memory_bytes

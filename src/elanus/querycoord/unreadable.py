@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.api.datacoord import DamagedManifest
 from elanus.api.querynode import UnrecoveredSegment
+from elanus.api.recovery import DamagedManifest
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP

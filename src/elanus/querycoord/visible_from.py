@@ -36,8 +36,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
+from elanus.core.heirs import Heirs
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -105,20 +105,18 @@ def settled(records: Iterable[ReplicaRecord], found: Collection[SegmentID]) -> S
 def decide_moments(
     online: Iterable[SegmentID],
     manifests: Mapping[SegmentID, SegmentManifest],
-    successors: Mapping[SegmentID, SegmentID],
+    heirs: Heirs,
     before: Settled,
-    split: Mapping[SegmentID, tuple[SegmentID, ...]] = MappingProxyType({}),
     pending: Collection[Timestamp] = (),
 ) -> Moments:
     """Decide the moments of the segments that a version brings online.
 
-    ``successors``, ``split``: as in `RecoveryInfo`. ``pending``: the commits of writes that are not served.
-    Rows of a served write whose partition is loaded only now are seen together with its deletes.
+    ``heirs``: of the segments named before. ``pending``: the commits of writes that are not served. Rows of a
+    served write whose partition is loaded only now are seen together with its deletes.
     """
     inherited: dict[SegmentID, Timestamp] = {}
     for segment_id, moment in before.named.items():
-        one = successors.get(segment_id)
-        for heir in split.get(segment_id, () if one is None else (one,)):
+        for heir in heirs.of(segment_id):
             inherited[heir] = max(moment, inherited.get(heir, NO_TIMESTAMP))
     announced = {moment for s, moment in before.stamped.items() if s in before.found}
     known, undecided = {}, []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,7 +39,7 @@ from elanus.core.errors import (
     NotSupported,
 )
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
-from elanus.core.offload import Offload
+from elanus.core.offload import Offload, Pools
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
@@ -64,37 +64,55 @@ from elanus.querynode.text_search import statistics
 from elanus.rpc.tracing import untraced
 from elanus.storage.port import ObjectStore
 
-_FETCHES_MAX = 16
-_DELETE_LIMITS = DeleteLimits()
-_INTERIM_RULES = InterimRules()
 _LOADS_END_S = 20.0
 """How long a stopping node waits for loads in progress; it continues to serve meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryNodePolicy:
+    """``search_threads``: cores that one long search may use, as they are spare.
+
+    ``capacity_bytes``: the memory that the node may fill with segments, 0 if unspecified.
+
+    ``delete_limits``: how many deletes are applied on the loop, and how many at a time elsewhere.
+    ``inline_rows_max``: how many arriving rows are prepared on the loop. ``interim``: which growing rows get
+    interim indexes.
+
+    ``fetches_max``: how many small files a load fetches at a time.
+
+    ``maps_indexes``: map index files whatever the collection says, because other processes map them too.
+    """
+
+    search_threads: int = 1
+    capacity_bytes: int = 0
+    delete_limits: DeleteLimits = field(default_factory=DeleteLimits)
+    inline_rows_max: int = INLINE_ROWS_MAX
+    interim: InterimRules = field(default_factory=InterimRules)
+    fetches_max: int = 16
+    maps_indexes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelReads:
+    """How reads reach a node that is not in its proxies' process.
+
+    ``proxies``: finds a proxy, for payloads outside the channel. ``offload``: where the reads run, so that
+    they do not wait for segments that are being loaded.
+    """
+
+    channels: QueryChannels
+    proxies: Callable[[NodeID], ReadPayloads]
+    offload: Offload
+
+
+_POLICY = QueryNodePolicy()
 
 
 class QueryNode:
     """Implements `QueryNodeApi` and `QueryNodeReads` of `elanus.api.querynode`.
 
-    ``scratch``: the node's own directory for files that the store does not have locally.
-
-    ``search_threads``: cores that one long search may use, as they are spare.
-
-    ``capacity_bytes``: the memory that the node may fill with segments, 0 if unspecified.
-
-    ``channels`` and ``proxies``: how reads reach a node that is not in its proxies' process.
-
-    ``offload``: where segments are loaded. ``offload_reads``, ``offload_deletes`` and ``offload_arrivals``:
-    where reads from query channels run, where deletes are applied, and where the rows of large inserts are
-    prepared, so that none waits for segments that are being loaded. ``offload_interim``: where interim
-    indexes are made; ``interim_rules`` says of which growing rows.
-
-    ``delete_limits``: how many deletes are applied on the loop, and how many at a time elsewhere.
-    ``inline_rows_max``: how many arriving rows are prepared on the loop.
-
-    ``fetches_max``: how many small files a load fetches at a time.
-
-    ``recall``: measures the recall of searches; None: nobody does.
-
-    ``maps_indexes``: map index files whatever the collection says, because other processes map them too.
+    ``scratch``: the node's own directory for files that the store does not have locally. ``channel_reads``:
+    None if only this process reads. ``recall``: measures the recall of searches; None: nobody does.
     """
 
     def __init__(
@@ -102,23 +120,12 @@ class QueryNode:
         node_id: NodeID,
         log: LogSource,
         store: ObjectStore,
-        offload: Offload,
+        pools: Pools,
         *,
         scratch: Path,
-        search_threads: int = 1,
-        capacity_bytes: int = 0,
-        channels: QueryChannels | None = None,
-        proxies: Callable[[NodeID], ReadPayloads] | None = None,
-        offload_reads: Offload | None = None,
-        offload_deletes: Offload | None = None,
-        offload_arrivals: Offload | None = None,
-        offload_interim: Offload | None = None,
-        delete_limits: DeleteLimits = _DELETE_LIMITS,
-        inline_rows_max: int = INLINE_ROWS_MAX,
-        interim_rules: InterimRules = _INTERIM_RULES,
-        fetches_max: int = _FETCHES_MAX,
+        policy: QueryNodePolicy = _POLICY,
+        channel_reads: ChannelReads | None = None,
         recall: RecallSampler | None = None,
-        maps_indexes: bool = False,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
@@ -129,25 +136,23 @@ class QueryNode:
         self._pulse = KeptPulse(
             node_id, self._incarnation, self._dispatcher, self._collections, self._serving
         )
-        self._memory = MemoryReturn(offload)
+        self._memory = MemoryReturn(pools.loading)
         self._loading = Loading(
             store,
-            offload,
+            pools.loading,
             scratch,
             self._dispatcher,
-            fetches_max,
+            policy.fetches_max,
             self._on_load,
-            partial(Interim, interim_rules, offload_interim or offload),
-            maps_indexes,
+            partial(Interim, policy.interim, pools.interim),
+            policy.maps_indexes,
         )
-        self._search_threads = search_threads
+        self._search_threads = policy.search_threads
         self._recall = recall
-        self._capacity_bytes = capacity_bytes
-        self._channels = channels
-        self._proxies = proxies
-        self._offload_reads = offload_reads or offload
-        self._applier = DeleteApplier(offload_deletes or offload, delete_limits)
-        self._intake = Intake(offload_arrivals or offload, inline_rows_max)
+        self._capacity_bytes = policy.capacity_bytes
+        self._channel_reads = channel_reads
+        self._applier = DeleteApplier(pools.deletes, policy.delete_limits)
+        self._intake = Intake(pools.arrivals, policy.inline_rows_max)
         self._growing_bytes = 0
         self._leading = 0
         self._flights = SingleFlight()
@@ -247,7 +252,8 @@ class QueryNode:
         self._loaded(collection_id).set_partitions(partition_ids)
 
     async def add_query_channel(self, info: QueryChannelInfo) -> None:
-        if self._channels is None or self._proxies is None:
+        reads = self._channel_reads
+        if reads is None:
             raise NotSupported("this query node answers its own process only: it takes no query channel")
         before = self._serving.get(info.collection_id)
         if before is not None and before.channel == info.channel and not before.lost:
@@ -256,9 +262,9 @@ class QueryNode:
             self._node_id,
             self._loaded(info.collection_id),
             info,
-            self._channels,
-            self._proxies,
-            self._offload_reads,
+            reads.channels,
+            reads.proxies,
+            reads.offload,
             self._search_threads,
             self._recall,
             partial(self._pulse.changed, info.collection_id),

@@ -14,7 +14,7 @@ from typing import Any
 
 from elanus.api.cache_invalidation import Invalidations, Notifications
 from elanus.api.fencing import while_active
-from elanus.core import access
+from elanus.core import access, access_grants
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User, first_policy
 from elanus.core.access_backup import restored
 from elanus.core.api_keys import ApiKey
@@ -35,106 +35,114 @@ _VERSION = f"{_PREFIX}version"
 class AccessControl:
     """Implements `elanus.api.access.AccessApi`, as a part of the root coordinator.
 
-    ``users_max``, ``roles_max``: with root and the default roles.
+    ``users_max``, ``roles_max``: with root and the default roles. The other values belong to the coordinator,
+    which starts and stops them.
     """
 
-    _lease: Lease
-    _meta: MetaStore
-    _ids: IdAllocator
-    _invalidations: Invalidations
-
-    def _begin_access(self, users_max: int, roles_max: int) -> None:
+    def __init__(
+        self,
+        lease: Lease,
+        meta: MetaStore,
+        ids: IdAllocator,
+        proxies: Invalidations,
+        *,
+        users_max: int,
+        roles_max: int,
+    ) -> None:
+        self._lease = lease
+        self._meta = meta
+        self._ids = ids
+        self._invalidations = proxies
         self._users_max = users_max
         self._roles_max = roles_max
         self._policy: AccessPolicy | None = None
-        self._access_lock = asyncio.Lock()
+        """As persisted; None: not read yet, or the outcome of the last change is unknown."""
+        self._lock = asyncio.Lock()
 
     async def access_policy(self) -> AccessPolicy:
-        async with while_active(self._lease), self._access_lock:
+        async with while_active(self._lease), self._lock:
             return await self._read_policy()
 
     async def create_user(self, name: str, password_hash: str, description: str) -> None:
         user = User(name, password_hash, await self._ids.allocate(1), description=description)
-        await self._change_access(lambda policy: access.with_user(policy, user, self._users_max))
+        await self._change(lambda policy: access.with_user(policy, user, self._users_max))
 
     async def set_password(self, name: str, password_hash: str, former: int) -> None:
         generation = await self._ids.allocate(1)
-        await self._change_access(
+        await self._change(
             lambda policy: access.with_password(policy, name, password_hash, former, generation)
         )
 
     async def describe_user(self, name: str, description: str) -> None:
-        await self._change_access(lambda policy: access.with_user_description(policy, name, description))
+        await self._change(lambda policy: access.with_user_description(policy, name, description))
 
     async def drop_user(self, name: str) -> None:
-        await self._change_access(lambda policy: access.without_user(policy, name))
+        await self._change(lambda policy: access.without_user(policy, name))
 
     async def create_api_key(self, key: ApiKey) -> None:
-        await self._change_access(lambda policy: access.with_key(policy, key))
+        await self._change(lambda policy: access.with_key(policy, key))
 
     async def drop_api_key(self, user: str, key_id: str) -> None:
-        await self._change_access(lambda policy: access.without_key(policy, user, key_id))
+        await self._change(lambda policy: access.without_key(policy, user, key_id))
 
     async def create_role(self, name: str, description: str) -> None:
         role = Role(name, description=description)
-        await self._change_access(lambda policy: access.with_role(policy, role, self._roles_max))
+        await self._change(lambda policy: access.with_role(policy, role, self._roles_max))
 
     async def describe_role(self, name: str, description: str) -> None:
-        await self._change_access(lambda policy: access.with_role_description(policy, name, description))
+        await self._change(lambda policy: access.with_role_description(policy, name, description))
 
     async def drop_role(self, name: str, force: bool) -> None:
-        await self._change_access(lambda policy: access.without_role(policy, name, force))
+        await self._change(lambda policy: access.without_role(policy, name, force))
 
     async def set_membership(self, user: str, role: str, member: bool) -> None:
-        await self._change_access(lambda policy: access.with_membership(policy, user, role, member))
+        await self._change(lambda policy: access.with_membership(policy, user, role, member))
 
     async def set_grant(self, role: str, grant: Grant, granted: bool, placed: bool) -> None:
         def change(policy: AccessPolicy) -> AccessPolicy:
             policy.role(role)
             if placed:
-                access.check_placed_grant(policy, grant.privilege, grant.database, grant.object_name)
+                access_grants.check_placed_grant(policy, grant.privilege, grant.database, grant.object_name)
                 named = replace(grant, object_type=object_type_of(grant.privilege))
             else:
-                access.check_grant(policy, grant)
+                access_grants.check_grant(policy, grant)
                 named = grant
-            return access.with_grant(policy, role, named, granted)
+            return access_grants.with_grant(policy, role, named, granted)
 
-        await self._change_access(change)
+        await self._change(change)
 
     async def create_privilege_group(self, name: str) -> None:
-        await self._change_access(lambda policy: access.with_group(policy, name))
+        await self._change(lambda policy: access_grants.with_group(policy, name))
 
     async def drop_privilege_group(self, name: str) -> None:
-        await self._change_access(lambda policy: access.without_group(policy, name))
+        await self._change(lambda policy: access_grants.without_group(policy, name))
 
     async def change_privilege_group(self, name: str, privileges: tuple[str, ...], added: bool) -> None:
-        await self._change_access(lambda policy: access.with_group_members(policy, name, privileges, added))
+        await self._change(lambda policy: access_grants.with_group_members(policy, name, privileges, added))
 
     async def restore_access(self, added: AccessPolicy) -> None:
         first = await self._ids.allocate(max(1, len(added.users)))
         users = {u.name: replace(u, generation=first + n) for n, u in enumerate(added.users.values())}
         numbered = replace(added, users=users)
-        await self._change_access(lambda policy: restored(policy, numbered, self._users_max, self._roles_max))
+        await self._change(lambda policy: restored(policy, numbered, self._users_max, self._roles_max))
 
-    async def _change_access(self, change: Callable[[AccessPolicy], AccessPolicy]) -> None:
+    async def _change(self, change: Callable[[AccessPolicy], AccessPolicy]) -> None:
         """Persist what ``change`` makes of the policy. Returns when every proxy has dropped the former one.
 
         A change that changes nothing may be the second try of a client, so it waits for earlier
         notifications. Raises what ``change`` raises, with nothing persisted.
         """
-        async with self._access_lock:
+        async with self._lock:
             former = await self._read_policy()
             changed = change(former)
             if changed == former:
                 await self._invalidations.all_confirmed()
                 return
-            notifications = await self._begin_access_change(
-                former, replace(changed, version=former.version + 1)
-            )
+            notifications = await self._begin_change(former, replace(changed, version=former.version + 1))
         await self._invalidations.confirmed(notifications)
 
     @uncancellable
-    async def _begin_access_change(self, former: AccessPolicy, changed: AccessPolicy) -> Notifications:
+    async def _begin_change(self, former: AccessPolicy, changed: AccessPolicy) -> Notifications:
         """Persisting a change and starting its notifications cannot be cancelled in between."""
         saved = former if former.version else AccessPolicy()  # the first change persists everything
         operations: list[Put | Delete] = [put(_VERSION, changed.version)]

@@ -13,10 +13,11 @@ from dataclasses import replace
 
 import msgspec
 
-from elanus.core.catalog import Collection, Database
+from elanus.core.catalog import Collection, Database, collections_max
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import AliasNotFound, CollectionNotFound, DatabaseNotFound
+from elanus.core.errors import AliasNotFound, CollectionLimitReached, CollectionNotFound, DatabaseNotFound
 from elanus.core.ids import CollectionID, DatabaseID
+from elanus.core.limits import COLLECTIONS_MAX
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.meta.cancellation import uncancellable
 from elanus.meta.port import Delete, MetaStore, Put
@@ -97,6 +98,16 @@ class Catalog:
 
     def count_in(self, database: Database) -> int:
         return len(self._live.get(database.database_id, {}))
+
+    def check_room(self, database: Database) -> None:
+        """Check that the database may have one more collection. Raises `CollectionLimitReached`."""
+        own = collections_max(database.properties)
+        if own is not None and self.count_in(database) >= own:
+            raise CollectionLimitReached(
+                f"exceeded the limit number of collections[dbName={database.name}][limit={own}]"
+            )
+        if self.live_count() >= COLLECTIONS_MAX:
+            raise CollectionLimitReached(f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]")
 
     def find(self, database: Database, name: str) -> Collection | None:
         """Find a collection by real name or alias."""

@@ -1,9 +1,10 @@
 """The root coordinator role: definitions, in order with the writes, and the services every role needs.
 
-There are two families of definitions: those that only change the catalog (`elanus.rootcoord.names`,
+This module puts the role together. Each part answers its own calls (`RootCoord.parts`). There are two
+families of definitions: those that only change the catalog (`elanus.rootcoord.names`,
 `elanus.rootcoord.schema_changes`), and those that readers of the channels must read in order
-(`elanus.rootcoord.lifecycle`). Users and their rights
-are in `elanus.rootcoord.access`.
+(`elanus.rootcoord.lifecycle`, `elanus.rootcoord.clones`). `elanus.rootcoord.completion` completes those that
+were interrupted. Users and their rights are in `elanus.rootcoord.access`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
+from elanus.api.access import AccessApi
 from elanus.api.cache_invalidation import Invalidations
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.fencing import while_active
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.querycoord import QueryCoordApi
-from elanus.api.rootcoord import TickReport
+from elanus.api.rootcoord import (
+    CollectionCloneCalls,
+    LifecycleCalls,
+    LookupCalls,
+    NameCalls,
+    SchemaCalls,
+    ServiceCalls,
+    TickReport,
+)
 from elanus.core.catalog import Collection
 from elanus.core.errors import ElanusError, NoSession
 from elanus.core.ids import CollectionID, NodeID
@@ -29,24 +39,29 @@ from elanus.core.nodes import Nodes
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore, Put
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rootcoord.access import AccessControl
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.catalog import Catalog
 from elanus.rootcoord.clones import Clones
+from elanus.rootcoord.completion import Completion, OtherCoordinators
+from elanus.rootcoord.definitions import Definitions
 from elanus.rootcoord.ids import IdAllocator
-from elanus.rootcoord.lifecycle import OtherCoordinators
+from elanus.rootcoord.lifecycle import Lifecycle
 from elanus.rootcoord.names import DEFAULT_DATABASE, Names
 from elanus.rootcoord.schema_changes import SchemaChanges
 from elanus.rootcoord.timesync import TimeSync
 from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.parts import Parts
 
 _EPOCH_KEY = "rootcoord/epoch"
 _TIDY_INTERVAL_S = 1.0
 _log = structlog.get_logger("rootcoord")
 
 
-class RootCoord(Names, SchemaChanges, Clones, AccessControl):
-    """Implements `elanus.api.rootcoord.RootCoordApi`.
+class RootCoord:
+    """``parts``: the parts that implement `elanus.api.rootcoord.RootCoordApi`. This object itself answers
+    look-ups and the services.
 
     ``lease``: the root coordinator's own, as the active one. ``oracle`` starts and stops with it.
     ``proxies``: those that have a session. ``pchannels_max``: how many physical channels the collections
@@ -76,16 +91,37 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
         self._meta = meta
         self._proxies = proxies
         self._sync = TimeSync(log, proxies, oracle.allocate, idle_tick_ms=idle_tick_ms)
-        super().__init__(
-            Catalog(meta),
-            IdAllocator(meta),
-            oracle,
-            Invalidations(proxies if caches is None else caches),
-            Announcer(log, oracle, self._sync, pchannels_max),
-            OtherCoordinators(datacoord, indexcoord, querycoord),
-        )
-        self._begin_access(users_max, roles_max)
+        self._oracle = oracle
+        self._ids = IdAllocator(meta)
+        self._catalog = Catalog(meta)
+        self._invalidations = Invalidations(proxies if caches is None else caches)
+        self._announcer = Announcer(log, oracle, self._sync, pchannels_max)
+        self._definitions = Definitions(self._catalog, self._ids, oracle, self._invalidations)
+        others = OtherCoordinators(datacoord, indexcoord, querycoord)
+        self._completion = Completion(self._definitions, self._announcer, others)
+        self.parts = Parts()
+        self._add_parts(others, users_max, roles_max)
         self._tidier: asyncio.Task[None] | None = None
+
+    def _add_parts(self, others: OtherCoordinators, users_max: int, roles_max: int) -> None:
+        """Say which part answers which calls."""
+        shared, completion, announcer = self._definitions, self._completion, self._announcer
+        access = AccessControl(
+            self._lease,
+            self._meta,
+            self._ids,
+            self._invalidations,
+            users_max=users_max,
+            roles_max=roles_max,
+        )
+        add = self.parts.add
+        add(ServiceCalls, self)
+        add(LookupCalls, self)
+        add(NameCalls, Names(shared))
+        add(LifecycleCalls, Lifecycle(shared, announcer, others.data, completion))
+        add(SchemaCalls, SchemaChanges(shared, others, completion))
+        add(CollectionCloneCalls, Clones(shared, announcer, others.data, completion))
+        add(AccessApi, access)
 
     async def start(self) -> None:
         """Take a new epoch, and mark it in every pchannel in use before any report is accepted."""
@@ -109,9 +145,7 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
         return epoch
 
     async def stop(self) -> None:
-        if self._tidier is not None:
-            self._tidier.cancel()
-            await asyncio.gather(self._tidier, return_exceptions=True)
+        await cancel_and_wait(self._tidier)
         await self._invalidations.stop()
         await self._sync.stop()
         await self._oracle.stop()
@@ -119,14 +153,14 @@ class RootCoord(Names, SchemaChanges, Clones, AccessControl):
     async def _tidy_loop(self) -> None:
         while True:
             try:
-                await self.tidy()
+                await self._completion.tidy()
             except ElanusError as error:
                 _log.info("cleanup of dropped collections interrupted; trying again", error=error.message)
             except Exception:  # noqa: BLE001 - whatever it is, what was cut off must still be finished
                 _log.exception("cleanup of dropped collections failed; trying again")
             await asyncio.sleep(_TIDY_INTERVAL_S)
 
-    # definitions: proxies cache them until they are notified, and a successor notifies them only once
+    # look-ups: proxies cache the answers until they are notified, and a successor notifies them only once
 
     async def describe_collection(self, database: str, name: str) -> Collection:
         async with while_active(self._lease):

@@ -1,4 +1,4 @@
-"""The parts that all definitions share: the catalog, one change of it at a time, and cache invalidation."""
+"""What all definitions share: the catalog, one change of it at a time, and cache invalidation."""
 
 from __future__ import annotations
 
@@ -13,36 +13,35 @@ from elanus.rootcoord.tso import TimestampOracle
 
 
 class Definitions:
-    """``proxies`` are notified of every change before it returns."""
+    """``invalidations``: the proxies, which are notified of every change before it returns.
+
+    ``lock``: held for the whole of a definition, from its first look at the catalog.
+    """
 
     def __init__(
-        self,
-        catalog: Catalog,
-        ids: IdAllocator,
-        oracle: TimestampOracle,
-        proxies: Invalidations,
+        self, catalog: Catalog, ids: IdAllocator, oracle: TimestampOracle, invalidations: Invalidations
     ) -> None:
-        self._catalog = catalog
-        self._ids = ids
-        self._oracle = oracle
-        self._invalidations = proxies
-        self._ddl_lock = asyncio.Lock()
+        self.catalog = catalog
+        self.ids = ids
+        self.oracle = oracle
+        self.invalidations = invalidations
+        self.lock = asyncio.Lock()
 
-    async def _change(self, *collections: Collection) -> None:
+    async def change(self, *collections: Collection) -> None:
         """Persist and show the new state of the collections. Returns when every proxy has been notified."""
-        await self._invalidations.confirmed(await self._begin_change(*collections))
+        await self.invalidations.confirmed(await self.begin_change(*collections))
 
     @uncancellable
-    async def _begin_change(self, *collections: Collection) -> Notifications:
+    async def begin_change(self, *collections: Collection) -> Notifications:
         """A caller cancelled meanwhile does not learn whether the change was made; the proxies do."""
-        await self._catalog.put(*collections)
-        return self._invalidations.begin(*(c.collection_id for c in collections))
+        await self.catalog.put(*collections)
+        return self.invalidations.begin(*(c.collection_id for c in collections))
 
-    async def _change_database(self, database: Database) -> None:
+    async def change_database(self, database: Database) -> None:
         """Persist a new or changed database. Returns when every proxy has been notified."""
-        await self._invalidations.confirmed(await self._begin_database_change(database))
+        await self.invalidations.confirmed(await self._begin_database_change(database))
 
     @uncancellable
     async def _begin_database_change(self, database: Database) -> Notifications:
-        await self._catalog.put_database(database)
-        return self._invalidations.begin_databases()
+        await self.catalog.put_database(database)
+        return self.invalidations.begin_databases()

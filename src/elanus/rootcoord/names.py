@@ -27,22 +27,28 @@ from elanus.rootcoord.definitions import Definitions
 DEFAULT_DATABASE = Database(DatabaseID(1), "default", Timestamp(0))
 
 
-class Names(Definitions):
+class Names:
+    """Implements `elanus.api.rootcoord.NameCalls`."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._catalog = definitions.catalog
+
     # databases
 
     async def create_database(self, name: str, properties: Mapping[str, str]) -> None:
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             if self._catalog.has_database(name):
                 raise InvalidParameter(f"database already exist: {name}")
             if len(self._catalog.databases()) >= DATABASES_MAX:
                 raise DatabaseLimitReached(f"exceeded the limit number of database[limit={DATABASES_MAX}]")
-            database_id = DatabaseID(await self._ids.allocate(1))
-            await self._change_database(
-                Database(database_id, name, self._oracle.allocate(), dict(properties))
+            database_id = DatabaseID(await self._definitions.ids.allocate(1))
+            await self._definitions.change_database(
+                Database(database_id, name, self._definitions.oracle.allocate(), dict(properties))
             )
 
     async def drop_database(self, name: str) -> None:
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             if name == DEFAULT_DATABASE.name:
                 raise InvalidParameter("can not drop default database")
             database = self._catalog.database(name)
@@ -55,10 +61,10 @@ class Names(Definitions):
     async def alter_database(
         self, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None:
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             database = self._catalog.database(name)
             changed = changed_properties(database.properties, properties, delete_keys)
-            await self._change_database(replace(database, properties=changed))
+            await self._definitions.change_database(replace(database, properties=changed))
 
     async def list_databases(self) -> tuple[Database, ...]:
         return self._catalog.databases()
@@ -66,7 +72,7 @@ class Names(Definitions):
     # names and properties of a collection
 
     async def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None:
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             collection = self._catalog.collection(database, old)
             if collection.name != old:
                 raise InvalidParameter(f"unsupported use an alias to rename collection, alias:{old}")
@@ -82,13 +88,15 @@ class Names(Definitions):
                 raise InvalidParameter(
                     "fail to rename db name, must drop all aliases of this collection before rename"
                 )
-            await self._invalidations.all_confirmed()  # another collection may just have left the name
-            await self._change(renamed(collection, new, target.database_id))
+            await (
+                self._definitions.invalidations.all_confirmed()
+            )  # another collection may just have left the name
+            await self._definitions.change(renamed(collection, new, target.database_id))
 
     # aliases
 
     async def create_alias(self, database: str, collection: str, alias: str) -> None:
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             found = self._real_collection(database, collection)
             taken = self._catalog.find(self._catalog.database(database), alias)
             self._refuse_collections_name(database, taken, alias)
@@ -97,31 +105,35 @@ class Names(Definitions):
                     f"{alias} is alias to another collection: {taken.name}: "
                     f"alias already exist[database={database}][alias={alias}]"
                 )
-            await self._invalidations.all_confirmed()  # of this very change, or of one that freed the name
+            await (
+                self._definitions.invalidations.all_confirmed()
+            )  # of this very change, or of one that freed the name
             if taken is None:
-                await self._change(replace(found, aliases=(*found.aliases, alias)))
+                await self._definitions.change(replace(found, aliases=(*found.aliases, alias)))
 
     async def drop_alias(self, database: str, alias: str) -> None:
         """Drop an alias. Dropping one that does not exist succeeds."""
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             try:
                 found = self._catalog.aliased(self._catalog.database(database), alias)
             except AliasNotFound:
-                await self._invalidations.all_confirmed()
+                await self._definitions.invalidations.all_confirmed()
                 return
-            await self._change(_without_alias(found, alias))
+            await self._definitions.change(_without_alias(found, alias))
 
     async def alter_alias(self, database: str, collection: str, alias: str) -> None:
         """Make the alias name another collection, in one step: it exists at every moment."""
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             found = self._real_collection(database, collection)
             known = self._catalog.database(database)
             self._refuse_collections_name(database, self._catalog.find(known, alias), alias)
             former = self._catalog.aliased(known, alias)
             if former.collection_id == found.collection_id:
-                await self._invalidations.all_confirmed()
+                await self._definitions.invalidations.all_confirmed()
                 return
-            await self._change(_without_alias(former, alias), replace(found, aliases=(*found.aliases, alias)))
+            await self._definitions.change(
+                _without_alias(former, alias), replace(found, aliases=(*found.aliases, alias))
+            )
 
     def _refuse_collections_name(self, database: str, taken: Collection | None, alias: str) -> None:
         if taken is not None and taken.name == alias:

@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from elanus.api.datacoord import DataCoordApi
-from elanus.api.indexcoord import IndexCoordApi
-from elanus.api.querycoord import QueryCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.dropped_fields import with_dropped_field
 from elanus.core.field_changes import with_added_field, with_added_struct, with_altered_field
@@ -23,54 +20,65 @@ from elanus.core.property_changes import with_changed_properties
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.time_to_live import TTL_FIELD_PROPERTY, checked_ttl_field
-from elanus.rootcoord.lifecycle import Lifecycle
+from elanus.rootcoord.completion import Completion, OtherCoordinators
+from elanus.rootcoord.definitions import Definitions
 
 
-class SchemaChanges(Lifecycle):
+class SchemaChanges:
+    """Implements `elanus.api.rootcoord.SchemaCalls`. ``completion`` completes what is interrupted here."""
+
+    def __init__(self, definitions: Definitions, others: OtherCoordinators, completion: Completion) -> None:
+        self._definitions = definitions
+        self._catalog = definitions.catalog
+        self._others = others
+        self._completion = completion
+
     async def alter_collection(
         self, database: str, name: str, properties: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None:
         """Change properties. Another ``ttl_field`` is another schema: readers leave out other rows."""
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             changed = with_changed_properties(found, properties, delete_keys)
             ttl_field = found.schema.ttl_field
             if TTL_FIELD_PROPERTY in {*properties, *delete_keys}:
                 ttl_field = checked_ttl_field(changed.properties, found.schema)
             if ttl_field == found.schema.ttl_field:
-                await self._change(changed)
+                await self._definitions.change(changed)
                 return
-            with self._or_later():
-                await self._begin_becoming(changed, replace(changed.schema, ttl_field=ttl_field))
-                await self._become(found.collection_id)
+            await self._become(changed, replace(changed.schema, ttl_field=ttl_field))
 
     async def alter_field(
         self, database: str, name: str, field: str, params: Mapping[str, str], delete_keys: tuple[str, ...]
     ) -> None:
         """Change parameters of a field that only proxies read: those that bound its values."""
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             schema = with_altered_field(found.schema, field, params, delete_keys)
-            await self._change(replace(found, schema=schema, schema_ts=self._oracle.allocate()))
+            await self._definitions.change(
+                replace(found, schema=schema, schema_ts=self._definitions.oracle.allocate())
+            )
 
     async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
         """Readers get the field before any row can have it: see `elanus.core.added_fields`."""
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             await self._widen(found, with_added_field(found.schema, field))
 
     async def add_struct(
         self, database: str, name: str, struct: StructSchema, members: tuple[FieldSchema, ...]
     ) -> None:
         """As `add_field`, for all arrays of a struct array at once."""
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             await self._widen(found, with_added_struct(found.schema, struct, members))
 
     async def _widen(self, found: Collection, schema: CollectionSchema) -> None:
-        await self._data.change_schema(found.collection_id, schema)
-        await self._query.reload(found.collection_id)
-        await self._change(replace(found, schema=schema, schema_ts=self._oracle.allocate()))
+        await self._others.data.change_schema(found.collection_id, schema)
+        await self._others.query.reload(found.collection_id)
+        await self._definitions.change(
+            replace(found, schema=schema, schema_ts=self._definitions.oracle.allocate())
+        )
 
     async def add_function(
         self,
@@ -82,82 +90,47 @@ class SchemaChanges(Lifecycle):
         index_params: Mapping[str, str],
     ) -> None:
         """Readers compute the field for older rows. They get its index with it, if there is one."""
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             schema = with_added_function(found.schema, field, function)
-            with self._or_later():
+            with self._completion.or_later():
                 await self._begin_becoming(found, schema)
                 if index_params:
                     added = schema.field(field.name)
-                    await self._index.create_index(found.collection_id, added, index_name, index_params)
-                await self._become(found.collection_id)
+                    await self._others.index.create_index(
+                        found.collection_id, added, index_name, index_params
+                    )
+                await self._completion.become(found.collection_id)
 
     async def set_function(self, database: str, name: str, function: Function, replaced: str) -> None:
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             schema = with_set_function(found.schema, function, replaced)
-            with self._or_later():
-                await self._begin_becoming(found, schema)
-                await self._become(found.collection_id)
+            await self._become(found, schema)
 
     async def drop_field(self, database: str, name: str, field: str, field_id: FieldID) -> None:
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             schema = with_dropped_field(found.schema, field, field_id, found.properties)
-            with self._or_later():
-                await self._begin_becoming(found, schema)
-                await self._become(found.collection_id)
+            await self._become(found, schema)
 
     async def drop_function(self, database: str, name: str, function: str, with_outputs: bool) -> None:
-        async with self._ddl_lock:
-            found = await self._settled(database, name)
+        async with self._definitions.lock:
+            found = await self._completion.settled(database, name)
             schema = with_dropped_function(found.schema, function, with_outputs=with_outputs)
-            with self._or_later():
-                await self._begin_becoming(found, schema)
-                await self._become(found.collection_id)
-
-    async def _settled(self, database: str, name: str) -> Collection:
-        """Return the collection, after a change of its schema that was interrupted has been completed."""
-        found = self._catalog.collection(database, name)
-        if found.becoming is not None:
-            await self._become(found.collection_id)
-        return self._catalog.by_id(found.collection_id)
-
-    async def _begin_becoming(self, found: Collection, schema: CollectionSchema) -> None:
-        await self._catalog.put(replace(found, becoming=schema))
-
-    async def _become(self, collection_id: CollectionID) -> None:
-        """Give every role the schema that the collection is to have. Each step is repeatable."""
-        found = self._catalog.by_id(collection_id)
-        schema = found.readers_schema
-        for index in await self._index.indexes(collection_id):
-            if index.field_id not in schema.by_id:
-                await self._index.drop_index(collection_id, index.index_id)
-        await self._data.change_schema(collection_id, schema)
-        await self._query.reload(collection_id)
-        stamp = self._oracle.allocate()
-        await self._change(replace(found, schema=schema, becoming=None, schema_ts=stamp))
-
-    async def _finish(self, collection_id: CollectionID) -> None:
-        collection = self._catalog.record(collection_id)
-        if collection is not None and collection.becoming is not None and not collection.dropped:
-            await self._become(collection_id)
-        await super()._finish(collection_id)
+            await self._become(found, schema)
 
     async def truncate_collection(self, collection_id: CollectionID) -> None:
         """Rows that are there now expire at once. Reads as of an earlier moment still find them."""
-        async with self._ddl_lock:
+        async with self._definitions.lock:
             found = self._catalog.by_id(collection_id)
-            await self._change(replace(found, truncated=self._oracle.allocate()))
+            await self._definitions.change(replace(found, truncated=self._definitions.oracle.allocate()))
 
-    @property
-    def _index(self) -> IndexCoordApi:
-        return self._peers.index
+    async def _become(self, collection: Collection, schema: CollectionSchema) -> None:
+        """Give every role the schema; from here on the change is completed whatever happens."""
+        with self._completion.or_later():
+            await self._begin_becoming(collection, schema)
+            await self._completion.become(collection.collection_id)
 
-    @property
-    def _data(self) -> DataCoordApi:
-        return self._peers.data
-
-    @property
-    def _query(self) -> QueryCoordApi:
-        return self._peers.query
+    async def _begin_becoming(self, collection: Collection, schema: CollectionSchema) -> None:
+        await self._catalog.put(replace(collection, becoming=schema))

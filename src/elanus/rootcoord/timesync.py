@@ -27,6 +27,7 @@ from elanus.core.rate_shares import RateShares
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
 from elanus.log.port import EntryHeader, Log, NewEntry
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rootcoord.tick_requests import TickRequests
 
 _ROUND_INTERVAL_S = 0.002
@@ -102,9 +103,7 @@ class TimeSync:
     async def stop(self) -> None:
         """Stop: no tick is written after this."""
         self._end_following()
-        if self._rounds is not None:
-            self._rounds.cancel()
-            await asyncio.gather(self._rounds, return_exceptions=True)
+        await cancel_and_wait(self._rounds)
         self._requests.cancel()
 
     @property

@@ -18,6 +18,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.oracle import Oracle, Pace
 from elanus.core.timestamps import Timestamp
 from elanus.meta.port import MetaStore, Put
+from elanus.meta.tasks import cancel_and_wait
 
 _KEY = "rootcoord/timestamp"
 _log = structlog.get_logger("rootcoord")
@@ -46,9 +47,7 @@ class TimestampOracle:
         self._task = asyncio.create_task(self._run(), name="tso")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     def allocate(self, count: int = 1) -> Timestamp:
         """The first of ``count`` consecutive timestamps.

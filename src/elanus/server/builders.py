@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from elanus.api.datanode import DataNodeApi, DataNodePorts
 from elanus.api.gc import SweeperApi
@@ -19,7 +19,6 @@ from elanus.api.imports import ImportNodeApi
 from elanus.api.indexnode import IndexNodeApi
 from elanus.api.pipeline import PipelineApi
 from elanus.api.proxy import ProxyApi
-from elanus.api.query_channel import QueryChannels, ReadPayloads
 from elanus.api.serving import MirrorNode
 from elanus.core.clock import SystemClock
 from elanus.core.compaction import CompactionThresholds
@@ -63,7 +62,7 @@ from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
 from elanus.querynode.interim import InterimRules
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode, QueryNodePolicy
 from elanus.querynode.recall import RecallSampler
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
@@ -330,11 +329,9 @@ class Builders:
     def querynode(
         self,
         node_id: NodeID,
-        channels: QueryChannels | None = None,
-        proxies: Callable[[NodeID], ReadPayloads] | None = None,
-        offload_reads: Callable[..., Coroutine[Any, Any, Any]] | None = None,
+        channel_reads: ChannelReads | None = None,
     ) -> QueryNode:
-        """``channels``, ``proxies``, ``offload_reads``: for a node in another process than its proxies."""
+        """``channel_reads``: for a node in another process than its proxies."""
         needs = self._needs
         return make_query_node(
             needs.settings,
@@ -344,9 +341,7 @@ class Builders:
             needs.pools,
             needs.scratch / "querynode",
             recall=needs.recall,
-            channels=channels,
-            proxies=proxies,
-            offload_reads=offload_reads,
+            channel_reads=channel_reads,
         )
 
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
@@ -390,28 +385,17 @@ def make_query_node(
     scratch: Path,
     *,
     recall: RecallSampler | None = None,
-    channels: QueryChannels | None = None,
-    proxies: Callable[[NodeID], ReadPayloads] | None = None,
-    offload_reads: Callable[..., Coroutine[Any, Any, Any]] | None = None,
+    channel_reads: ChannelReads | None = None,
 ) -> QueryNode:
     """Several processes that read the same index files map them, and so have them in memory once."""
-    return QueryNode(
-        node_id,
-        log,
-        store,
-        pools.loading,
-        scratch=scratch,
+    policy = QueryNodePolicy(
         search_threads=settings.querynode.search_threads or os.cpu_count() or 1,
         capacity_bytes=settings.querynode.memory_mb * _MB,
-        channels=channels,
-        proxies=proxies,
-        offload_reads=offload_reads,
-        offload_deletes=pools.deletes,
-        offload_arrivals=pools.arrivals,
-        offload_interim=pools.interim,
-        interim_rules=InterimRules(settings.querynode.interim_index_mb * _MB),
-        recall=recall,
-        maps_indexes=settings.proxy.processes_wanted > 1 and channels is None,
+        interim=InterimRules(settings.querynode.interim_index_mb * _MB),
+        maps_indexes=settings.proxy.processes_wanted > 1 and channel_reads is None,
+    )
+    return QueryNode(
+        node_id, log, store, pools, scratch=scratch, policy=policy, channel_reads=channel_reads, recall=recall
     )
 
 

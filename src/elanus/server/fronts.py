@@ -50,46 +50,87 @@ class Process(Protocol):
     def components(self) -> Sequence[ComponentView]: ...
 
 
-def start_front(
-    stack: AsyncExitStack,
-    settings: ProxySettings,
-    port: int,
-    process: Process,
-    current: Callable[[], Proxy],
-    metrics: Metrics,
-    deploy_mode: str,
-    security: FrontSecurity | None,
-    audit: Audit | None = None,
-    http: HttpFront | None = None,
-    watch: ReadWatch | None = None,
-    local: str = "",
-) -> str:
-    """Open a port for clients (0: any free one) and return its address. Closed with the stack.
+class Fronts:
+    """The ports for clients of one process.
 
-    ``current`` returns the running instance of the proxy that answers. ``deploy_mode``: ``STANDALONE`` or
-    ``DISTRIBUTED``. ``audit``: the process's audit log. ``http``: opened too, for the same operations.
-    ``watch``: which reads are explained. ``local``: the address of a local socket; other processes of this
-    server listen on the port too, and pass on there what they do not answer. Raises `PortTaken`.
+    ``deploy_mode``: ``STANDALONE`` or ``DISTRIBUTED``. ``audit``: the process's audit log. ``watch``: which
+    reads are explained.
     """
-    access = port_access(settings, current)
-    front = ProxyFront(current, process.pressure(), process.components)
-    connector = Connector(front, Snapshots(current, process.snapshots), process.import_url)
-    calls = Calls(
-        (
-            *milvus_operations(milvus_families(front, deploy_mode, access.visible)),
-            *interface_operations(ConnectorApi, connector),
-            *interface_operations(BackupApi, BackupService(front, Backups(current))),
-            *interface_operations(KeysApi, Keys(front)),
-            *(() if http is None else http.operations(front)),
-        ),
-        access.guard,
-        RequestMeasures(metrics).observe,
-        access.sign_in,
-        audit,
-        watch,
-    )
 
-    def server_at(host: str, port: int, security: FrontSecurity | None) -> MilvusServer:
+    def __init__(
+        self,
+        settings: ProxySettings,
+        process: Process,
+        metrics: Metrics,
+        deploy_mode: str,
+        security: FrontSecurity | None,
+        audit: Audit | None = None,
+        watch: ReadWatch | None = None,
+    ) -> None:
+        self._settings = settings
+        self._process = process
+        self._metrics = metrics
+        self._deploy_mode = deploy_mode
+        self._security = security
+        self._audit = audit
+        self._watch = watch
+
+    def open(
+        self,
+        stack: AsyncExitStack,
+        port: int,
+        current: Callable[[], Proxy],
+        http: HttpFront | None = None,
+        local: str = "",
+    ) -> str:
+        """Open a port for clients (0: any free one) and return its address. Closed with the stack.
+
+        ``current`` returns the running instance of the proxy that answers. ``http``: opened too, for the same
+        operations. ``local``: the address of a local socket; other processes of this server listen on the
+        port too, and pass on there what they do not answer. Raises `PortTaken`.
+        """
+        calls, host = self._calls(current, http), self._settings.host
+        try:
+            if local:
+                check_free(host, port)
+                passed_on = self._server(calls, local, 0, None, shares_port=True)
+                passed_on.start()
+                stack.push_async_callback(asyncio.to_thread, passed_on.stop, _STOP_GRACE_S)
+            server = self._server(calls, host, port, self._security, shares_port=bool(local))
+            port = server.start()
+        except Unavailable as error:
+            raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
+        # In a thread: requests in progress may still need the event loop.
+        stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
+        if http is not None:
+            http.start(stack, calls, server.workers, self._settings)
+        return f"{host}:{port}"
+
+    def _calls(self, current: Callable[[], Proxy], http: HttpFront | None) -> Calls:
+        """Return all operations that clients may call."""
+        process = self._process
+        access = port_access(self._settings, current)
+        front = ProxyFront(current, process.pressure(), process.components)
+        connector = Connector(front, Snapshots(current, process.snapshots), process.import_url)
+        return Calls(
+            (
+                *milvus_operations(milvus_families(front, self._deploy_mode, access.visible)),
+                *interface_operations(ConnectorApi, connector),
+                *interface_operations(BackupApi, BackupService(front, Backups(current))),
+                *interface_operations(KeysApi, Keys(front)),
+                *(() if http is None else http.operations(front)),
+            ),
+            access.guard,
+            RequestMeasures(self._metrics).observe,
+            access.sign_in,
+            self._audit,
+            self._watch,
+        )
+
+    def _server(
+        self, calls: Calls, host: str, port: int, security: FrontSecurity | None, *, shares_port: bool
+    ) -> MilvusServer:
+        settings = self._settings
         return MilvusServer(
             calls,
             host,
@@ -99,24 +140,8 @@ def start_front(
             connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
             security=security,
             serving=settings.serving,
-            shares_port=bool(local),
+            shares_port=shares_port,
         )
-
-    try:
-        if local:
-            check_free(settings.host, port)
-            passed_on = server_at(local, 0, None)
-            passed_on.start()
-            stack.push_async_callback(asyncio.to_thread, passed_on.stop, _STOP_GRACE_S)
-        server = server_at(settings.host, port, security)
-        port = server.start()
-    except Unavailable as error:
-        raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
-    # In a thread: requests in progress may still need the event loop.
-    stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
-    if http is not None:
-        http.start(stack, calls, server.workers, settings)
-    return f"{settings.host}:{port}"
 
 
 def check_free(host: str, port: int) -> None:

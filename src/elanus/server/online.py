@@ -31,6 +31,7 @@ from elanus.log.port import Log
 from elanus.meta.directory import Directory
 from elanus.meta.session import Session
 from elanus.meta.sqlite import SqliteMeta
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.api import ComponentView
 from elanus.proxy.fanout.blocking import ThreadWaits
 from elanus.proxy.role.measures import Measures
@@ -145,9 +146,7 @@ class Online:
         self._watching = asyncio.create_task(self._growing_watch.run(), name="growing data")
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await cancel_and_wait(self._watching)
         await self.roles.stop()
         await self._directory.stop()
         await self._data_nodes.stop()

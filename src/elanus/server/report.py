@@ -8,49 +8,46 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from elanus import __version__
 from elanus.api.datacoord import DataCoordApi
-from elanus.api.gc import A_READER, GcReport, GcStatus, PinnedSegment
+from elanus.api.gc import GcStatus
 from elanus.api.ledger import JobLedgerApi
 from elanus.api.pipeline import PipelineApi, SparkState
-from elanus.api.querycoord import LoadStatus, QueryCoordApi, ResourceGroupStatus
+from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import ServingObserved
-from elanus.core.catalog import Collection
-from elanus.core.channels import pchannel_of
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, InvalidParameter
-from elanus.core.ids import CollectionID, DatabaseID, NodeID
+from elanus.core.ids import CollectionID
 from elanus.core.privileges import ROOT
-from elanus.core.recall import Measured, merged
-from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.recall import merged
 from elanus.core.slow_requests import SlowRequest
-from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.log.port import Log
 from elanus.proxy.watch import SLOW_KEPT, ReadWatch
 from elanus.querynode.recall import RecallSampler
 from elanus.server.http_port import Health
-from elanus.server.job_status import iso, job_status
+from elanus.server.job_status import job_status
 from elanus.server.loop_lag import LoopLag
 from elanus.server.own_resources import OwnResources
 from elanus.server.roles import RoleHost
 from elanus.server.serving.pool import ServingPool
 from elanus.server.status import (
-    ChannelStatus,
-    CollectionStatus,
-    GarbageStatus,
-    HeldStatus,
     JobStatus,
     PipelineStatus,
-    RecallStatus,
     ResourceGroup,
     RoleStatus,
     Status,
+)
+from elanus.server.status_parts import (
+    channel_statuses,
+    collection_statuses,
+    garbage_status,
+    group_status,
+    recall_statuses,
 )
 from elanus.server.supervise import PipelineSupervisor
 
@@ -197,7 +194,7 @@ class Report:
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
             slow_requests=self.watch.slow_count + sum(one.slow_requests for one in processes),
-            recalls=_recalls(
+            recalls=recall_statuses(
                 merged(
                     [subject.recall.measured(), *(one.recalls for one in serving.result())],
                     subject.recall.target,
@@ -208,11 +205,18 @@ class Report:
             ),
             loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
-            channels=self._channels(ticks.result(), owners.result(), quarantined.result(), holders.result()),
-            collections=_collections(collections.result(), names, loaded, segments.result()),
+            channels=channel_statuses(
+                ticks.result(),
+                owners.result(),
+                quarantined.result(),
+                holders.result(),
+                subject.clock.wall_ms(),
+                subject.log.size_bytes,
+            ),
+            collections=collection_statuses(collections.result(), names, loaded, segments.result()),
             jobs=[*[job for job in jobs.result() if job.ended][-_JOBS_SHOWN:], *running],
             pipeline=self._pipeline_status(spark.result()),
-            garbage=_garbage(garbage.result()),
+            garbage=garbage_status(garbage.result()),
             resource_groups=groups.result(),
             serving=processes,
         )
@@ -241,33 +245,8 @@ class Report:
         except (ElanusError, TimeoutError):
             return None
 
-    def _channels(
-        self,
-        ticks: Mapping[str, Timestamp],
-        owners: Mapping[str, NodeID],
-        quarantined: Mapping[str, int],
-        holders: Mapping[str, NodeID],
-    ) -> list[ChannelStatus]:
-        now_ms, log = self._subject.clock.wall_ms(), self._subject.log
-        nodes: dict[str, list[NodeID]] = {}
-        for vchannel, node_id in owners.items():
-            nodes.setdefault(pchannel_of(vchannel), []).append(node_id)
-        return [
-            ChannelStatus(
-                pchannel,
-                tick,
-                float(lag_ms(now_ms, tick)),
-                log.size_bytes(pchannel),
-                len(nodes.get(pchannel, ())),
-                max(nodes.get(pchannel, ()), default=0),
-                sum(count for vchannel, count in quarantined.items() if pchannel_of(vchannel) == pchannel),
-                holders.get(pchannel, 0),
-            )
-            for pchannel, tick in ticks.items()
-        ]
-
     async def resource_groups(self) -> list[ResourceGroup]:
-        return [_group(group) for group in await self._subject.query.resource_groups()]
+        return [group_status(group) for group in await self._subject.query.resource_groups()]
 
     def _pipeline_status(self, spark: SparkState | None) -> PipelineStatus:
         if self._pipeline is None:
@@ -306,99 +285,3 @@ class _Asked:
         if why is None or role.state != "Healthy":
             return role
         return RoleStatus(role.role, _ABNORMAL, f"{role.detail}: {why}" if role.detail else why)
-
-
-def _collections(
-    collections: Sequence[Collection],
-    databases: Mapping[DatabaseID, str],
-    loads: Mapping[CollectionID, LoadStatus],
-    segments: Sequence[SegmentInfo],
-) -> list[CollectionStatus]:
-    states: dict[CollectionID, Counter[str]] = {}
-    rows: Counter[CollectionID] = Counter()
-    for segment in segments:
-        states.setdefault(segment.collection_id, Counter())[segment.state.name.capitalize()] += 1
-        if segment.state is not SegmentState.DROPPED:
-            rows[segment.collection_id] += segment.rows
-    return [
-        CollectionStatus(
-            databases.get(c.database_id, ""),
-            c.name,
-            _percent(loaded) if loaded else None,
-            rows[c.collection_id],
-            dict(states.get(c.collection_id, {})),
-            [one.reason for one in loaded.unreadable] if loaded else [],
-        )
-        for c in collections
-        for loaded in (loads.get(c.collection_id),)
-    ]
-
-
-def _recalls(
-    measured: Sequence[Measured],
-    target: float,
-    collections: Sequence[Collection],
-    databases: Mapping[DatabaseID, str],
-) -> list[RecallStatus]:
-    """Return what was measured of the collections that still exist."""
-    named = {c.collection_id: f"{databases.get(c.database_id, '')}.{c.name}" for c in collections}
-    return [
-        RecallStatus(
-            named[one.collection_id],
-            one.field,
-            one.index,
-            one.band,
-            one.samples,
-            one.recall,
-            one.low,
-            one.high,
-            target,
-            one.cause,
-        )
-        for one in measured
-        if one.collection_id in named
-    ]
-
-
-def _garbage(status: GcStatus | None) -> GarbageStatus:
-    if status is None:
-        return GarbageStatus("unknown")
-    last = status.last
-    return GarbageStatus(
-        status.state.value,
-        status.waiting_bytes,
-        status.reclaimed_bytes,
-        last.error if last else "",
-        _held(last) if last else (),
-    )
-
-
-def _held(report: GcReport) -> list[HeldStatus]:
-    """Return the pins of readers, and the dropped segments whose time is over but which are still read."""
-    now_ms = report.started_ms
-    pins = [
-        HeldStatus(
-            held.holder, held.collection_id, 0, 0, iso(held.since_ms / 1000), (now_ms - held.since_ms) / 1000
-        )
-        for held in report.held
-        if held.holder == A_READER and held.since_ms
-    ]
-    overdue: dict[tuple[str, int], list[PinnedSegment]] = {}
-    for segment in report.pinned:
-        if segment.read_by and segment.until_ms <= now_ms:
-            overdue.setdefault((segment.read_by, segment.collection_id), []).append(segment)
-    for (reader, collection_id), segments in overdue.items():
-        since_ms = min(segment.until_ms for segment in segments)
-        size_bytes, held_s = sum(segment.bytes for segment in segments), (now_ms - since_ms) / 1000
-        since = iso(since_ms / 1000)
-        pins.append(HeldStatus(reader, collection_id, len(segments), size_bytes, since, held_s))
-    return pins
-
-
-def _group(group: ResourceGroupStatus) -> ResourceGroup:
-    missing = max(0, group.config.requests - len(group.nodes))
-    return ResourceGroup(group.name, group.nodes, missing, sum(group.loaded.values()))
-
-
-def _percent(load: LoadStatus) -> int:
-    return min(load.percentages.values(), default=0)

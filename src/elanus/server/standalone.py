@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-import signal
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 from elanus import __version__
@@ -28,33 +28,26 @@ from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import bind, open_log, open_objects
 from elanus.server.certificates import front_security
-from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
-from elanus.server.fronts import start_front
-from elanus.server.http_front import http_front, url_of
-from elanus.server.logs import configure_logging
-from elanus.server.memory import fix_allocator
+from elanus.server.fronts import Fronts
+from elanus.server.http_front import HttpFront, http_front, url_of
 from elanus.server.memory_limit import memory_limit_bytes, with_ample_memory, within_memory
 from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
-from elanus.server.open_files import check_room_for_spark, raise_open_files_limit
+from elanus.server.open_files import check_room_for_spark
+from elanus.server.process_setup import set_up_process, stop_signals
 from elanus.server.report import Report
 from elanus.server.serving.pool import ServingPool
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.server.supervise import LatePipeline, PipelineSupervisor, Supervised
-from elanus.server.threads import SWITCH_INTERVAL_S
 
 
 def serve(settings: Settings) -> int:
     """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
-    fix_allocator()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    shorten_collector_pauses()
-    configure_logging(settings.logging, "online")
-    limit = raise_open_files_limit()
+    limit = set_up_process(settings.logging, "online")
     if settings.pipeline.enabled:
         check_room_for_spark(limit)
     memory_bytes = memory_limit_bytes()
@@ -65,9 +58,7 @@ def serve(settings: Settings) -> int:
 async def _serve(settings: Settings) -> int:
     check_openness(settings.proxy)
     security = front_security(settings.proxy)
-    stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    stopping = stop_signals()
     async with AsyncExitStack() as stack:
         data_dir = DataDir(settings.data_dir)
         stack.callback(data_dir.close)
@@ -87,23 +78,8 @@ async def _serve(settings: Settings) -> int:
         source = ConsoleSource(report.status, report.slow_requests, metrics.registry, audit)
         http = http_front(settings.http, source)
         local = data_dir.socket("front") if settings.proxy.processes_wanted > 1 else ""
-        addresses = [
-            start_front(
-                stack,
-                settings.proxy,
-                port,
-                online,
-                functools.partial(online.current_proxy, name),
-                metrics,
-                "STANDALONE",
-                security,
-                audit,
-                http if name == online.proxies[0] else None,
-                report.watch,
-                local if name == online.proxies[0] else "",
-            )
-            for name, port in zip(online.proxies, settings.proxy.ports, strict=True)
-        ]
+        fronts = Fronts(settings.proxy, online, metrics, "STANDALONE", security, audit, report.watch)
+        addresses = _open_fronts(stack, fronts, online, settings.proxy.ports, http, local)
         if local:
             pool = ServingPool(
                 settings, data_dir, online.members, online_address, local, metrics.serving_reads.inc
@@ -129,6 +105,22 @@ async def _serve(settings: Settings) -> int:
         sys.stdout.flush()
         await stopping.wait()
     return 0
+
+
+def _open_fronts(
+    stack: AsyncExitStack,
+    fronts: Fronts,
+    online: Online,
+    ports: Sequence[int],
+    http: HttpFront | None,
+    local: str,
+) -> list[str]:
+    """Open a port for each proxy; return their addresses. The first one has the REST API, and ``local``, for
+    the serving processes."""
+    first, *others = zip(online.proxies, ports, strict=True)
+    name, port = first
+    address = fronts.open(stack, port, functools.partial(online.current_proxy, name), http, local)
+    return [address, *(fronts.open(stack, p, functools.partial(online.current_proxy, n)) for n, p in others)]
 
 
 async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:

@@ -14,6 +14,7 @@ import structlog
 from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import ElanusError
 from elanus.meta.session import Session
+from elanus.meta.tasks import cancel_and_wait
 
 _STEADY_S = 60.0
 """A data node that ran this long resets the back-off."""
@@ -70,8 +71,7 @@ class PipelineSupervisor:
     async def stop(self) -> None:
         if self._task is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await cancel_and_wait(self._task)
 
     async def _keep_running(self) -> None:
         loop = asyncio.get_running_loop()

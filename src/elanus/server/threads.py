@@ -10,8 +10,6 @@ from typing import Any
 
 from elanus.core.offload import Offload, Pools
 
-SWITCH_INTERVAL_S = 0.0005
-"""How long a busy thread may hold the interpreter. The default, 5 ms, is the time of many searches."""
 _THREADS = {
     "encoding": 2,
     "loading": 4,

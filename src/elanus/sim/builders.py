@@ -21,7 +21,7 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.ids import NodeID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.nodes import NodesAs
-from elanus.core.offload import Offload
+from elanus.core.offload import Offload, Pools
 from elanus.core.rate_limits import EVERYTHING
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.collecting import GcPorts
@@ -40,7 +40,7 @@ from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet, OneNode
 from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode, QueryNodePolicy
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
 from elanus.server.import_served import ServedImports
@@ -230,39 +230,29 @@ class SimBuilders:
             mirror_id(life),
             needs.log.handle(life),
             needs.store,
-            needs.offload,
+            Pools.one(needs.offload),
             scratch=needs.scratch / MIRROR,
-            delete_limits=DELETE_LIMITS,
-            inline_rows_max=INLINE_ROWS_MAX,
-            interim_rules=interim_rules(needs.density),
-            fetches_max=1,
+            policy=self._querynode_policy(),
         )
 
     def _querynode(self, berth: Berth) -> QueryNode:
-        needs, log = self._needs, self._needs.log.handle(berth.life)
-        if not needs.reading.is_cluster:
-            return QueryNode(
-                QUERY_NODE,
-                log,
-                needs.store,
-                needs.offload,
-                scratch=needs.scratch / berth.life.role,
-                delete_limits=DELETE_LIMITS,
-                inline_rows_max=INLINE_ROWS_MAX,
-                interim_rules=interim_rules(needs.density),
-                fetches_max=1,
-            )
+        needs, life, is_cluster = self._needs, berth.life, self._needs.reading.is_cluster
+        reads = ChannelReads(needs.channels.handle(life), _no_payloads, needs.offload) if is_cluster else None
         return QueryNode(
-            berth.joined.node_id,
-            log,
+            berth.joined.node_id if is_cluster else QUERY_NODE,
+            needs.log.handle(life),
             needs.store,
-            needs.offload,
-            scratch=needs.scratch / berth.life.role,
-            channels=needs.channels.handle(berth.life),
-            proxies=_no_payloads,
+            Pools.one(needs.offload),
+            scratch=needs.scratch / life.role,
+            policy=self._querynode_policy(),
+            channel_reads=reads,
+        )
+
+    def _querynode_policy(self) -> QueryNodePolicy:
+        return QueryNodePolicy(
             delete_limits=DELETE_LIMITS,
             inline_rows_max=INLINE_ROWS_MAX,
-            interim_rules=interim_rules(needs.density),
+            interim=interim_rules(self._needs.density),
             fetches_max=1,
         )
 

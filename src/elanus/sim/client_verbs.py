@@ -19,11 +19,12 @@ from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryRe
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Proxy
-from elanus.proxy.role.writes import KeyDelete, RowWrite, keys_by_shard, rows_by_shard
+from elanus.proxy.role.shards import keys_by_shard, rows_by_shard
+from elanus.proxy.role.writes import KeyDelete, RowWrite
 from elanus.proxy.verbs.front import ProxyFront
-from elanus.proxy.verbs.mutations import row_write
 from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 from elanus.proxy.verbs.query import matching_keys
+from elanus.proxy.verbs.row_writes import row_write
 from elanus.sim.coop_threads import Turns
 
 T = TypeVar("T")

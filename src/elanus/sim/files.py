@@ -14,7 +14,7 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.sim.records import Records
 from elanus.sim.truth import KEY, Contents, Deletion, Row, Truth
 from elanus.storage.binlog import read_columns

@@ -17,7 +17,7 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.pins import Pin, expired
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.indexcoord.state import Build
 from elanus.sim.records import Records
 from elanus.sim.stores import MemoryStore

@@ -10,9 +10,10 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.errors import Internal
 from elanus.core.imports import Duplicates, WriteMode
 from elanus.pipeline.import_duplicates import Bucket, left_out_rows, write_keys, write_left_out
-from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
+from elanus.pipeline.import_files import import_rows, survey
 from elanus.pipeline.import_keys import without
 from elanus.pipeline.import_plan import ImportPlan, cut
+from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.import_sources import tables
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.write_deletes import write_deletes

@@ -15,7 +15,7 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.pins import Pin
 from elanus.core.segments import SegmentInfo, SegmentState, may_become
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.indexcoord.state import Build
 from elanus.log.port import Position
 from elanus.meta.port import Delete, Put

@@ -102,28 +102,7 @@ class System:
         self._roles = roles_of(reading)
         self.handles = {name: Handle(name, self.network) for name in (*self._roles, *pipelines)}
         self.outside = Life("clients", is_outside=True)
-        needs = SimDependencies(
-            chance,
-            scratch,
-            density,
-            reading,
-            self.compacts_without_being_asked,
-            self.clocks,
-            self.handles,
-            self.log,
-            self.meta,
-            self.channels,
-            self.store,
-            self.users_files,
-            self.turns,
-            self._offload,
-            self.stamp,
-            lambda: self._running_node("querynode"),
-            lambda: cast(SimMirror | None, self._running_node(MIRROR)),
-            self.members,
-            trace,
-            self.fail,
-        )
+        needs = self._dependencies(scratch, density)
         self.roles_of_clients = needs.coordinators(self.outside)
         self._builders = SimBuilders(needs)
         self._lives: dict[str, Life] = {}
@@ -134,6 +113,30 @@ class System:
         self._supervisors: list[asyncio.Task[None]] = []
         self._born = 0
         self._ready = {name: asyncio.Event() for name in self.handles}
+
+    def _dependencies(self, scratch: Path, density: Density) -> SimDependencies:
+        return SimDependencies(
+            chance=self._chance,
+            scratch=scratch,
+            density=density,
+            reading=self.reading,
+            compacts=self.compacts_without_being_asked,
+            clocks=self.clocks,
+            handles=self.handles,
+            log=self.log,
+            meta=self.meta,
+            channels=self.channels,
+            store=self.store,
+            users_files=self.users_files,
+            turns=self.turns,
+            offload=self._offload,
+            stamp=self.stamp,
+            query_node=lambda: self._running_node("querynode"),
+            mirror=lambda: cast(SimMirror | None, self._running_node(MIRROR)),
+            members=self.members,
+            trace=self.trace,
+            fail=self.fail,
+        )
 
     async def start(self) -> None:
         for name in self.handles:

@@ -24,7 +24,8 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import Timestamp
 from elanus.core.types import DataType
-from elanus.datacoord.state import DataState, Vchannel
+from elanus.datacoord.state import DataState
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.sqlite import SqliteMeta
 from elanus.server.data_dir import DataDir
 from elanus.storage.binlog import read_columns

@@ -21,6 +21,7 @@ from elanus.cli import restores as restores_module
 from elanus.cli.app import app
 from elanus.cli.backup_files import BackupFiles
 from elanus.cli.options import EXIT_FAILED, EXIT_FOUND, EXIT_MISUSED
+from elanus.cli.pinned_files import open_snapshot
 from elanus.core.access import AccessPolicy, User
 from elanus.core.api_keys import ApiKey, digest_of, key_text
 from elanus.core.catalog import Collection, Database
@@ -165,7 +166,7 @@ class Server:
 
     def complete(self, database: str, name: str, snapshot_id: int) -> RestoreJob:
         (lease,) = (one for one in self.received.values() if one.snapshot_id == snapshot_id)
-        _, here = backups_module.opened(lease)
+        _, here = open_snapshot(lease)
         for path, _ in data_files(here):
             self.store.head(path)
         self.made.append((database, name))

@@ -374,7 +374,7 @@ def test_a_role_is_restarted_by_name(running: Path) -> None:
 
 
 def test_the_demo_names_the_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("elanus.cli.app.find_spec", lambda name: None)
+    monkeypatch.setattr("elanus.cli.development_commands.find_spec", lambda name: None)
     result = elanus("demo")
     assert result.exit_code == 1
     assert "pip install 'elanus[demo]'" in result.output

@@ -11,7 +11,8 @@ import pytest
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.quarantine import misfit_rows
-from elanus.core.rows import Fault, Given, Problem, check_sent, conform
+from elanus.core.row_faults import Fault, Problem
+from elanus.core.rows import Given, check_sent, conform
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 
 VECTOR = FieldSchema(FieldID(101), "v", DataType.FLOAT_VECTOR, dim=2)

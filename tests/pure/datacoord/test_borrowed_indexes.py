@@ -149,7 +149,7 @@ async def test_a_file_that_went_from_a_pin_to_a_build_during_a_round_stays(tmp_p
         return frozenset()
 
     collector = bench.coord.role._collector
-    collector._pinned_files = nothing_pinned  # the pin was made after the round had read the pins
+    collector._pins.pinned_files = nothing_pinned  # the pin was made after the round had read the pins
 
     bench.index.index_references = index_references  # type: ignore[method-assign]
     await bench.after(30_000)

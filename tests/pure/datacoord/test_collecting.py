@@ -458,7 +458,7 @@ async def test_files_that_a_reader_outside_has_pinned_stay(tmp_path: Path) -> No
         async def pinned() -> frozenset[str]:
             return frozenset({insert})
 
-        bench.coord.role._collector._pinned_files = pinned
+        bench.coord.role._collector._pins.pinned_files = pinned
         await bench.coord.drop_partition(CID, OTHER)
         await bench.after(LONG_S)
         await bench.collect()

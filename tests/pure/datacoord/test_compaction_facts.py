@@ -18,7 +18,7 @@ from elanus.core.timestamps import Timestamp, compose
 from elanus.datacoord.compaction_facts import FactGatherer
 from elanus.datacoord.dead_rows import DeadRows
 from elanus.datacoord.manifest_reader import Chosen, Contents
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.log.port import START
 from elanus.storage.local import LocalStore
 

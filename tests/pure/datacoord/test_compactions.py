@@ -22,7 +22,7 @@ from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.compaction_facts import CompactionFacts
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 from elanus.meta.port import Put
 
 S, P = SegmentState, CompactionState

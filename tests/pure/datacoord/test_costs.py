@@ -16,7 +16,7 @@ from elanus.core.catalog import Collection
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.datacoord.compaction_facts import CompactionFacts
-from elanus.datacoord.state import Vchannel
+from elanus.datacoord.vchannel_table import Vchannel
 
 FEW, MANY = 10, 1000
 Work = Callable[[Bench], Awaitable[object]]

@@ -30,7 +30,7 @@ from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp, physical_ms
 from elanus.datacoord import planner
-from elanus.datacoord.snapshots import Snapshots
+from elanus.datacoord.pins import Pins
 from elanus.pipeline.merge import compact
 from elanus.spark.change_rows import change_reads, read_changes
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
@@ -218,9 +218,9 @@ async def test_it_differs_if_compaction_folds_in_what_the_feed_needs(
 async def test_it_cannot_be_read_if_collection_takes_what_a_lease_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(self: Snapshots) -> frozenset[str]:
+    async def nothing(self: Pins) -> frozenset[str]:
         return frozenset()
 
-    monkeypatch.setattr(Snapshots, "pinned_files", nothing)
+    monkeypatch.setattr(Pins, "pinned_files", nothing)
     with pytest.raises(ObjectMissing):
         await follow(tmp_path, 1)

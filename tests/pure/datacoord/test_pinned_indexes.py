@@ -33,7 +33,7 @@ async def test_an_index_file_that_is_pinned_just_before_it_goes_out_of_use_stays
         return frozenset(now_pinned)
 
     bench.index.index_references = index_references  # type: ignore[method-assign]
-    coord.role._collector._pinned_files = pinned_files
+    coord.role._collector._pins.pinned_files = pinned_files
     await coord.collect_garbage(True)
     for _ in range(60):
         await asyncio.sleep(0.5)

@@ -132,7 +132,7 @@ def test_a_segment_that_was_cut_into_clusters_has_all_of_them_as_successors() ->
     table.show(later)
     table.show(replace(clusters[2], state=S.DROPPED))
     assert [s.segment_id for s in table.successors(second.segment_id)] == [5, 11], "9 has no row left"
-    assert table.heirs((first.segment_id,)) == {5, 7, 9, 11}
+    assert table.descendants((first.segment_id,)) == {5, 7, 9, 11}
     for number in (1, 3, 5, 7, 9, 11):
         table.forget(SegmentID(number))
-    assert table._successors == {}
+    assert table._made == {}

@@ -348,9 +348,9 @@ async def test_what_is_known_of_a_compacted_segment_goes_with_its_record(tmp_pat
     await bench.coord.commit_compaction(answer(bench, order, rows=20))
     state = bench.coord.context.state
     table = state._segments
-    assert table._successors
+    assert table._made
     await state.forget(plan.inputs, ())
-    assert table._successors == {}
+    assert table._made == {}
     assert [s.segment_id for s in state.segments_of(CID)] == [plan.output]
     await bench.coord.stop()
 
@@ -386,10 +386,10 @@ async def test_the_files_of_a_snapshot_that_is_being_written_are_kept(tmp_path: 
     await bench.coord.drop_partition(CID, DEFAULT)
     collector = bench.coord.role._collector
     named = {manifest.insert_logs[0].path, *manifest.stats_logs}
-    assert named <= await collector._pinned_files()
+    assert named <= await collector._pins.pinned_files()
     offload.go_on.set()
     lease = await doing
-    assert named | {lease.path} <= await collector._pinned_files()
+    assert named | {lease.path} <= await collector._pins.pinned_files()
     await bench.coord.release_snapshot(lease.snapshot_id)
-    assert await collector._pinned_files() == frozenset()
+    assert await collector._pins.pinned_files() == frozenset()
     await bench.coord.stop()

@@ -44,7 +44,7 @@ def content(bench: Bench, lease: SnapshotLease) -> CollectionSnapshot:
 
 
 def pinned(coord: Coord):  # type: ignore[no-untyped-def]
-    return coord.role._snapshots.pinned_files()
+    return coord.role._pins.pinned_files()
 
 
 async def test_rows_in_the_log_are_brought_into_files_first(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from data_bench import LOG_HOLD_S, Bench
 from fakes import CID, collection, schema
 
-from elanus.api.datacoord import LogHold
+from elanus.api.recovery import LogHold
 from elanus.core.catalog import Checkpoint, Collection
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.messages import MsgKind

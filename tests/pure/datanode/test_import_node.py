@@ -15,8 +15,9 @@ from elanus.core.errors import InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import CsvFormat, WriteMode
 from elanus.core.timestamps import Timestamp
-from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
+from elanus.pipeline.import_files import import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan
+from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.import_sources import tables
 from elanus.pipeline.import_survey import SurveyPlan, survey_job, survey_task
 from elanus.storage.objects import open_store

@@ -20,9 +20,10 @@ from elanus.core.attempts import stamped
 from elanus.core.imports import ImportState, ImportTask, WriteMode
 from elanus.core.jobs import JobKind
 from elanus.datanode.imports import ImportSettings, SparkImports
-from elanus.pipeline.import_files import SegmentsWriter, import_rows
+from elanus.pipeline.import_files import import_rows
 from elanus.pipeline.import_job import import_task
 from elanus.pipeline.import_plan import ImportPlan
+from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.port import Job
 from elanus.storage.objects import open_store
 

@@ -11,8 +11,8 @@ import pytest
 from fakes import CID, collection, recovery, settle
 from index_bench import HNSW, ROWS_MIN, Bench, info, segment
 
-from elanus.api.datacoord import DamagedManifest
 from elanus.api.indexcoord import BuildState
+from elanus.api.recovery import DamagedManifest
 from elanus.core.errors import Unavailable
 from elanus.core.ids import BuildID, CollectionID, IndexID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentManifest

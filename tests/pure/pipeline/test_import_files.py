@@ -19,9 +19,10 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
-from elanus.pipeline.import_files import SegmentsWriter, import_rows, survey
+from elanus.pipeline.import_files import import_rows, survey
 from elanus.pipeline.import_job import import_job, import_task
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup, cut, rows_of_task
+from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.import_sources import tables
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.objects import open_store

@@ -22,7 +22,7 @@ from elanus.core.errors import ForceDenied, RateLimited
 from elanus.core.ids import CollectionID
 from elanus.core.rankers import Rrf
 from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
-from elanus.proxy.api import CreateCollection, Delete, Insert, Query
+from elanus.proxy.api import CreateCollection, Delete, Insert, LoadRequest, Query
 from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection
@@ -162,7 +162,7 @@ VERBS: dict[str, list[Callable[[Bench], Any]]] = {
         lambda b: b.front.drop_partition("default", NAME, "p"),
         lambda b: b.front.create_index("default", NAME, "v0", "", {}),
         lambda b: b.front.drop_index("default", NAME, "v0", ""),
-        lambda b: b.front.load("default", NAME, (), 1, False),
+        lambda b: b.front.load(LoadRequest("default", NAME)),
         lambda b: b.front.release("default", NAME, ()),
         lambda b: b.front.flush("default", [NAME]),
         lambda b: b.front.compact("default", NAME, 0),

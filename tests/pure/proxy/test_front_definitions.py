@@ -27,7 +27,7 @@ from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
-from elanus.proxy.api import CreateCollection, LoadedView, ResourceGroupView, SegmentView
+from elanus.proxy.api import CreateCollection, LoadedView, LoadRequest, ResourceGroupView, SegmentView
 
 
 def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
@@ -103,14 +103,14 @@ def test_a_load_that_names_no_replicas_follows_its_database() -> None:
             "database.replica.number": "2",
             "database.resource_groups": "rg1, rg2",
         }
-        bench.front.load("default", "c", (), 0, False)
-        bench.front.load("default", "c", (), 1, False, ("rg",))
-        bench.front.load("default", "c", (), 1, False)
+        bench.front.load(LoadRequest("default", "c"))
+        bench.front.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
+        bench.front.load(LoadRequest("default", "c", replicas=1))
         bench.root.database_properties = {}
-        bench.front.load("default", "c", (), 0, False)
+        bench.front.load(LoadRequest("default", "c"))
         bench.query.statuses = [loaded(100, 100)]
         bench.root.database_properties = {"database.replica.number": "3"}
-        bench.front.load("default", "c", (), 0, False)
+        bench.front.load(LoadRequest("default", "c"))
 
     given = [call[2:4] for call in asked(work).query.calls.of("load")]
     assert given == [(2, ("rg1", "rg2")), (1, ("rg",)), (1, ("rg1", "rg2")), (1, ()), (0, ())]
@@ -150,26 +150,28 @@ def test_an_alias_leads_to_its_collection() -> None:
 
 
 def test_a_load_needs_an_index_on_every_vector() -> None:
-    bench = refused(lambda b: b.front.load("default", "c", [], 1, False), IndexNotFound, r"\[v0\]")
+    bench = refused(lambda b: b.front.load(LoadRequest("default", "c")), IndexNotFound, r"\[v0\]")
     assert bench.query.calls.of("load") == []
 
 
 def test_a_load_of_some_fields_needs_no_index_on_the_others() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
-        bench.front.load("default", "c", [], 1, False, (), ["pk", "v0"])
-        bench.front.load("default", "c", [], 1, False, (), ["pk", "v0", "price"], skip_dynamic=True)
+        bench.front.load(LoadRequest("default", "c", load_fields=("pk", "v0")))
+        fields = ("pk", "v0", "price")
+        bench.front.load(LoadRequest("default", "c", load_fields=fields, skip_dynamic=True))
 
     bench = asked(load, collection(schema(vectors=2, dynamic=True)))
     chosen, all_but_one = (FieldID(100), FieldID(102), FieldID(104)), tuple(map(FieldID, (100, 101, 102)))
     assert [call[-1] for call in bench.query.calls.of("load")] == [chosen, all_but_one]
-    refused(lambda b: b.front.load("default", "c", [], 1, False, (), ["pk"]), InvalidParameter, "vector")
+    without_vector = LoadRequest("default", "c", load_fields=("pk",))
+    refused(lambda b: b.front.load(without_vector), InvalidParameter, "vector")
 
 
-@pytest.mark.parametrize("partitions", [[], ["p1"]])
-def test_a_refresh_loads_nothing(partitions: list[str]) -> None:
+@pytest.mark.parametrize("partitions", [(), ("p1",)])
+def test_a_refresh_loads_nothing(partitions: tuple[str, ...]) -> None:
     def refresh(bench: Bench) -> None:
-        bench.front.load("default", "c", partitions, 3, True)
+        bench.front.load(LoadRequest("default", "c", partitions, replicas=3, refresh=True))
 
     bench = refused(refresh, CollectionNotLoaded, f"collection not loaded.collection={CID}.")
     assert bench.query.calls.of("load") == []
@@ -184,8 +186,8 @@ def test_a_refresh_loads_nothing(partitions: list[str]) -> None:
 def test_a_load_names_partitions_by_id() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
-        bench.front.load("default", "c", ["p1"], 1, False)
-        bench.front.load("default", "c", [], 1, False, ["rg"])
+        bench.front.load(LoadRequest("default", "c", ("p1",), 1))
+        bench.front.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
         bench.front.release("default", "c", ["p1"])
 
     bench = asked(load)
@@ -194,7 +196,7 @@ def test_a_load_names_partitions_by_id() -> None:
         ("load", (CID, (), 1, ("rg",))),
         ("release", (CID, (OTHER,))),
     ]
-    refused(lambda b: b.front.load("default", "c", ["nope"], 1, False), PartitionNotFound)
+    refused(lambda b: b.front.load(LoadRequest("default", "c", ("nope",))), PartitionNotFound)
 
 
 def test_resource_groups_are_described_with_collections_by_name() -> None:

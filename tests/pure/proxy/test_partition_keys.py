@@ -27,7 +27,7 @@ from elanus.core.messages import UpsertMessage
 from elanus.core.partition_keys import checked_partitions, isolates_keys, partition_names
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import compose
-from elanus.proxy.api import CreateCollection, Delete, Insert, Query, Search
+from elanus.proxy.api import CreateCollection, Delete, Insert, LoadRequest, Query, Search
 
 PARTITIONS = 4
 TENANT = FieldSchema(FieldID(150), "tenant", DataType.VARCHAR, max_length=16, is_partition_key=True)
@@ -158,7 +158,10 @@ def test_no_request_names_a_partition(named: Callable[[Bench], object]) -> None:
     [
         (lambda f: f.create_partition("default", "c", "p"), "disable create partition if partition key mode"),
         (lambda f: f.drop_partition("default", "c", "_default_1"), "disable drop partition if partition key"),
-        (lambda f: f.load("default", "c", ["_default_1"], 1, False), "disable load partitions if partition"),
+        (
+            lambda f: f.load(LoadRequest("default", "c", ("_default_1",))),
+            "disable load partitions if partition",
+        ),
         (lambda f: f.release("default", "c", ["_default_1"]), "disable release partitions if partition key"),
     ],
     ids=["create", "drop", "load", "release"],

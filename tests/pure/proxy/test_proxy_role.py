@@ -77,10 +77,10 @@ async def test_a_log_that_is_full_is_logged_once_and_known_until_a_tick_finds_ro
     assert [one["event"] for one in logged] == ["time tick not reported"]
     bench.root.calls.failing.clear()
     await asyncio.sleep(1.0)
-    assert bench.proxy._log_full == "no room left for the log", "a report may write no tick"
-    bench.proxy._ask_tick((PCHANNEL,), Timestamp(7))
+    assert bench.proxy.ticker.log_full == "no room left for the log", "a report may write no tick"
+    bench.proxy.ticker.request((PCHANNEL,), Timestamp(7))
     await asyncio.sleep(0.1)
-    assert bench.proxy._log_full == ""
+    assert bench.proxy.ticker.log_full == ""
     await bench.proxy.stop()
 
 
@@ -196,7 +196,7 @@ async def test_a_proxy_that_only_reads_has_no_part_in_ticks() -> None:
     await reader.start()
     await asyncio.sleep(5)
     assert bench.root.calls.asked == []
-    reader._ask_tick((PCHANNEL,), Timestamp(7))
+    reader.ticker.request((PCHANNEL,), Timestamp(7))
     await asyncio.sleep(1)
     assert [name for name, _ in bench.root.calls.asked] == ["tick_now"]
     assert ticked == [1], "a follower of the log need not wait for its next look"

@@ -44,7 +44,7 @@ from elanus.proxy.role.queues import DmQueue
 from elanus.proxy.role.segments import SegmentAssigner
 from elanus.proxy.role.stamps import OwnStamps
 from elanus.proxy.role.writes import LogWriter
-from elanus.proxy.verbs.mutations import row_write
+from elanus.proxy.verbs.row_writes import row_write
 
 AUTO = collection(schema(auto_id=True), shards=2)
 ONE_SHARD = collection(schema(auto_id=True))

@@ -34,15 +34,9 @@ from elanus.log.memory import MemoryLog
 from elanus.log.port import LogEntry
 from elanus.proxy.role.queues import DmQueue
 from elanus.proxy.role.segments import SegmentAssigner
+from elanus.proxy.role.shards import ShardRows, keys_by_shard, rows_by_shard
 from elanus.proxy.role.stamps import OwnStamps
-from elanus.proxy.role.writes import (
-    KeyDelete,
-    LogWriter,
-    RowWrite,
-    ShardRows,
-    keys_by_shard,
-    rows_by_shard,
-)
+from elanus.proxy.role.writes import KeyDelete, LogWriter, RowWrite
 
 TWO_SHARDS = collection(shards=2)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from fakes import CID, DEFAULT, Calls, FakeData, FakeIndexCoord, FakeProxy, FakeRoot, collection
 
-from elanus.api.datacoord import LogHold, RecoveryInfo
 from elanus.api.querynode import (
     DamagedFile,
     LoadCollection,
@@ -19,6 +18,7 @@ from elanus.api.querynode import (
     UnrecoveredSegment,
     WatchVchannel,
 )
+from elanus.api.recovery import LogHold, RecoveryInfo
 from elanus.api.serving import EVERY_COLLECTION, MirrorNode
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, SegmentUnreadable, Unavailable

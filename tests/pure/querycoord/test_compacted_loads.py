@@ -8,7 +8,7 @@ from dataclasses import replace
 from fakes import CID, DEFAULT, collection, compose, index, manifest, recovery
 from query_bench import Bench
 
-from elanus.api.datacoord import RecoveryInfo
+from elanus.api.recovery import RecoveryInfo
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp

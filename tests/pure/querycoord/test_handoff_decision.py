@@ -7,10 +7,12 @@ from dataclasses import replace
 from fakes import DEFAULT, manifest
 
 from elanus.api.querynode import SegmentServing
+from elanus.core.heirs import Heirs
 from elanus.core.ids import CollectionID, IndexID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp, compose
-from elanus.querycoord.handoff import Handoff, Served, decide, hold_back
+from elanus.querycoord.handoff import Handoff, decide, hold_back
+from elanus.querycoord.served import Served
 
 V = manifest(1).vchannel
 LATER = compose(100)
@@ -51,13 +53,14 @@ def decided(
     split: dict[int, tuple[int, ...]] | None = None,
 ) -> Handoff:
     wanted = {m.segment_id: m for m in outputs}
-    known = {SegmentID(s): SegmentID(o) for s, o in successors.items()}
-    unbuilt_ids = tuple(map(SegmentID, unbuilt))
-    return decide(wanted, of, known, unbuilt_ids, service_ts, cut(split or {}))
+    return decide(wanted, of, heirs(successors, split or {}), tuple(map(SegmentID, unbuilt)), service_ts)
 
 
-def cut(split: dict[int, tuple[int, ...]]) -> dict[SegmentID, tuple[SegmentID, ...]]:
-    return {SegmentID(s): tuple(map(SegmentID, heirs)) for s, heirs in split.items()}
+def heirs(successors: dict[int, int], split: dict[int, tuple[int, ...]]) -> Heirs:
+    return Heirs(
+        {SegmentID(s): SegmentID(o) for s, o in successors.items()},
+        {SegmentID(s): tuple(map(SegmentID, several)) for s, several in split.items()},
+    )
 
 
 def test_an_output_takes_its_inputs_place_when_it_is_built() -> None:
@@ -175,9 +178,9 @@ def test_a_cluster_that_cannot_be_read_keeps_all_of_them_back() -> None:
     split = {**CLUSTERS, 4: (7, 8, 9)}
     handoff = decided(clusters(), of, {**ONE_OF_THEM, 4: 7}, split=split)
     assert handoff.retired == {4: V}
-    known = {SegmentID(s): SegmentID(7) for s in (1, 2, 4)}
-    found = hold_back(handoff, {SegmentID(9)}, of, known, cut(split))
+    known = heirs({1: 7, 2: 7, 4: 7}, split)
+    found = hold_back(handoff, {SegmentID(9)}, of, known)
     assert (found.held, found.kept, found.retired) == ({7, 8, 9}, {1: V, 2: V}, {})
     restarted = served(tick=Timestamp(0))
-    found = hold_back(NOTHING, {SegmentID(9)}, restarted, known, cut(split))
+    found = hold_back(NOTHING, {SegmentID(9)}, restarted, known)
     assert found.held == {9}, "without the inputs, the others are better than nothing"

@@ -12,6 +12,7 @@ from query_bench import NODE, Bench
 
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import SealedSegmentsChange
+from elanus.core.heirs import Heirs
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp, plus_ms
@@ -42,7 +43,7 @@ def decided(
     successors: Mapping[int, int] | None = None,
 ) -> Moments:
     before = Settled(ids(named or {}), ids(stamped or {}), partitions, tuple(map(SegmentID, found)))
-    heirs = {SegmentID(s): SegmentID(heir) for s, heir in (successors or {}).items()}
+    heirs = Heirs({SegmentID(s): SegmentID(heir) for s, heir in (successors or {}).items()})
     manifests = {m.segment_id: m for m in online}
     return decide_moments(tuple(manifests), manifests, heirs, before)
 

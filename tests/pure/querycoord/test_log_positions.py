@@ -9,8 +9,8 @@ import pytest
 from fakes import CID, collection, manifest, recovery, settle
 from query_bench import NODE, Bench
 
-from elanus.api.datacoord import LogHold
 from elanus.api.querynode import LoadSegment
+from elanus.api.recovery import LogHold
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID

@@ -13,13 +13,15 @@ from query_bench import NODE, Bench
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import DamagedFile, LoadSegment, QueryNodeStatus, SegmentServing
 from elanus.core.errors import Unavailable
+from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, NodeID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
-from elanus.querycoord import replica as replica_module
+from elanus.querycoord import long_rounds
 from elanus.querycoord.fleet import OneNode
 from elanus.querycoord.handoff import decide
-from elanus.querycoord.replica import LONG_STEP_SEGMENTS, Replica
+from elanus.querycoord.long_rounds import LONG_STEP_SEGMENTS
+from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.state import LoadState
 
@@ -76,7 +78,7 @@ async def test_others_run_between_the_parts_of_a_long_round(monkeypatch: pytest.
     bench = await served_by(300)
     at_once = await turns_of(lambda: a_round(bench))
     assert max(at_once) > 0.7 * sum(at_once), "a short round is not cut"
-    monkeypatch.setattr(replica_module, "LONG_STEP_SEGMENTS", 300)
+    monkeypatch.setattr(long_rounds, "LONG_STEP_SEGMENTS", 300)
     parts = await turns_of(lambda: a_round(bench))
     assert max(parts) < 0.3 * sum(parts), parts
     assert LONG_STEP_SEGMENTS == 1000
@@ -112,7 +114,7 @@ def test_outputs_of_compactions_are_not_searched_for_among_all_segments() -> Non
     replica = _replica(ReplicaRecord(info, (NODE,)))
     served = replica.served({NODE: QueryNodeStatus(NODE, {}, (), 0, 0, {})})
     Compared.comparisons = 0
-    assert not decide(manifests, served, {}, (), Timestamp(1)).held
+    assert not decide(manifests, served, Heirs(), (), Timestamp(1)).held
     assert Compared.comparisons <= 10 * len(ids)
 
 

@@ -9,8 +9,9 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, collection, compose, manifest, recovery
 from query_bench import Bench
 
-from elanus.api.datacoord import RecoveryInfo
 from elanus.api.querynode import LoadSegment, SealedSegmentsChange, WatchVchannel
+from elanus.api.recovery import RecoveryInfo
+from elanus.core.heirs import Heirs
 from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
@@ -125,9 +126,9 @@ def test_a_segment_is_given_the_moments_of_writes_that_delete_its_rows() -> None
 def test_rows_of_a_write_whose_partition_is_loaded_later_are_seen_with_its_deletes() -> None:
     new = rows(3, OTHER)
     before = Settled({}, {}, frozenset({DEFAULT}), (), {}, {COMMIT: MOMENT})
-    decided = decide_moments((new.segment_id,), {new.segment_id: new}, {}, before)
+    decided = decide_moments((new.segment_id,), {new.segment_id: new}, Heirs(), before)
     assert decided.known == {SegmentID(3): MOMENT}
-    pending = decide_moments((new.segment_id,), {new.segment_id: new}, {}, before, pending={COMMIT})
+    pending = decide_moments((new.segment_id,), {new.segment_id: new}, Heirs(), before, pending={COMMIT})
     assert (pending.known, pending.open) == ({}, ()), "an earlier try may have noted a moment that is over"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from counting import turns_of
 from fakes import CID, collection
 
-from elanus.api.datacoord import RecoveryInfo
+from elanus.api.recovery import RecoveryInfo
 from elanus.core.ids import BuildID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.placement import Piece
 from elanus.core.segments import BinlogFile, IndexFile, SegmentManifest

@@ -9,11 +9,13 @@ from fakes import CID, DEFAULT, OTHER, index, manifest, recovery
 from query_bench import Bench
 from test_loading import ONE, TWO_PARTITIONS, loaded
 
-from elanus.api.datacoord import DamagedManifest
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import SegmentServing
+from elanus.api.recovery import DamagedManifest
+from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, SegmentID
-from elanus.querycoord.handoff import Handoff, Served, decide, has_rows, hold_back
+from elanus.querycoord.handoff import Handoff, decide, has_rows, hold_back
+from elanus.querycoord.served import Served
 from elanus.querycoord.unreadable import PAUSE_MAX_S, PAUSE_S, UnreadableSegments
 
 V = manifest(1).vchannel
@@ -242,9 +244,9 @@ def sealed(number: int) -> SegmentServing:
 def decided(of: Served, unreadable: set[int], *wanted: int) -> Handoff:
     output = replace(manifest(9), parents=(SegmentID(1), SegmentID(2)))
     segments = {SegmentID(n): output if n == 9 else manifest(n) for n in wanted}
-    successors = {SegmentID(1): SegmentID(9), SegmentID(2): SegmentID(9)} if 9 in wanted else {}
-    handoff = decide(segments, of, successors, (), of.ticks.get(V, manifest(1).insert_logs[0].ts_max))
-    found = hold_back(handoff, {SegmentID(n) for n in unreadable}, of, successors)
+    heirs = Heirs({SegmentID(1): SegmentID(9), SegmentID(2): SegmentID(9)} if 9 in wanted else {})
+    handoff = decide(segments, of, heirs, (), of.ticks.get(V, manifest(1).insert_logs[0].ts_max))
+    found = hold_back(handoff, {SegmentID(n) for n in unreadable}, of, heirs)
     assert found.held >= unreadable
     return found
 

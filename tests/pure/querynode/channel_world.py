@@ -16,10 +16,11 @@ from elanus.channels.memory import MemoryChannels
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.nodes import Nodes
+from elanus.core.offload import Pools
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode
 
 A, B = NodeID(11), NodeID(12)
 
@@ -46,10 +47,9 @@ class Cluster(World):
             node_id,
             self.log,
             self.store,
-            inline,
+            Pools.one(inline),
             scratch=self.scratch,
-            channels=self.channels,
-            proxies=lambda _: self.proxy,
+            channel_reads=ChannelReads(self.channels, lambda _: self.proxy, inline),
         )
 
     # what the coordinators answer

@@ -46,6 +46,7 @@ from elanus.core.messages import (
     TimeTick,
     UpsertMessage,
 )
+from elanus.core.offload import Pools
 from elanus.core.packs import ORIGIN
 from elanus.core.schema import DataType
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
@@ -121,7 +122,7 @@ class World:
         self._numbers = iter(range(1000, 10**9))
 
     def _new_node(self) -> QueryNode:
-        return QueryNode(NODE, self.log, self.store, inline, scratch=self.scratch)
+        return QueryNode(NODE, self.log, self.store, Pools.one(inline), scratch=self.scratch)
 
     def key(self, number: int) -> int | str:
         return number if self.schema.primary_field.data_type is DataType.INT64 else f"key-{number:04d}"

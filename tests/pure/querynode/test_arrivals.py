@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,9 +14,10 @@ from test_big_deletes import Threads
 
 from elanus.core.ids import PartitionID
 from elanus.core.messages import MsgKind
+from elanus.core.offload import Pools
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.key_ranges import KeyRanges
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import QueryNode, QueryNodePolicy
 
 
 def threaded(world: World, inline_rows_max: int) -> Threads:
@@ -25,10 +27,9 @@ def threaded(world: World, inline_rows_max: int) -> Threads:
         NODE,
         world.log,
         world.store,
-        inline,
+        replace(Pools.one(inline), arrivals=threads),
         scratch=world.scratch,
-        offload_arrivals=threads,
-        inline_rows_max=inline_rows_max,
+        policy=QueryNodePolicy(inline_rows_max=inline_rows_max),
     )
     world.version = 0
     return threads

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock, patch
@@ -18,6 +19,7 @@ from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scena
 
 from elanus.core.errors import NotReady
 from elanus.core.ids import ALL_PARTITIONS, FieldID, PartitionID
+from elanus.core.offload import Pools
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.querynode.block import Block
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
@@ -25,7 +27,7 @@ from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.follower import Follower
 from elanus.querynode.growing_segments import GrowingSegments
 from elanus.querynode.key_ranges import VISIT_KEYS, KeyRanges
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import QueryNode, QueryNodePolicy
 
 SCHEMA = CollectionSchema(
     "c",
@@ -170,10 +172,9 @@ def threaded(world: World) -> Threads:
         NODE,
         world.log,
         world.store,
-        inline,
+        replace(Pools.one(inline), deletes=threads),
         scratch=world.scratch,
-        offload_deletes=threads,
-        delete_limits=EVERYTHING_OFF_THE_LOOP,
+        policy=QueryNodePolicy(delete_limits=EVERYTHING_OFF_THE_LOOP),
     )
     world.version = 0
     return threads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scena
 from test_big_deletes import Threads
 
 from elanus.core.ids import FieldID, PartitionID, SegmentID
+from elanus.core.offload import Pools
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.index import IndexSpec, InterimIndex, SearchParams, resolve_index
 from elanus.querynode.follower import Follower
 from elanus.querynode.growing import GrowingBlock, GrowingSegment, NewRows
 from elanus.querynode.interim import FAN_IN, InterimRules, due
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import QueryNode, QueryNodePolicy
 from elanus.querynode.search_interest import LATELY_S, SearchInterest
 
 DIM = 64
@@ -31,10 +33,9 @@ def joining(world: World, rules: InterimRules) -> Threads:
         NODE,
         world.log,
         world.store,
-        inline,
+        replace(Pools.one(inline), interim=threads),
         scratch=world.scratch,
-        offload_interim=threads,
-        interim_rules=rules,
+        policy=QueryNodePolicy(interim=rules),
     )
     world.version = 0
     return threads

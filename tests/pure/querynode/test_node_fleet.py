@@ -20,9 +20,9 @@ from fakes import collection as fake_collection
 from node_world import COLLECTION, VCHANNEL, World, breathe, inline
 from structlog.testing import capture_logs
 
-from elanus.api.datacoord import LogHold, RecoveryInfo, VchannelRecovery
 from elanus.api.query_channel import QueryChannelInfo, SealedSegmentsChangeInfo, encode_message
 from elanus.api.querynode import QueryNodeApi
+from elanus.api.recovery import LogHold, RecoveryInfo, VchannelRecovery
 from elanus.channels import memory as memory_channels
 from elanus.channels.memory import MemoryChannels
 from elanus.core.catalog import Collection, Index, Partition
@@ -35,17 +35,18 @@ from elanus.core.errors import (
     NodesNotEnough,
 )
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
+from elanus.core.offload import Pools
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import Timestamp
 from elanus.meta.memory import MemoryMeta
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
-from elanus.querycoord import coord as coordinator
+from elanus.querycoord import node_watch
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet
 from elanus.querycoord.loader import QueryDependencies
 from elanus.querycoord.state import LoadState
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode, QueryNodePolicy
 
 W = TypeVar("W")
 
@@ -70,11 +71,10 @@ class Fleet(World):
                 NodeID(number),
                 self.log,
                 self.store,
-                inline,
+                Pools.one(inline),
                 scratch=self.scratch,
-                capacity_bytes=self.capacity_bytes,
-                channels=self.channels,
-                proxies=lambda _: self.proxy,
+                policy=QueryNodePolicy(capacity_bytes=self.capacity_bytes),
+                channel_reads=ChannelReads(self.channels, lambda _: self.proxy, inline),
             )
             await node.start()
             self.nodes[NodeID(number)] = node
@@ -198,7 +198,7 @@ def scenarios_of(
 
     def scenario(test: Callable[[W], Awaitable[None]]) -> Callable[[Path], None]:
         async def play(directory: Path) -> None:
-            with patch.object(coordinator, "_NODE_LOOK_S", 0.02):
+            with patch.object(node_watch, "_LOOK_S", 0.02):
                 await test(make(directory))
 
         def run(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from node_rows import VECTOR, schema_of
 from node_world import COLLECTION, NODE, PCHANNEL, VCHANNEL, World, breathe, scenario
 
-from elanus.api.datacoord import LogHold
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, SealedSegmentsChange
+from elanus.api.recovery import LogHold
 from elanus.core.clock import SystemClock
 from elanus.core.errors import (
     CollectionNotLoaded,

@@ -177,7 +177,7 @@ async def test_groups_outlive_the_coordinator_and_its_nodes(fleet: Fleet) -> Non
 @scenario
 async def test_a_group_that_lost_a_node_takes_one_of_the_default_group(fleet: Fleet) -> None:
     await fleet.finish(1, 2)
-    with patch("elanus.querycoord.coord._RECOVER_S", 0.05):
+    with patch("elanus.querycoord.groups._RECOVER_S", 0.05):
         await begun(fleet, 1, 2, rg=1)
         await load(fleet, "rg")
         await fleet.kill(2)

@@ -16,8 +16,8 @@ import pytest
 from node_world import COLLECTION
 from test_node_fleet import Fleet, scenarios_of
 
-from elanus.api.datacoord import RecoveryInfo
 from elanus.api.querynode import DamagedFile, LoadSegment
+from elanus.api.recovery import RecoveryInfo
 from elanus.core.catalog import Collection, Partition
 from elanus.core.errors import InsufficientMemory, Unavailable
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID

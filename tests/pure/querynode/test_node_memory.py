@@ -10,6 +10,7 @@ import pytest
 from node_world import COLLECTION, NODE, PCHANNEL, World, breathe, inline, scenario
 from test_big_deletes import Threads
 
+from elanus.core.offload import Pools
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
 from elanus.index import load
 from elanus.index.spec import IndexSpec
@@ -18,7 +19,7 @@ from elanus.querynode.arrivals import Intake
 from elanus.querynode.cache import IdentityCache
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.held_collection import weight_bytes
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import QueryNode, QueryNodePolicy
 
 ROWS = [(key, key) for key in range(100)]
 HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "64"}
@@ -173,7 +174,8 @@ class Mapping(World):
     """A node next to others that map the same index files."""
 
     def _new_node(self) -> QueryNode:
-        return QueryNode(NODE, self.log, self.store, inline, scratch=self.scratch, maps_indexes=True)
+        policy = QueryNodePolicy(maps_indexes=True)
+        return QueryNode(NODE, self.log, self.store, Pools.one(inline), scratch=self.scratch, policy=policy)
 
 
 @pytest.mark.parametrize("world_type", [World, Mapping])

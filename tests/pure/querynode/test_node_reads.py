@@ -20,6 +20,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.offload import Pools
 from elanus.core.schema import DataType
 from elanus.expr import BoundFilter
 from elanus.querynode import memory
@@ -262,7 +263,9 @@ async def test_the_node_stops_with_work_under_way_and_starts_again(world: World)
     await written(world, (1, 1))
     await world.node.stop()
     assert (await world.node.status()).segments == ()
-    world.node = QueryNode(world.node._node_id, world.log, world.store, inline, scratch=world.scratch)
+    world.node = QueryNode(
+        world.node._node_id, world.log, world.store, Pools.one(inline), scratch=world.scratch
+    )
     world.version = 0
     await world.start()
     assert world.keys() == [1]

@@ -18,6 +18,7 @@ from elanus.core.channels import pchannel_name, pchannel_of, vchannel_name
 from elanus.core.errors import DeadlineExceeded
 from elanus.core.ids import CollectionID, IndexID, PartitionID, SegmentID
 from elanus.core.messages import InsertMessage, TimeTick
+from elanus.core.offload import Pools
 from elanus.core.packs import ORIGIN
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
@@ -41,7 +42,7 @@ class Loaded:
         self.shards = shards
         self.log = MemoryLog()
         self.node = QueryNode(
-            NODE, self.log, LocalStore(directory / "store"), inline, scratch=directory / "scratch"
+            NODE, self.log, LocalStore(directory / "store"), Pools.one(inline), scratch=directory / "scratch"
         )
         self.ids = [CollectionID(100 + number) for number in range(collections)]
 

@@ -14,6 +14,7 @@ from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scena
 
 from elanus.api.querynode import SealedSegmentsChange
 from elanus.core.errors import CollectionNotLoaded, NotReady, SegmentNotFound, SegmentUnreadable, Unavailable
+from elanus.core.offload import Pools
 from elanus.core.timestamps import Timestamp
 from elanus.log.memory import MemoryLog
 from elanus.log.port import Position
@@ -81,7 +82,7 @@ async def test_rows_of_a_finished_segment_that_come_later_in_the_log_are_not_tak
     """The node lags behind the pipeline: it has read nothing of the segment when it goes online."""
     await world.node.stop()
     log = HeldLog(world.log)
-    world.node, world.version = QueryNode(NODE, log, world.store, inline, scratch=world.scratch), 0
+    world.node, world.version = QueryNode(NODE, log, world.store, Pools.one(inline), scratch=world.scratch), 0
     await world.start()
     before = world.node.service_time(COLLECTION)
     segment_id = await flushed(world, 1, 2)

@@ -65,14 +65,7 @@ async def loadable(world: World, request: LoadSegment, number: int) -> LoadSegme
 async def loads_hang(world: World, store: HangingStore, threads: ProcessThreads) -> list[asyncio.Task[None]]:
     """Let more loads hang than there are threads to load."""
     world.store = store
-    world.node = QueryNode(
-        NODE,
-        world.log,
-        store,
-        threads.pools.loading,
-        scratch=world.scratch,
-        offload_deletes=threads.pools.deletes,
-    )
+    world.node = QueryNode(NODE, world.log, store, threads.pools, scratch=world.scratch)
     await world.start()
     await world.insert([(1, 1), (2, 2)])
     await world.tick()
@@ -126,7 +119,7 @@ def test_one_collection_does_not_take_all_threads_that_load(tmp_path: Path) -> N
         store, threads = HangingStore(tmp_path / "store"), ProcessThreads()
         world = World(tmp_path)
         world.store = store
-        world.node = QueryNode(NODE, world.log, store, threads.pools.loading, scratch=world.scratch)
+        world.node = QueryNode(NODE, world.log, store, threads.pools, scratch=world.scratch)
         await world.start()
         segments = []
         for key in range(6):

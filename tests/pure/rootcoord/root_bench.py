@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
+from typing import Any
 
 import pytest
 from fakes import FakeData, FakeIndexCoord, FakeLease, FakeNodes, FakeProxy, FakeQueryCoord, schema, settle
@@ -19,6 +20,7 @@ from elanus.log.port import EntryHeader
 from elanus.meta.memory import MemoryMeta
 from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.tso import TimestampOracle
+from elanus.rpc.parts import method_of
 
 PCHANNELS = 2
 
@@ -42,6 +44,23 @@ class Proxy(FakeProxy):
         return TickReport(self.node_id, now, {p: Timestamp(ts - 1) for p, ts in self.unfinished.items()})
 
 
+class Root:
+    """A root coordinator as its callers see it: one object with the calls of all its parts.
+
+    ``catalog``, ``definitions``, ``tidy``: what the parts share, for tests that look inside.
+    """
+
+    def __init__(self, role: RootCoord) -> None:
+        self.role = role
+        self.start, self.stop = role.start, role.stop
+        self.catalog = role._catalog
+        self.definitions = role._definitions
+        self.tidy = role._completion.tidy
+
+    def __getattr__(self, method: str) -> Any:
+        return method_of(self.role, method)
+
+
 class Bench:
     """``meta`` and ``log`` outlive the role; `start` makes a new instance of it, as a restart does."""
 
@@ -55,10 +74,10 @@ class Bench:
         self.proxy = Proxy(self)
         self.nodes = FakeNodes({self.proxy.node_id: self.proxy})
 
-    async def start(self) -> RootCoord:
+    async def start(self, *, users_max: int = 100, roles_max: int = 10) -> Root:
         self.oracle = TimestampOracle(self.meta, self.clock, window_ms=3000, update_ms=50)
         self.lease = FakeLease()
-        self.root = RootCoord(
+        role = RootCoord(
             self.lease,
             self.meta,
             self.log,
@@ -68,11 +87,14 @@ class Bench:
             self.query,  # type: ignore[arg-type]
             self.nodes,
             pchannels_max=PCHANNELS,
+            users_max=users_max,
+            roles_max=roles_max,
         )
+        self.root = Root(role)
         await self.root.start()
         return self.root
 
-    async def restart(self) -> RootCoord:
+    async def restart(self) -> Root:
         await self.root.stop()
         return await self.start()
 
@@ -103,7 +125,7 @@ def new(
     return NewCollection(database, of, shards, ConsistencyLevel.BOUNDED, properties or {}, key_partitions)
 
 
-async def started(*collections: str) -> tuple[Bench, RootCoord]:
+async def started(*collections: str) -> tuple[Bench, Root]:
     bench = Bench()
     root = await bench.start()
     for name in collections:

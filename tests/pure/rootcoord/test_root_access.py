@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import pytest
 from fakes import FakeProxy
-from root_bench import Bench, refused, started
+from root_bench import Bench, Root, refused, started
 
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
 from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.privileges import Grant
-from elanus.rootcoord.coord import RootCoord
 
 INSERT = Grant("Collection", "books", "default", "Insert")
 
@@ -156,7 +155,7 @@ async def test_a_password_has_another_generation_each_time() -> None:
     assert len(set(generations)) == 3
 
 
-async def fill(root: RootCoord) -> None:
+async def fill(root: Root) -> None:
     await root.create_user("ada", "hash", "")
     await root.create_role("writer", "")
     await root.set_grant("writer", INSERT, True, False)
@@ -242,8 +241,7 @@ async def test_dropping_twice_and_leaving_a_role_twice_succeed() -> None:
 
 async def test_users_and_roles_are_limited() -> None:
     bench = Bench()
-    root = await bench.start()
-    root._begin_access(2, 3)
+    root = await bench.start(users_max=2, roles_max=3)
     await root.create_user("ada", "h", "")
     await refused(root.create_user("bob", "h", ""), AccessConflict, "number of users has reached the limit")
     await root.create_role("writer", "")

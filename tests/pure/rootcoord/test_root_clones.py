@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import settle
-from root_bench import Bench, new, refused, started
+from root_bench import Bench, Root, new, refused, started
 from test_root_crashes import never
 
 from elanus.api.rootcoord import CloneRequest
@@ -19,10 +19,9 @@ from elanus.core.messages import MsgKind
 from elanus.core.pins import Pin
 from elanus.core.segments import IndexFile
 from elanus.core.time_to_live import TTL_PROPERTY
-from elanus.rootcoord.coord import RootCoord
 
 
-async def with_source() -> tuple[Bench, RootCoord, Collection]:
+async def with_source() -> tuple[Bench, Root, Collection]:
     bench, root = await started()
     source = await root.create_collection(new("c", properties={TTL_PROPERTY: "60"}))
     await root.create_partition("default", "c", "p")

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 from fakes import OTHER, settle
 from giving_up import cut_off
-from root_bench import Bench, new, refused, started
+from root_bench import Bench, Root, new, refused, started
 
 from elanus.core.catalog import Collection
 from elanus.core.errors import (
@@ -24,7 +24,7 @@ from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
-from elanus.rootcoord.coord import RootCoord
+from elanus.rootcoord.completion import Completion
 
 # one at a time, and over restarts
 
@@ -49,7 +49,7 @@ async def test_everything_defined_is_there_after_a_restart() -> None:
     await root.stop()
 
 
-async def crashed(bench: Bench, dying: Awaitable[object]) -> RootCoord:
+async def crashed(bench: Bench, dying: Awaitable[object]) -> Root:
     """The process dies while ``dying`` waits for what will not come; another one starts."""
     task = asyncio.ensure_future(dying)
     await settle()
@@ -78,7 +78,7 @@ async def test_a_new_coordinator_makes_the_proxies_forget_what_they_cached() -> 
 
 async def test_a_crash_before_the_catalogs_write_leaves_no_collection() -> None:
     bench, root = await started()
-    root._catalog.put = never(root._catalog.put)  # type: ignore[method-assign,assignment]
+    root.catalog.put = never(root.catalog.put)  # type: ignore[method-assign,assignment]
     root = await crashed(bench, root.create_collection(new("c")))
     assert len(bench.ddl(MsgKind.CREATE_COLLECTION)) == 2, "its message stands there, and means nothing"
     await refused(root.describe_collection("default", "c"), CollectionNotFound)
@@ -232,7 +232,7 @@ async def test_a_partition_whose_drop_was_cut_off_is_dropped_to_the_end(has_rows
     assert {h.partition_id for h in bench.ddl(MsgKind.DROP_PARTITION)} == {gone}
     assert bench.data.calls.of("drop_partition") == [(made.collection_id, gone)]
     assert bench.query.calls.of("release") == [(made.collection_id, (gone,))]
-    assert root._catalog.by_id(made.collection_id).leaving == ()
+    assert root.catalog.by_id(made.collection_id).leaving == ()
     await root.stop()
 
 
@@ -246,7 +246,7 @@ async def test_a_partition_is_not_found_only_when_its_drop_has_come_to_its_end()
     dropping = asyncio.ensure_future(root.drop_partition("default", "c", "p"))
     await settle()
     before = bench.proxy.calls.of("invalidate_collection")
-    with patch.object(RootCoord, "tidy", never(settle)):  # it is not the tidying that does it
+    with patch.object(Completion, "tidy", never(settle)):  # it is not the tidying that does it
         dropping.cancel()
         root = await bench.restart()
         bench.data.drop_partition = known  # type: ignore[method-assign]
@@ -255,13 +255,13 @@ async def test_a_partition_is_not_found_only_when_its_drop_has_come_to_its_end()
             (made.collection_id, made.partitions[1].partition_id)
         ]
         assert bench.proxy.calls.of("invalidate_collection") == [*before, made.collection_id]
-        assert root._catalog.by_id(made.collection_id).leaving == ()
+        assert root.catalog.by_id(made.collection_id).leaving == ()
         await root.stop()
 
 
 async def test_a_crash_while_a_partition_is_created_leaves_none() -> None:
     bench, root = await started("c")
-    root._begin_change = never(root._begin_change)  # type: ignore[method-assign,assignment]
+    root.definitions.begin_change = never(root.definitions.begin_change)  # type: ignore[method-assign,assignment]
     root = await crashed(bench, root.create_partition("default", "c", "p"))
     assert len((await root.describe_collection("default", "c")).partitions) == 1
     await root.stop()

@@ -21,7 +21,7 @@ from elanus.core.messages import MsgKind
 from elanus.core.packs import PackAssembler
 from elanus.core.schema import DataType
 from elanus.log.port import NewEntry, Position
-from elanus.rootcoord import lifecycle
+from elanus.rootcoord import catalog, lifecycle
 
 # creating
 
@@ -125,7 +125,7 @@ async def test_shards_go_where_the_fewest_are() -> None:
 
 
 async def test_there_is_a_limit_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "COLLECTIONS_MAX", 2)
+    monkeypatch.setattr(catalog, "COLLECTIONS_MAX", 2)
     _, root = await started("a", "b")
     await refused(root.create_collection(new("c")), CollectionLimitReached, "limit=2")
     await root.drop_collection("default", "a")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from fakes import FakeIndexCoord, settle
 from giving_up import cut_off
-from root_bench import new, refused, started
+from root_bench import Root, new, refused, started
 
 from elanus.core.errors import (
     AliasAlreadyExists,
@@ -28,7 +28,6 @@ from elanus.core.ids import CollectionID, FieldID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.proxy.role.cache import MetaCache
 from elanus.rootcoord import names
-from elanus.rootcoord.coord import RootCoord
 
 # databases
 
@@ -178,7 +177,7 @@ async def test_properties_are_set_and_deleted_through_any_name() -> None:
 
 # the caller gives up
 
-Definition = Callable[[RootCoord], Coroutine[Any, Any, None]]
+Definition = Callable[[Root], Coroutine[Any, Any, None]]
 DEFINITIONS: dict[str, Definition] = {
     "create alias": lambda root: root.create_alias("default", "c", "b"),
     "alter alias": lambda root: root.alter_alias("default", "d", "a"),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from root_bench import Bench, refused, started
+from root_bench import Bench, Root, refused, started
 from virtual_time import START_WALL_MS, VirtualClock
 
 from elanus.core.errors import DiskFull, LeaseLost, Unavailable
@@ -16,7 +16,6 @@ from elanus.core.ids import CollectionID
 from elanus.core.timestamps import physical_ms
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import Compare, Delete, Put
-from elanus.rootcoord.coord import RootCoord
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.tso import TimestampOracle
 
@@ -187,7 +186,7 @@ async def test_the_role_offers_both() -> None:
     ids=["ids", "described", "not found by name", "not found by id", "listed", "ticks"],
 )
 async def test_what_others_rely_on_is_not_answered_by_one_that_was_replaced(
-    ask: Callable[[RootCoord], Coroutine[Any, Any, object]],
+    ask: Callable[[Root], Coroutine[Any, Any, object]],
 ) -> None:
     bench, root = await started("c")
     bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from fakes import schema
-from root_bench import Bench, new, refused, started
+from root_bench import Bench, Root, new, refused, started
 
 from elanus.core.catalog import Index
 from elanus.core.consistency import ConsistencyLevel
@@ -16,7 +16,6 @@ from elanus.core.ids import CollectionID, FieldID, IndexID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
-from elanus.rootcoord.coord import RootCoord
 
 NUMBER = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
 
@@ -120,7 +119,7 @@ TEXTS = (
 )
 
 
-async def with_texts() -> tuple[Bench, RootCoord, CollectionID]:
+async def with_texts() -> tuple[Bench, Root, CollectionID]:
     bench, root = await started()
     plain = schema(numbered=False)
     made = await root.create_collection(new(of=replace(plain, fields=(*plain.fields, *TEXTS))))

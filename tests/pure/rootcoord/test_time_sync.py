@@ -265,13 +265,13 @@ async def test_a_stopped_coordinator_writes_no_tick_any_more() -> None:
 )
 async def test_no_tick_passes_a_definition_that_is_on_its_way(kind: MsgKind) -> None:
     bench = await with_a_collection()
-    put, go_on = bench.root._catalog.put, asyncio.Event()
+    put, go_on = bench.root.catalog.put, asyncio.Event()
 
     async def slow_put(*collections: object) -> None:
         await go_on.wait()
         await put(*collections)  # type: ignore[arg-type]
 
-    bench.root._catalog.put = slow_put  # type: ignore[method-assign]
+    bench.root.catalog.put = slow_put  # type: ignore[method-assign]
     work = {
         MsgKind.CREATE_COLLECTION: lambda: bench.root.create_collection(new("d", shards=2)),
         MsgKind.DROP_COLLECTION: lambda: bench.root.drop_collection("default", "c"),

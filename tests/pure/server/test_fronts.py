@@ -20,7 +20,7 @@ from elanus.proxy.api import ComponentView
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.carrier import RpcChannel
 from elanus.server.console_source import ConsoleSource
-from elanus.server.fronts import start_front
+from elanus.server.fronts import Fronts
 from elanus.server.http_front import HttpFront, http_front
 from elanus.server.settings import ProxySettings
 from elanus.server.settings_http import HttpSettings
@@ -49,7 +49,11 @@ def empty_status() -> Status:
 
 def front(stack: AsyncExitStack, metrics: Metrics, port: int = 0) -> str:
     settings = ProxySettings(host="127.0.0.1")
-    return start_front(stack, settings, port, FakeProcess(), no_proxy, metrics, "STANDALONE", None)
+    return fronts(settings, metrics).open(stack, port, no_proxy)
+
+
+def fronts(settings: ProxySettings, metrics: Metrics) -> Fronts:
+    return Fronts(settings, FakeProcess(), metrics, "STANDALONE", None)
 
 
 def counted(metrics: Metrics) -> dict[tuple[str, str], float]:
@@ -108,7 +112,7 @@ def test_the_rest_api_is_opened_next_to_the_port_and_counts_the_same_operations(
         async with AsyncExitStack() as stack:
             http = HttpFront(HttpSettings(port=0))
             settings = ProxySettings(host="127.0.0.1")
-            start_front(stack, settings, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http=http)
+            fronts(settings, metrics).open(stack, 0, no_proxy, http)
             answer = await asyncio.to_thread(
                 requests.post, f"{http.url}/v2/vectordb/collections/list", json={}, timeout=30
             )
@@ -127,9 +131,7 @@ def test_a_rest_port_that_is_taken_names_the_setting() -> None:
             http = HttpFront(HttpSettings(port=port))
             settings = ProxySettings(host="127.0.0.1")
             with pytest.raises(PortTaken, match=r"http\.port=PORT"):
-                start_front(
-                    stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http=http
-                )
+                fronts(settings, Metrics()).open(stack, 0, no_proxy, http)
 
     asyncio.run(run())
 
@@ -140,7 +142,7 @@ def test_a_rest_port_that_nobody_chose_may_be_taken() -> None:
             taken = int(front(stack, Metrics()).rpartition(":")[2])
             http = HttpFront(HttpSettings())
             settings = ProxySettings(host="127.0.0.1", port=max(taken - 1000, 1))
-            start_front(stack, settings, 0, FakeProcess(), no_proxy, Metrics(), "STANDALONE", None, http=http)
+            fronts(settings, Metrics()).open(stack, 0, no_proxy, http)
             assert http.url not in ("", f"http://127.0.0.1:{taken}")
 
     asyncio.run(run())
@@ -170,9 +172,7 @@ def test_the_console_is_on_the_rest_port_unless_it_is_switched_off() -> None:
             metrics = Metrics()
             http = http_front(settings, ConsoleSource(empty_status, list, metrics.registry))
             settings_of_proxy = ProxySettings(host="127.0.0.1")
-            start_front(
-                stack, settings_of_proxy, 0, FakeProcess(), no_proxy, metrics, "STANDALONE", None, http=http
-            )
+            fronts(settings_of_proxy, metrics).open(stack, 0, no_proxy, http)
             assert http is not None
             paths = ("/ui/", "/ui/api/status")
             answers = [await asyncio.to_thread(requests.get, http.url + p, timeout=30) for p in paths]

@@ -45,6 +45,7 @@ from elanus.meta.session import Session
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.queues import DmQueue, Turn
 from elanus.proxy.role.read_path import ReadPath
+from elanus.proxy.role.time_ticker import TimeTicker
 from elanus.proxy.role.writes import LogWriter
 from elanus.querynode.deletes import DeleteBuffer
 from elanus.querynode.loaded_collection import LoadedCollection
@@ -74,12 +75,12 @@ def tick_one_too_high(patch: pytest.MonkeyPatch) -> None:
     def report(now: Timestamp, oldest: Any) -> tuple[Timestamp, dict[str, Timestamp]]:
         return now, {pchannel: min(now, ts) for pchannel, ts in oldest.items()}
 
-    patch.setattr("elanus.proxy.role.proxy.tick_report", report)
+    patch.setattr("elanus.proxy.role.time_ticker.tick_report", report)
 
 
 def unfinished_writes_forgotten(patch: pytest.MonkeyPatch) -> None:
     """A proxy reports the present, whatever it has begun."""
-    patch.setattr("elanus.proxy.role.proxy.tick_report", lambda now, oldest: (now, {}))
+    patch.setattr("elanus.proxy.role.time_ticker.tick_report", lambda now, oldest: (now, {}))
 
 
 def one_proxy_is_enough(patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,7 @@ def switched_before_the_load(patch: pytest.MonkeyPatch) -> None:
         return None
 
     patch.setattr(LoadedCollection, "announce", early)
-    patch.setattr("elanus.querycoord.replica.Replica._load", not_loaded)
+    patch.setattr("elanus.querycoord.node_loads.NodeLoads._load", not_loaded)
 
 
 def growing_copy_kept(patch: pytest.MonkeyPatch) -> None:
@@ -375,10 +376,10 @@ def notices_not_waited_for(patch: pytest.MonkeyPatch) -> None:
 def early_tick_not_guarded(patch: pytest.MonkeyPatch) -> None:
     """A read asks for a tick in the background, and nobody handles that rootcoord is down."""
 
-    async def unguarded(self: Proxy, pchannels: Any, at_least: Timestamp) -> None:
-        await self.coordinators.root.tick_now(pchannels, at_least)
+    async def unguarded(self: TimeTicker, pchannels: Any, at_least: Timestamp) -> None:
+        await self._root.tick_now(pchannels, at_least)
 
-    patch.setattr(Proxy, "_asked_tick", unguarded)
+    patch.setattr(TimeTicker, "_request", unguarded)
 
 
 _TWICE = frozenset({"SEG1", "CKPT1", "CKPT2", "VIS2", "SEG2", "LIVE1"})

@@ -12,7 +12,7 @@ import pytest
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.planner import Planner
-from elanus.querycoord import replica
+from elanus.querycoord import next_version
 
 
 def delete_during_a_compaction_lost(patch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def segment_compacted_twice(patch: pytest.MonkeyPatch) -> None:
 
 def inputs_let_go_before_the_output_is_there(patch: pytest.MonkeyPatch) -> None:
     """A version drops the inputs of a compaction; their output comes with a later one."""
-    decide = replica.decide
+    decide = next_version.decide
 
     def early(wanted: Any, served: Any, *rest: Any) -> Any:
         outputs = frozenset(s for s, m in wanted.items() if m.parents and s not in served.named)
@@ -49,7 +49,7 @@ def inputs_let_go_before_the_output_is_there(patch: pytest.MonkeyPatch) -> None:
         return replace(decide(wanted, served, *rest), held=fresh, kept={}, late=fresh)
 
     _SEEN.clear()
-    patch.setattr(replica, "decide", early)
+    patch.setattr(next_version, "decide", early)
 
 
 _SEEN: set[Any] = set()
@@ -57,13 +57,13 @@ _SEEN: set[Any] = set()
 
 def inputs_kept_next_to_the_output(patch: pytest.MonkeyPatch) -> None:
     """The version that brings the output does not take the inputs away, which de-duplication hides."""
-    decide = replica.decide
+    decide = next_version.decide
 
-    def keeping(wanted: Any, served: Any, successors: Any, *rest: Any) -> Any:
-        kept = {s: serving.vchannel for s, serving in served.sealed.items() if successors.get(s)}
-        return replace(decide(wanted, served, successors, *rest), held=frozenset(), kept=kept)
+    def keeping(wanted: Any, served: Any, heirs: Any, *rest: Any) -> Any:
+        kept = {s: serving.vchannel for s, serving in served.sealed.items() if heirs.one_of(s)}
+        return replace(decide(wanted, served, heirs, *rest), held=frozenset(), kept=kept)
 
-    patch.setattr(replica, "decide", keeping)
+    patch.setattr(next_version, "decide", keeping)
 
 
 def deltas_forgotten_too_early(patch: pytest.MonkeyPatch) -> None:

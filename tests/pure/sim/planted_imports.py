@@ -10,8 +10,9 @@ import pytest
 
 from elanus.core.imports import Duplicates, ImportState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, plus_ms
-from elanus.datacoord import import_queue
-from elanus.datacoord.import_queue import Imports
+from elanus.datacoord import import_commits
+from elanus.datacoord.import_commits import ImportCommits
+from elanus.datacoord.import_queue import ImportQueue
 from elanus.querycoord import switching
 from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.visible_from import decide_moments
@@ -34,13 +35,13 @@ def _with_imports(plant: Callable[[pytest.MonkeyPatch], None]) -> Callable[[pyte
 @_with_imports
 def rows_as_old_as_their_files(patch: pytest.MonkeyPatch) -> None:
     """Imported rows have the timestamp in their files, which was taken before the job."""
-    manifest_of = import_queue.imported_manifest
+    manifest_of = import_commits.imported_manifest
 
     def early(task: Any, written: Any, commit_ts: Any) -> Any:
         manifest = manifest_of(task, written, commit_ts)
         return replace(manifest, insert_logs=(written.insert_log,), commit_ts=NO_TIMESTAMP)
 
-    patch.setattr(import_queue, "imported_manifest", early)
+    patch.setattr(import_commits, "imported_manifest", early)
 
 
 @_with_imports
@@ -50,7 +51,7 @@ def moments_of_their_own(patch: pytest.MonkeyPatch) -> None:
     original = VersionSwitch._moments
 
     async def moments(self: VersionSwitch, online: Any, target: Any, before: Any) -> Any:
-        opened = decide_moments(online, target.segments, target.recovery.successors, before).open
+        opened = decide_moments(online, target.segments, target.recovery.heirs, before).open
         visible_from, deletes = await original(self, online, target, before)
         own = {s: plus_ms(visible_from[s], 1000 * n) for n, s in enumerate(opened)}
         if own:
@@ -73,27 +74,22 @@ def completed_before_it_is_served(patch: pytest.MonkeyPatch) -> None:
 @_with_imports
 def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
     """A commit does not look at what has become of its task while the manifests were written."""
-    cancel, show = Imports.cancel_import, Imports._show
+    cancel, apply = ImportQueue.cancel_import, ImportCommits._apply
 
-    async def cancel_only(self: Imports, task_id: Any) -> None:
+    async def cancel_only(self: ImportQueue, task_id: Any) -> None:
         running, self._running = self._running, {}
         await cancel(self, task_id)
         self._running = running
 
-    async def anyway(self: Imports, task: Any, outcome: Any) -> None:
+    async def anyway(self: ImportCommits, task: Any, outcome: Any) -> None:
         commit_ts = await self._rootcoord.alloc_timestamp(1)
-        collection = await self._collection(task)
-        max_rows = self._allocator.max_rows(collection.schema)
-        manifests = [import_queue.imported_manifest(task, s, commit_ts) for s in outcome.segments]
-        paths = await self._manifests.put_all(manifests, f"{task.attempt}-import")
-        pairs = zip(manifests, paths, strict=True)
-        segments = [import_queue.imported_segment(manifest, path, max_rows) for manifest, path in pairs]
+        segments = await self._write(task, outcome, commit_ts)
         async with self._lock:
-            await show(self, replace(task, state=ImportState.STARTED), outcome, segments, commit_ts, [])
+            await apply(self, replace(task, state=ImportState.STARTED), outcome, segments, commit_ts, [])
         self._changes.happened(task.collection_id)
 
-    patch.setattr(Imports, "cancel_import", cancel_only)
-    patch.setattr(Imports, "_commit", anyway)
+    patch.setattr(ImportQueue, "cancel_import", cancel_only)
+    patch.setattr(ImportCommits, "commit", anyway)
 
 
 def write_deletes_left_out(patch: pytest.MonkeyPatch) -> None:

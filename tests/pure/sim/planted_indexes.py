@@ -12,7 +12,7 @@ from elanus.core.pins import Pin
 from elanus.core.segments import IndexFile
 from elanus.datacoord import references
 from elanus.datacoord.manifests import Manifests
-from elanus.datacoord.snapshots import Snapshots
+from elanus.datacoord.pins import Pins
 from elanus.indexcoord.coord import IndexCoord
 from elanus.storage.paths import INDEX_FILES, parse
 
@@ -21,13 +21,13 @@ SEEDS, FIRST = 12, 30
 
 def restore_forgets_its_index_files(patch: pytest.MonkeyPatch) -> None:
     """The pin of a restore keeps the files of rows and deletes only."""
-    files_of = Snapshots._files_of
+    files_of = Pins._files_of
 
-    async def forgetful(self: Snapshots, pin: Pin) -> frozenset[str]:
+    async def forgetful(self: Pins, pin: Pin) -> frozenset[str]:
         files = await files_of(self, pin)
         return frozenset(f for f in files if not (pin.received and f.startswith(f"{INDEX_FILES}/")))
 
-    patch.setattr(Snapshots, "_files_of", forgetful)
+    patch.setattr(Pins, "_files_of", forgetful)
 
 
 def shared_index_files_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ def name_resolved_twice(patch: pytest.MonkeyPatch) -> None:
         )
 
     patch.setattr(ClientVerbs, "write", write)
-    patch.setattr("elanus.proxy.verbs.mutations.misfit_rows", lambda rows, schema: "")
+    patch.setattr("elanus.proxy.verbs.row_writes.misfit_rows", lambda rows, schema: "")
 
 
 def switch_not_announced(patch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def switch_not_announced(patch: pytest.MonkeyPatch) -> None:
 
     async def alter(self: Names, database: str, collection: str, alias: str) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(self, "_change", quiet.__get__(self))
+            inner.setattr(self._definitions, "change", quiet.__get__(self))
             await alter_alias(self, database, collection, alias)
 
     patch.setattr(Names, "alter_alias", alter)

@@ -10,13 +10,14 @@ import pytest
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.proxy.role.fresh_keys import keys_of_ids
 from elanus.proxy.role.queues import Turn
-from elanus.proxy.role.writes import LogWriter, RowWrite, delete_messages, keys_by_shard
-from elanus.proxy.verbs import mutations
+from elanus.proxy.role.shards import keys_by_shard
+from elanus.proxy.role.writes import LogWriter, RowWrite, delete_messages
+from elanus.proxy.verbs import row_writes
 
 
 def upsert_in_two_records(patch: pytest.MonkeyPatch) -> None:
     """The old rows are deleted where they are, and the new ones go where their keys hash to."""
-    row_write, gone = mutations.row_write, {}
+    row_write, gone = row_writes.row_write, {}
 
     def parted(cached: Any, partition_id: Any, rows: pa.RecordBatch, take: Any, *, replaces: bool) -> Any:
         key = cached.view.schema.primary_field
@@ -43,7 +44,7 @@ def fresh_keys_anywhere(patch: pytest.MonkeyPatch) -> None:
     def consecutive(replaced: pa.Array, shards: int, take_ids: Any) -> pa.Array:
         return keys_of_ids(take_ids(len(replaced)), len(replaced), replaced.type)
 
-    patch.setattr(mutations, "keys_in_shards_of", consecutive)
+    patch.setattr(row_writes, "keys_in_shards_of", consecutive)
 
 
 BUGS = (

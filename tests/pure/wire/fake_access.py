@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from elanus.core import access
+from elanus.core import access, access_grants, access_names
 from elanus.core.access import AccessPolicy, Role, User, first_policy
 from elanus.core.access_backup import restored
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, expiry_ms, key_text
@@ -28,13 +28,13 @@ class FakeAccess:
         return self.policy
 
     def create_user(self, name: str, password: str, description: str) -> None:
-        access.check_user_name(name)
-        access.check_password(password)
+        access_names.check_user_name(name)
+        access_names.check_password(password)
         user = User(name, password, next(self._generations), description=description)
         self.policy = access.with_user(self.policy, user, LIMIT)
 
     def change_password(self, name: str, old: str, new: str) -> None:
-        access.check_password(new)
+        access_names.check_password(new)
         user = self.policy.users.get(name)
         if user is None or user.password_hash != old:
             raise NotAuthenticated(f"old password not correct for {name}: not authenticated")
@@ -62,7 +62,7 @@ class FakeAccess:
         self.policy = access.without_key(self.policy, user, key_id)
 
     def create_role(self, name: str, description: str) -> None:
-        access.check_name(name, "role name")
+        access_names.check_name(name, "role name")
         self.policy = access.with_role(self.policy, Role(name, description=description), LIMIT)
 
     def drop_role(self, name: str, force: bool) -> None:
@@ -74,21 +74,21 @@ class FakeAccess:
     def set_grant(self, role: str, grant: Grant, granted: bool, placed: bool) -> None:
         self.policy.role(role)
         if placed:
-            access.check_placed_grant(self.policy, grant.privilege, grant.database, grant.object_name)
+            access_grants.check_placed_grant(self.policy, grant.privilege, grant.database, grant.object_name)
             grant = replace(grant, object_type=object_type_of(grant.privilege))
         else:
-            access.check_grant(self.policy, grant)
-        self.policy = access.with_grant(self.policy, role, grant, granted)
+            access_grants.check_grant(self.policy, grant)
+        self.policy = access_grants.with_grant(self.policy, role, grant, granted)
 
     def create_privilege_group(self, name: str) -> None:
-        self.policy = access.with_group(self.policy, access.check_group_name(name))
+        self.policy = access_grants.with_group(self.policy, access_names.check_group_name(name))
 
     def drop_privilege_group(self, name: str) -> None:
-        self.policy = access.without_group(self.policy, name)
+        self.policy = access_grants.without_group(self.policy, name)
 
     def change_privilege_group(self, name: str, privileges: Sequence[str], added: bool) -> None:
-        access.check_group_name(name)
-        self.policy = access.with_group_members(self.policy, name, tuple(privileges), added)
+        access_names.check_group_name(name)
+        self.policy = access_grants.with_group_members(self.policy, name, tuple(privileges), added)
 
     def restore_access(self, added: AccessPolicy) -> None:
         self.policy = restored(self.policy, added, LIMIT, LIMIT)

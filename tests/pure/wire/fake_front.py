@@ -53,6 +53,7 @@ from elanus.proxy.api import (
     IndexView,
     Insert,
     LoadedView,
+    LoadRequest,
     LoadStateView,
     MutationResult,
     Query,
@@ -239,27 +240,19 @@ class FakeFront(
 
     # load
 
-    def load(
-        self,
-        database: str,
-        collection: str,
-        partitions: Sequence[str],
-        replicas: int,
-        refresh: bool,
-        resource_groups: Sequence[str] = (),
-        load_fields: Sequence[str] = (),
-        skip_dynamic: bool = False,
-    ) -> None:
-        for name in resource_groups:
+    def load(self, request: LoadRequest) -> None:
+        for name in request.resource_groups:
             self.describe_resource_group(name)
-        held = self._held(database, collection)
-        self.load_fields = fields_to_load(held.view.schema, load_fields, dynamic=not skip_dynamic)
+        held = self._held(request.database, request.collection)
+        self.load_fields = fields_to_load(
+            held.view.schema, request.load_fields, dynamic=not request.skip_dynamic
+        )
         if not held.indexes:
-            raise IndexNotFound(f"index not found[collection={collection}]")
-        for name in partitions:
+            raise IndexNotFound(f"index not found[collection={request.collection}]")
+        for name in request.partitions:
             self._partition(held, name)
-        self.loads.append((tuple(partitions), replicas, refresh, tuple(resource_groups)))
-        held.loaded.update(partitions or held.partitions)
+        self.loads.append((request.partitions, request.replicas, request.refresh, request.resource_groups))
+        held.loaded.update(request.partitions or held.partitions)
 
     def release(self, database: str, collection: str, partitions: Sequence[str]) -> None:
         held = self._held(database, collection)

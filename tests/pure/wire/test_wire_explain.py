@@ -18,6 +18,7 @@ from wire_messages import key_message, schema_bytes, search_request, vector_mess
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, text_of
 from elanus.core.trail import Trail, current, step
+from elanus.proxy.api import LoadRequest
 from elanus.proxy.calls import AllowAll, Caller, Calls
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
@@ -68,7 +69,7 @@ class World:
         )
         assert self.calls.answer("CreateCollection", create, Caller()).code == 0
         self.front.create_index("default", "books", "vector", "", {"index_type": "FLAT"})
-        self.front.load("default", "books", (), 1, False)
+        self.front.load(LoadRequest("default", "books"))
 
     def search(self, *headers: tuple[str, str]) -> Any:
         return _answering("Search", self.calls)(search_request(), FakeContext(None, *headers))

@@ -14,6 +14,7 @@ import structlog
 
 from elanus.api.query_channel import DqResult, QueryChannels, decode_result
 from elanus.core.errors import ChannelLost, ElanusError, Unavailable
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.fanout.pending import Gathering
 
 _RETRY_PAUSE_S = 0.5
@@ -46,10 +47,7 @@ class AnswerChannel:
 
     async def stop(self, error: ElanusError) -> None:
         """Fail the reads under way with ``error``."""
-        tasks = [*self._removing, *([self._task] if self._task else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._removing, self._task)
         await self._remove(self.name)
         for gathering in self.awaited():
             gathering.fail(error)

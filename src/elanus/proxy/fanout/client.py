@@ -50,6 +50,7 @@ from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.trail import current
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.fanout.answers import AnswerChannel
 from elanus.proxy.fanout.blocking import ThreadWaits, Waits
 from elanus.proxy.fanout.deadline import Patience
@@ -111,10 +112,7 @@ class FanOut:
         """Fail the reads under way and all later ones: a proxy whose lease is over may still get reads."""
         self._is_stopped = True
         self._end_watching()
-        tasks = tuple(self._refreshing.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await cancel_and_wait(*self._refreshing.values())
         await self._answers.stop(_stopped())
 
     # notifications

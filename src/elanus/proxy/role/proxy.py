@@ -1,7 +1,8 @@
 """The proxy role: the part that lives on the event loop.
 
-It owns the queues, the caches and the time ticker, and receives the coordinators' calls. The front that
-clients call (`elanus.proxy.verbs.front`) calls it from gRPC threads through `Proxy.call`.
+It puts together the queues, the caches, the time ticker and the read path, and receives the coordinators'
+calls. The front that clients call (`elanus.proxy.verbs.front`) calls it from gRPC threads through
+`Proxy.call`.
 """
 
 from __future__ import annotations
@@ -10,23 +11,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import CancelledError
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
-
-import structlog
 
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi, TickReport
-from elanus.core.errors import DeadlineExceeded, DiskFull, ElanusError, NoSession, NotReady
+from elanus.core.errors import DeadlineExceeded, NotReady
 from elanus.core.ids import CollectionID
 from elanus.core.lease import Lease
 from elanus.core.offload import Offload
 from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
 from elanus.core.requests import RequestLimits
-from elanus.core.ticks import tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy
@@ -41,6 +39,7 @@ from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.role.read_path import ReadNodes, ReadPath
 from elanus.proxy.role.segments import SegmentAssigner
 from elanus.proxy.role.stamps import Stamps
+from elanus.proxy.role.time_ticker import TimeTicker
 from elanus.proxy.role.writes import KeyDelete, LogWriter, RowWrite
 from elanus.rpc.serving.waiting import about_to_wait
 
@@ -48,7 +47,6 @@ T = TypeVar("T")
 
 _STOP_PATIENCE_S = 5.0
 """How long tasks may take to finish when the proxy stops, before they are cancelled."""
-_log = structlog.get_logger("proxy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +111,11 @@ class Proxy:
         own_writes: OwnWrites | None = None,
         ticked: Callable[[], None] = lambda: None,
     ) -> None:
-        self._ticked = ticked
         self._is_reader = is_reader
         self.node_id = lease.node_id
-        self._lease = lease
         self.coordinators = coordinators
         self.stamp = stamps.now
         """A fresh timestamp, for gRPC threads."""
-        self._stamps = stamps
         self.measures = measures
         self.limits = policy.limits
         self.root_password = policy.root_password
@@ -139,22 +134,29 @@ class Proxy:
         self.writer = LogWriter(log, self._assigner, offload, lease)
         self.ids = IdBatch(lambda count: self.call(coordinators.root.alloc_ids(count)))
         self.own_writes = own_writes or OwnWrites(policy.graceful_time_ms)
+        self.ticker = TimeTicker(
+            lease,
+            coordinators.root,
+            stamps,
+            self.dm_queue,
+            self.admission,
+            interval_ms=policy.tick_interval_ms,
+            timeout_s=policy.read_timeout_s,
+            ticked=ticked,
+        )
         self.reads = ReadPath(
             nodes,
             self.dq_queue,
             stamps,
-            self._ask_tick,
+            self.ticker.request,
             measures,
             self.own_writes,
             graceful_time_ms=policy.graceful_time_ms,
             retention_s=policy.retention_s,
             timeout_s=policy.read_timeout_s,
             now_s=now_s,
-            log_full=lambda: self._log_full,
+            log_full=lambda: self.ticker.log_full,
         )
-        self._log_full = ""
-        self._ticker: asyncio.Task[None] | None = None
-        self._asked: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Start, and return when the first tick report is accepted.
@@ -165,19 +167,15 @@ class Proxy:
         if self._is_reader:
             return
         try:
-            await self._report()
+            await self.ticker.start()
         except BaseException:
             await self._nodes.stop()
             raise
-        self._ticker = asyncio.create_task(self._tick(), name="proxy ticker")
 
     async def stop(self) -> None:
         """Stop, and return after the last write. Only then may the session end: later entries are late."""
         await asyncio.gather(self.dd_queue.close(_STOP_PATIENCE_S), self.dm_queue.close(_STOP_PATIENCE_S))
-        tasks = [*self._asked, *([self._ticker] if self._ticker else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.ticker.stop()
         await self._nodes.stop()
 
     # from gRPC threads
@@ -256,50 +254,7 @@ class Proxy:
         return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
 
     async def report_tick(self, now: Timestamp) -> TickReport:
-        default, channels = tick_report(now, self.dm_queue.oldest())
-        return TickReport(self.node_id, default, channels, self.dm_queue.written(now))
-
-    async def _report(self) -> None:
-        report = await self.report_tick(await self._stamps.fresh())
-        report = replace(report, demand=self.admission.demand())
-        self.admission.use_shares(await self.coordinators.root.update_channel_time_tick(report))
-
-    async def _tick(self) -> None:
-        failing = ""
-        while True:
-            await asyncio.sleep(self._policy.tick_interval_ms / 1000)
-            try:
-                await self._report()
-                failing = ""
-            except NoSession as error:
-                self._lease.give_up(error.message)
-            except Exception as error:  # noqa: BLE001 - without reports no tick is written and no read ends
-                self._note_full(error)
-                if failing != (failing := f"{type(error).__name__}: {error}"):
-                    _log.warning("time tick not reported", error=failing)
-
-    def _note_full(self, error: Exception) -> None:
-        if isinstance(error, DiskFull):
-            self._log_full = error.message
-
-    def _ask_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
-        self._loop.call_soon_threadsafe(self._ask_tick_soon, pchannels, at_least)
-
-    def _ask_tick_soon(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
-        task = asyncio.ensure_future(self._asked_tick(pchannels, at_least))
-        self._asked.add(task)
-        task.add_done_callback(self._asked.discard)
-
-    async def _asked_tick(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
-        """Request an early tick. The reader waits for its service time whether this succeeds or not."""
-        try:
-            async with asyncio.timeout(self._policy.read_timeout_s):
-                await self.coordinators.root.tick_now(pchannels, at_least)
-            self._log_full = ""
-            self._ticked()
-        except (ElanusError, TimeoutError) as error:
-            self._note_full(error)
-            _log.info("early tick not requested", error=str(error))
+        return self.ticker.report(now)
 
 
 async def _awaited(work: Awaitable[T]) -> T:

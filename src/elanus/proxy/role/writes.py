@@ -7,97 +7,31 @@ or in a helper thread, never on the event loop. A write is acknowledged when all
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
 
+from elanus.core.allocation import SegmentRows
 from elanus.core.begun import Begun
-from elanus.core.channels import pchannel_of, shard_of_keys
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError, PartlyWritten
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.lease import Lease
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.offload import Offload
-from elanus.core.partition_keys import rows_of_partitions
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import encode
 from elanus.log.port import Log, NewEntry
 from elanus.proxy.role.queues import Turn
 from elanus.proxy.role.segments import SegmentAssigner
+from elanus.proxy.role.shards import ShardKeys, ShardRows
 
 Rows = TypeVar("Rows", pa.RecordBatch, pa.Array)
 _OFFLOAD_BYTES = 256 * 1024
 """Writes of at least this size are encoded off the event loop."""
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRows:
-    """The rows of one write that go to one vchannel. ``replaced``: see `UpsertMessage`.
-
-    ``partition_id``: where a partition key sends them; None: to the partition of the write.
-    """
-
-    vchannel: str
-    rows: pa.RecordBatch
-    replaced: pa.Array | None = None
-    partition_id: PartitionID | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ShardKeys:
-    """The keys of one delete that belong to one vchannel."""
-
-    vchannel: str
-    keys: pa.Array
-
-
-def rows_by_shard(
-    rows: pa.RecordBatch, keys: pa.Array, vchannels: Sequence[str], replaced: pa.Array | None = None
-) -> list[ShardRows]:
-    """Split rows by the hash of their primary keys, each shard's rows in their original order."""
-    if len(vchannels) == 1:
-        return [ShardRows(vchannels[0], rows, replaced)]
-    parts = _by_shard(keys, vchannels)
-    order = pa.array(np.concatenate([at for _, at in parts]))
-    rows = rows.take(order)  # once: taking each shard's rows costs as much again for every shard
-    replaced = None if replaced is None else replaced.take(order)
-    shards, begin = [], 0
-    for vchannel, at in parts:
-        own = None if replaced is None else replaced.slice(begin, len(at))
-        shards.append(ShardRows(vchannel, rows.slice(begin, len(at)), own))
-        begin += len(at)
-    return shards
-
-
-def shards_by_partition(
-    shards: Sequence[ShardRows], field: str, partitions: Sequence[PartitionID]
-) -> list[ShardRows]:
-    """Split each shard's rows by the hash of their partition key, which is in the column ``field``."""
-    split = []
-    for shard in shards:
-        for partition_id, numbers in rows_of_partitions(shard.rows.column(field), partitions):
-            at = pa.array(numbers)
-            replaced = None if shard.replaced is None else shard.replaced.take(at)
-            split.append(ShardRows(shard.vchannel, shard.rows.take(at), replaced, partition_id))
-    return split
-
-
-def keys_by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[ShardKeys]:
-    if len(vchannels) == 1:
-        return [ShardKeys(vchannels[0], keys)]
-    return [ShardKeys(v, keys.take(pa.array(at))) for v, at in _by_shard(keys, vchannels)]
-
-
-def _by_shard(keys: pa.Array, vchannels: Sequence[str]) -> list[tuple[str, np.ndarray[Any, Any]]]:
-    shards = shard_of_keys(keys, len(vchannels))
-    order = np.argsort(shards, kind="stable")
-    bounds = np.searchsorted(shards[order], np.arange(len(vchannels) + 1))
-    parts = [order[bounds[n] : bounds[n + 1]] for n in range(len(vchannels))]
-    return [(vchannels[n], part) for n, part in enumerate(parts) if len(part)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,26 +81,13 @@ class LogWriter:
             places = await self._assigner.assign(
                 write.collection_id, partition_id, shard.vchannel, shard.rows.num_rows, ts
             )
-            begin = 0
-            for place in places:
-                for rows in _portions(shard.rows.slice(begin, place.rows)):
-                    start = (
-                        ts,
-                        shard.vchannel,
-                        write.collection_id,
-                        partition_id,
-                        place.segment_id,
-                        row_id,
-                    )
-                    if write.replaces:
-                        replaced = shard.replaced
-                        if replaced is not None:
-                            replaced = replaced.slice(begin, rows.num_rows)
-                        messages.append(UpsertMessage(*start, rows, replaced))
-                    else:
-                        messages.append(InsertMessage(*start, rows))
-                    row_id += rows.num_rows
-                    begin += rows.num_rows
+            for segment_id, part in _placed(shard, places):
+                start = (ts, part.vchannel, write.collection_id, partition_id, segment_id, row_id)
+                if write.replaces:
+                    messages.append(UpsertMessage(*start, part.rows, part.replaced))
+                else:
+                    messages.append(InsertMessage(*start, part.rows))
+                row_id += part.rows.num_rows
         return messages
 
     async def append(self, turn: Turn, messages: Sequence[WriteMessage], size_bytes: int) -> None:
@@ -228,6 +149,16 @@ def _failure_of_all(failed: Mapping[str, Exception], stored: frozenset[str]) -> 
 
 def _encode_all(messages: Sequence[WriteMessage]) -> list[NewEntry]:
     return [encode(message) for message in messages]
+
+
+def _placed(shard: ShardRows, places: Iterable[SegmentRows]) -> Iterator[tuple[SegmentID, ShardRows]]:
+    """Yield the shard's rows in their order, in portions of bounded size that each go to one segment."""
+    begin = 0
+    for place in places:
+        for rows in _portions(shard.rows.slice(begin, place.rows)):
+            replaced = None if shard.replaced is None else shard.replaced.slice(begin, rows.num_rows)
+            yield place.segment_id, replace(shard, rows=rows, replaced=replaced)
+            begin += rows.num_rows
 
 
 def _portions(rows: Rows) -> list[Rows]:

@@ -6,13 +6,8 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from elanus.core.access import (
-    AccessPolicy,
-    check_group_name,
-    check_name,
-    check_password,
-    check_user_name,
-)
+from elanus.core.access import AccessPolicy
+from elanus.core.access_names import check_group_name, check_name, check_password, check_user_name
 from elanus.core.api_keys import (
     ApiKey,
     KeyScope,

@@ -11,6 +11,7 @@ from elanus.proxy.verbs.alterations import Alterations
 from elanus.proxy.verbs.clones import Cloning
 from elanus.proxy.verbs.compaction import Compacting
 from elanus.proxy.verbs.definitions import Definitions
+from elanus.proxy.verbs.flushes import Flushes
 from elanus.proxy.verbs.hybrid import HybridSearching
 from elanus.proxy.verbs.imports import BulkImports
 from elanus.proxy.verbs.indexes import IndexDefinitions
@@ -29,6 +30,7 @@ class ProxyFront(
     Loading,
     ResourceGroups,
     Updates,
+    Flushes,
     Searching,
     HybridSearching,
     Querying,

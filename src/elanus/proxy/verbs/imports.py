@@ -16,7 +16,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.sent_keys import marked
 from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
-from elanus.proxy.verbs.mutations import write_partition
+from elanus.proxy.verbs.row_writes import write_partition
 
 
 class BulkImports(Verbs):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from elanus.api.querycoord import LoadStatus, QueryCoordApi
 from elanus.core.catalog import load_defaults
@@ -13,10 +13,10 @@ from elanus.core.errors import (
     IndexNotFound,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, NodeID, SegmentID
 from elanus.core.rate_limits import Action
 from elanus.core.requests import fields_to_load
-from elanus.proxy.api import LoadedView, LoadStateView, ReplicaView
+from elanus.proxy.api import LoadedView, LoadRequest, LoadStateView, ReplicaView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import Verbs, partition_ids, refuse_partitions
 
@@ -28,44 +28,23 @@ class Loading(Verbs):
     def _query(self) -> QueryCoordApi:
         return self._proxy.coordinators.query
 
-    def load(
-        self,
-        database: str,
-        collection: str,
-        partitions: Sequence[str],
-        replicas: int,
-        refresh: bool,
-        resource_groups: Sequence[str] = (),
-        load_fields: Sequence[str] = (),
-        skip_dynamic: bool = False,
-    ) -> None:
-        """``refresh`` asks a loaded collection for segments added since; those are served anyway, so nothing
-        changes. Raises `CollectionNotLoaded` when there is nothing to refresh.
-
-        ``replicas``: 0 if the client names none. Then, as for groups, the properties of the database count; a
-        loaded collection stays as it is.
-        """
-        cached = self._collection(database, collection)
-        if partitions:
+    def load(self, request: LoadRequest) -> None:
+        """Where a client names no replicas or groups, the properties of the database count; a loaded
+        collection stays as it is."""
+        cached = self._collection(request.database, request.collection)
+        if request.partitions:
             refuse_partitions(cached, "load partitions")
         self._proxy.admission.allow(Action.DDL, cached)
-        if refresh:
+        if request.refresh:
             if self._status(cached.collection_id) is None:
                 raise CollectionNotLoaded(f"collection not loaded[collection={cached.collection_id}]")
             return
-        wanted = partition_ids(cached, tuple(partitions))
-        fields = fields_to_load(cached.view.schema, load_fields, dynamic=not skip_dynamic)
-        for field in cached.view.schema.searched_fields:
-            if fields and field.field_id not in fields:
-                continue
-            if all(index.field_id != field.field_id for index in cached.indexes):
-                raise IndexNotFound(
-                    f"there is no vector index on field: [{field.name}], please create index firstly: "
-                    f"index not found[collection={collection}]"
-                )
-        groups = tuple(resource_groups)
+        wanted = partition_ids(cached, request.partitions)
+        fields = fields_to_load(cached.view.schema, request.load_fields, dynamic=not request.skip_dynamic)
+        _check_indexed(cached, fields, request.collection)
+        replicas, groups = request.replicas, request.resource_groups
         if self._status(cached.collection_id) is None and not (replicas and groups):
-            own_replicas, own_groups = load_defaults(self._database_properties(database))
+            own_replicas, own_groups = load_defaults(self._database_properties(request.database))
             replicas, groups = replicas or own_replicas, groups or own_groups
         self._proxy.define(
             "load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups, fields)
@@ -154,6 +133,21 @@ class Loading(Verbs):
     def _status(self, collection_id: CollectionID) -> LoadStatus | None:
         found = self._proxy.define("load state", lambda: self._query.loads(collection_id))
         return found[0] if found else None
+
+
+def _check_indexed(cached: CachedCollection, fields: Collection[FieldID], name: str) -> None:
+    """Check that each vector field of these (none: of all) has an index. Raises `IndexNotFound`.
+
+    ``name``: the collection's, as the client gave it.
+    """
+    for field in cached.view.schema.searched_fields:
+        if fields and field.field_id not in fields:
+            continue
+        if all(index.field_id != field.field_id for index in cached.indexes):
+            raise IndexNotFound(
+                f"there is no vector index on field: [{field.name}], please create index firstly: "
+                f"index not found[collection={name}]"
+            )
 
 
 def _percentage(status: LoadStatus) -> int:

@@ -18,7 +18,8 @@ from elanus.core.rate_limits import Action
 from elanus.proxy.api import Insert, MutationResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.update_api import Update
-from elanus.proxy.verbs.mutations import Mutations, write_partition
+from elanus.proxy.verbs.mutations import Mutations
+from elanus.proxy.verbs.row_writes import write_partition
 
 
 class Updates(Mutations):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
+from elanus.proxy.api import LoadRequest
 from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
@@ -51,16 +52,17 @@ class Loading:
         caller: Caller,
         partitions: tuple[str, ...],
     ) -> None:
-        database, name = database_of(request, caller), check_collection_name(request.collection_name)
         self._front.load(
-            database,
-            name,
-            partitions,
-            replicas=max(request.replica_number, 0),
-            refresh=request.refresh,
-            resource_groups=tuple(request.resource_groups),
-            load_fields=tuple(request.load_fields),
-            skip_dynamic=request.skip_load_dynamic_field,
+            LoadRequest(
+                database_of(request, caller),
+                check_collection_name(request.collection_name),
+                partitions,
+                replicas=max(request.replica_number, 0),
+                resource_groups=tuple(request.resource_groups),
+                load_fields=tuple(request.load_fields),
+                skip_dynamic=request.skip_load_dynamic_field,
+                refresh=request.refresh,
+            )
         )
 
     @rpc("collection_name", privilege="PrivilegeRelease", on="collection_name")

@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
-import structlog
-
 from elanus.api.connector import SnapshotApi
 from elanus.api.datacoord import DataCoordApi
 from elanus.api.indexcoord import IndexCoordApi
@@ -33,6 +31,7 @@ from elanus.log.port import Log
 from elanus.meta.keeper import LeaseKeeper
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
+from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.api import ComponentView
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.role.measures import Measures
@@ -40,7 +39,7 @@ from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import RemoteStamps
 from elanus.proxy.verbs.pressure import Pressure
 from elanus.querycoord.fleet import ChannelFleet
-from elanus.querynode.node import QueryNode
+from elanus.querynode.node import ChannelReads, QueryNode
 from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.local import LocalRole, local_client
 from elanus.server.builders import Builders, RoleDependencies, recall_sampler
@@ -72,7 +71,6 @@ _INTERFACES: dict[str, tuple[type[Any], ...]] = {
     "datanode": (),
 }
 """The interfaces that each role implements itself; some have parts that implement more."""
-_log = structlog.get_logger("cluster")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +177,7 @@ class ClusterProcess:
             self._background.append(asyncio.create_task(self._growing_watch.run(), name="growing data"))
 
     async def stop(self) -> None:
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await cancel_and_wait(*self._background)
         await self.roles.stop()
         await self._server.stop()
         await self.peers.stop()
@@ -270,9 +266,8 @@ class ClusterProcess:
             self.roles.add(handle, partial(join, role, self.address), builders[role], stands_by=stands_by)
 
     def _build_querynode(self, session: Session) -> QueryNode:
-        payloads = self._payloads.__getitem__
-        channels = self._services.channels
-        return self._builders.querynode(session.node_id, channels, payloads, self._offload_read)
+        reads = ChannelReads(self._services.channels, self._payloads.__getitem__, self._offload_read)
+        return self._builders.querynode(session.node_id, reads)
 
     async def _offload_read(self, function: Callable[..., Any], *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._read_threads, function, *args)

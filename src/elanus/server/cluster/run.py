@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 import uuid
 from contextlib import AsyncExitStack
@@ -25,16 +24,14 @@ from elanus.server.certificates import cluster_security, front_security
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
-from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import paths_of
-from elanus.server.fronts import start_front
+from elanus.server.fronts import Fronts
 from elanus.server.http_front import http_front, url_of
-from elanus.server.logs import configure_logging
-from elanus.server.memory import fix_allocator
 from elanus.server.monitoring import start_observing
-from elanus.server.open_files import check_room_for_spark, raise_open_files_limit
+from elanus.server.open_files import check_room_for_spark
+from elanus.server.process_setup import set_up_process, stop_signals
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
@@ -43,18 +40,11 @@ from elanus.server.waiting import first_of
 if TYPE_CHECKING:
     from elanus.server.cluster.datanode import SparkPipeline
 
-_SWITCH_INTERVAL_S = 0.0005
-"""As in the standalone server: a busy thread must not keep others waiting for milliseconds."""
-
 
 def run(settings: Settings, roles: tuple[str, ...]) -> int:
     """Run until SIGINT or SIGTERM; return the exit code. Raises `CannotStart`."""
     check(settings, roles)
-    fix_allocator()
-    sys.setswitchinterval(_SWITCH_INTERVAL_S)
-    shorten_collector_pauses()
-    configure_logging(settings.logging, "+".join(roles))
-    limit = raise_open_files_limit()
+    limit = set_up_process(settings.logging, "+".join(roles))
     if "datanode" in roles:
         check_room_for_spark(limit)
     return asyncio.run(_run(settings, roles))
@@ -77,33 +67,15 @@ def check(settings: Settings, roles: tuple[str, ...]) -> None:
 
 
 async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
-    stopping = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    stopping = stop_signals()
     async with AsyncExitStack() as stack:
         workspace = Workspace(settings.data_dir, "-".join(roles))
         stack.callback(workspace.close)
         metrics = Metrics()
-        pipeline = (
-            await _start_pipeline(stack, settings, workspace, stopping) if "datanode" in roles else None
-        )
-        try:
-            services = await _open(stack, settings)
-            process = ClusterProcess(
-                settings,
-                roles,
-                workspace,
-                services,
-                MetricMeasures(metrics),
-                JobMeasures(metrics).ended,
-                pipeline,
-            )
-            stack.push_async_callback(process.stop)
-            await process.start()
-        except ElanusError as error:
-            raise CannotStart(error.message) from error
-        except MetaFault as error:
-            raise CannotStart(str(error)) from error
+        pipeline = None
+        if "datanode" in roles:
+            pipeline = await _start_pipeline(stack, settings, workspace, stopping)
+        process = await _started(stack, settings, roles, workspace, metrics, pipeline)
         report = Report(process, None, None)
         observe_url = start_observing(stack, settings, process, metrics, report)
         client_address = ""
@@ -113,19 +85,8 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
             audit = open_audit(stack, settings, workspace.root, metrics)
             source = ConsoleSource(report.status, report.slow_requests, metrics.registry, audit)
             http = http_front(settings.http, source)
-            client_address = start_front(
-                stack,
-                settings.proxy,
-                settings.proxy.port,
-                process,
-                process.current_proxy,
-                metrics,
-                "DISTRIBUTED",
-                security,
-                audit,
-                http,
-                report.watch,
-            )
+            fronts = Fronts(settings.proxy, process, metrics, "DISTRIBUTED", security, audit, report.watch)
+            client_address = fronts.open(stack, settings.proxy.port, process.current_proxy, http)
         report.addresses = {"proxy": client_address}
         announce(
             workspace.root,
@@ -147,6 +108,28 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
             return 0
         # Without Spark a data node can do nothing: the process ends, to be restarted from outside.
         return 0 if await first_of(stopping, pipeline.ended()) else 1
+
+
+async def _started(
+    stack: AsyncExitStack,
+    settings: Settings,
+    roles: tuple[str, ...],
+    workspace: Workspace,
+    metrics: Metrics,
+    pipeline: SparkPipeline | None,
+) -> ClusterProcess:
+    """Open the services, and start the process on them. Raises `CannotStart`."""
+    measures, job_ended = MetricMeasures(metrics), JobMeasures(metrics).ended
+    try:
+        services = await _open(stack, settings)
+        process = ClusterProcess(settings, roles, workspace, services, measures, job_ended, pipeline)
+        stack.push_async_callback(process.stop)
+        await process.start()
+    except ElanusError as error:
+        raise CannotStart(error.message) from error
+    except MetaFault as error:
+        raise CannotStart(str(error)) from error
+    return process
 
 
 async def _start_pipeline(

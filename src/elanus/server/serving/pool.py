@@ -21,6 +21,7 @@ from pydantic import SecretStr
 from elanus.api.serving import ServingFacts, ServingObserved, ServingProcessApi
 from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import NodeID
+from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.carrier import RpcChannel
 from elanus.server.data_dir import DataDir
 from elanus.server.serving.members import Member, Members
@@ -114,9 +115,7 @@ class ServingPool:
         ]
 
     async def stop(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancel_and_wait(*self._tasks)
 
     def statuses(self) -> list[ServingStatus]:
         return [_status(slot) for slot in self._slots]

@@ -37,19 +37,17 @@ from elanus.server.access import open_audit, port_access
 from elanus.server.backends import open_follower, open_objects_to_read
 from elanus.server.builders import make_query_node, proxy_policy, recall_sampler
 from elanus.server.certificates import front_security
-from elanus.server.collector_pauses import shorten_collector_pauses
 from elanus.server.counters import MetricMeasures, RequestMeasures
 from elanus.server.data_dir import paths_of
 from elanus.server.ending import end_process
-from elanus.server.logs import configure_logging
 from elanus.server.loop_lag import LoopLag
-from elanus.server.memory import fix_allocator
-from elanus.server.open_files import connections_for, open_files_limit, raise_open_files_limit
+from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.own_resources import resident_bytes
 from elanus.server.parent import when_parent_ends
+from elanus.server.process_setup import set_up_process
 from elanus.server.serving.reads import GrantedReads, Grants, PagesElsewhere, PassedWrites
 from elanus.server.settings import Settings
-from elanus.server.threads import SWITCH_INTERVAL_S, ProcessThreads
+from elanus.server.threads import ProcessThreads
 
 _ONLINE_WAIT_S = 30.0
 _LOG_POLL_MS = 50.0
@@ -64,11 +62,7 @@ def run(online: str, front: str, address: str, number: int) -> NoReturn:
     this process is reached; ``number``: its own, from 2 on.
     """
     settings = Settings.model_validate_json(sys.stdin.buffer.readline())
-    fix_allocator()
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    shorten_collector_pauses()
-    configure_logging(settings.logging, f"serving {number}")
-    raise_open_files_limit()
+    set_up_process(settings.logging, f"serving {number}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then stops us
     asyncio.run(_run(settings, online, front, address, number))
     end_process(0)

@@ -12,7 +12,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -20,15 +20,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from elanus.api.connector import ConnectorApi
+from elanus.cli.server_calls import Server, connected
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.ids import TaskID
 from elanus.core.import_files import SUFFIXES
 from elanus.core.imports import ENDED, ImportState, ImportTask
-from elanus.rpc.carrier import RpcChannel
-from elanus.rpc.security import ClientSecurity
 
 _LOOK_S = 0.2
-_CONNECT_S = 10.0
 _KEPT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
 _PREFIX = "elanus-import-"
 """The name prefix of a directory of links."""
@@ -68,35 +66,19 @@ class Wanted:
         return options | {name: value for name, value in named.items() if value}
 
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A proxy at host:port; ``security``: how its certificate is checked, None without TLS.
-
-    ``token``: ``user:password``, "" where nobody signs in.
-    """
-
-    address: str
-    security: ClientSecurity | None = None
-    token: str = field(default="", repr=False)
-
-
 def import_files(server: Server, wanted: Wanted, console: Console) -> ImportTask:
     """Import the files and wait until reads find all of their rows.
 
     Ctrl-C cancels the import, unless it has committed. Raises `ImportFailed`.
     """
     try:
-        if server.security is not None:
-            server.security.check()
         return asyncio.run(_import(server, wanted, console))
     except ElanusError as error:
         raise ImportFailed(error.message) from None
 
 
 async def _import(of: Server, wanted: Wanted, console: Console) -> ImportTask:
-    channel = RpcChannel(of.address, security=of.security, token=of.token)
-    try:
-        await channel.ready(_CONNECT_S)
+    async with connected(of) as channel:
         server = channel.client(ConnectorApi)
         files = found_files(wanted.files)
         with staged(files, await server.import_directory()) as names:
@@ -106,8 +88,6 @@ async def _import(of: Server, wanted: Wanted, console: Console) -> ImportTask:
                 task = await _followed(server, task, console)
             except asyncio.CancelledError:
                 task = await _cancelled(server, task.task_id)
-    finally:
-        await channel.close()
     if task.state is ImportState.FAILED:
         raise ImportFailed(_with_own_names(task.reason, names, files))
     return task

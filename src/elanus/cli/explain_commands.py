@@ -19,7 +19,7 @@ def explain(
         list[str] | None, typer.Option(help="Search with the vector of the row with this key.")
     ] = None,
     field: Annotated[str, typer.Option(help="The vector field, where there are several.")] = "",
-    limit: Annotated[int, typer.Option(min=1)] = 10,
+    limit: Annotated[int, typer.Option(min=1, help="How many rows to return.")] = 10,
     output: Annotated[list[str] | None, typer.Option(help="A field to return. May be repeated.")] = None,
     param: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A search parameter, such as ef=64.")
@@ -29,7 +29,12 @@ def explain(
     ] = "",
     database: Annotated[str, typer.Option(help="The collection's database.")] = "default",
     data_dir: DataDir = None,
-    uri: Annotated[str, typer.Option(help="The REST API, such as http://127.0.0.1:19531.")] = "",
+    uri: Annotated[
+        str,
+        typer.Option(
+            help="The REST API, such as http://127.0.0.1:20530. Default: that of the server on --data-dir."
+        ),
+    ] = "",
     token: Token = "",
     as_json: AsJson = False,
 ) -> None:

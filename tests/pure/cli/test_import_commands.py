@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 
 from elanus.api.connector import ConnectorApi
 from elanus.cli.app import app
-from elanus.cli.import_command import ImportFailed, Server, Wanted, found_files, import_files, staged
+from elanus.cli.imports import ImportFailed, Wanted, found_files, import_files, staged
+from elanus.cli.server_calls import Server
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportState, ImportTask, WriteMode

@@ -1,0 +1,185 @@
+"""The steps of a definition that follow the catalog's write, and their completion after an interruption.
+
+Every step is repeatable. What a crash or an error cut off is repeated until it is complete: by the next
+tidying, or by the next definition whose answer depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import structlog
+
+from elanus.api.datacoord import DataCoordApi
+from elanus.api.indexcoord import IndexCoordApi
+from elanus.api.querycoord import QueryCoordApi
+from elanus.api.snapshots import DroppedCollection
+from elanus.core.catalog import Collection
+from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.messages import MsgKind
+from elanus.core.segments import SegmentState
+from elanus.core.timestamps import NO_TIMESTAMP, physical_ms
+from elanus.rootcoord.announcer import Announcer
+from elanus.rootcoord.definitions import Definitions
+
+_log = structlog.get_logger("rootcoord")
+
+
+@dataclass(frozen=True, slots=True)
+class OtherCoordinators:
+    """The other coordinators, which follow what is defined here."""
+
+    data: DataCoordApi
+    index: IndexCoordApi
+    query: QueryCoordApi
+
+
+class Completion:
+    """Keeps track of whether an operation was interrupted, and completes it."""
+
+    def __init__(self, definitions: Definitions, announcer: Announcer, others: OtherCoordinators) -> None:
+        self._definitions = definitions
+        self._catalog = definitions.catalog
+        self._announcer = announcer
+        self._others = others
+        self._cut_off = 1
+        """How often the catalog changed without the others certainly knowing: once before each start."""
+        self._finished = 0
+        """How many of these have been completed."""
+
+    @contextmanager
+    def or_later(self) -> Iterator[None]:
+        """If the block fails after the catalog has changed, the next tidying completes the rest."""
+        done = False
+        try:
+            yield
+            done = True
+        finally:
+            self._cut_off += not done
+
+    @property
+    def _unfinished(self) -> bool:
+        return self._finished < self._cut_off
+
+    async def tidy(self) -> None:
+        """Complete what a crash or an error interrupted; forget dropped collections without data."""
+        if self._unfinished:
+            cut_off = self._cut_off
+            for collection in self._catalog.everything():
+                async with self._definitions.lock:
+                    await self._finish(collection.collection_id)
+            self._finished = cut_off
+        for collection in self._catalog.dropped():
+            if not await self._others.data.holds_channels(collection.collection_id):
+                async with self._definitions.lock:
+                    if self._unfinished:  # perhaps this very drop: proxies may still know the name
+                        return
+                    await self._catalog.remove(collection)
+                    self._announcer.unuse(collection.vchannels, self._catalog.vchannel_counts())
+
+    async def finish_drops(self) -> None:
+        """Called before a "collection not found" answer: it must then be true for every role."""
+        if self._unfinished:
+            for collection in tuple(self._catalog.dropped()):
+                await self._finish(collection.collection_id)
+
+    async def finish_leaving(self, collection: Collection) -> None:
+        """Called before a "partition not found" answer, as `finish_drops`."""
+        if collection.leaving:
+            await self._finish(collection.collection_id)
+
+    async def settled(self, database: str, name: str) -> Collection:
+        """Return the collection, after a change of its schema that was interrupted has been completed."""
+        found = self._catalog.collection(database, name)
+        if found.becoming is not None:
+            await self.become(found.collection_id)
+        return self._catalog.by_id(found.collection_id)
+
+    async def _finish(self, collection_id: CollectionID) -> None:
+        """Complete whatever was interrupted of the collection. The lock is held."""
+        collection = self._catalog.record(collection_id)
+        if collection is None:
+            return
+        if collection.dropped != NO_TIMESTAMP:
+            async with self._announcer.barrier() as ts:
+                await self._announcer.announce(
+                    MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
+                )
+            await self.let_go(collection)
+            await self._definitions.invalidations.all_confirmed()
+            return
+        if collection.becoming is not None:
+            await self.become(collection_id)
+            collection = self._catalog.by_id(collection_id)
+        await self._others.data.watch_channels(collection)
+        await self.complete_clone(collection)
+        segments = await self._others.data.segments(collection_id)
+        held = {s.partition_id for s in segments if s.state is not SegmentState.DROPPED}
+        leftover = held - {p.partition_id for p in collection.partitions}
+        for partition_id in sorted(leftover.union(collection.leaving)):
+            _log.info("partition drop resumed", collection=collection_id, partition=partition_id)
+            await self.end_partition(self._catalog.by_id(collection_id), partition_id)
+
+    # the steps
+
+    async def let_go(self, collection: Collection) -> None:
+        """Release the memory first, then the definitions, then the data."""
+        collection_id = collection.collection_id
+        record = DroppedCollection(collection, await self._others.index.indexes(collection_id))
+        await self._others.query.release(collection_id, ())
+        await self._others.index.drop_collection(collection_id)
+        await self._others.data.drop_collection(collection_id, record)
+
+    async def end_partition(self, kept: Collection, partition_id: PartitionID) -> None:
+        """Make ``kept``, which lacks the partition, the collection, and notify every role concerned.
+
+        The partition is ``leaving`` until that is done, so a successor completes it, even if no row of the
+        partition is known yet: a proxy that does not know of the drop may still open a segment in it.
+        """
+        async with self._announcer.barrier() as ts:
+            notifications = await self._definitions.begin_change(kept)
+            await self._announcer.announce(
+                MsgKind.DROP_PARTITION, ts, kept.collection_id, kept.vchannels, partition_id
+            )
+        await self._others.query.release(kept.collection_id, (partition_id,))
+        await self._others.data.drop_partition(kept.collection_id, partition_id)
+        await self._definitions.invalidations.confirmed(notifications)
+        gone = tuple(p for p in kept.leaving if p != partition_id)
+        await self._catalog.put(replace(kept, leaving=gone))
+
+    async def become(self, collection_id: CollectionID) -> None:
+        """Give every role the schema that the collection is to have."""
+        found = self._catalog.by_id(collection_id)
+        schema = found.readers_schema
+        for index in await self._others.index.indexes(collection_id):
+            if index.field_id not in schema.by_id:
+                await self._others.index.drop_index(collection_id, index.index_id)
+        await self._others.data.change_schema(collection_id, schema)
+        await self._others.query.reload(collection_id)
+        stamp = self._definitions.oracle.allocate()
+        await self._definitions.change(replace(found, schema=schema, becoming=None, schema_ts=stamp))
+
+    async def complete_clone(self, collection: Collection) -> Collection:
+        """Define the indexes of a clone and release its source; returns the collection then. Does nothing for
+        any other."""
+        origin = collection.origin
+        if origin is None or origin.is_done:
+            return collection
+        fields = collection.schema.by_id
+        files = await self._others.data.borrowed_indexes(collection) if origin.indexes else ()
+        for index in origin.indexes:
+            if index.field_id in fields:
+                await self._others.index.create_index(
+                    collection.collection_id,
+                    fields[index.field_id],
+                    index.name,
+                    index.params,
+                    tuple(file for file in files if file.index_id == index.index_id),
+                )
+        took_ms = max(1, physical_ms(self._definitions.oracle.allocate()) - origin.began_ms)
+        done = replace(collection, origin=replace(origin, indexes=(), is_done=True, took_ms=took_ms))
+        await self._definitions.change(done)
+        await self._others.data.unpin_snapshot(origin.pin_id)
+        return done
