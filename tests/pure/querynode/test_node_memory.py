@@ -10,12 +10,12 @@ import pytest
 from node_world import COLLECTION, NODE, PCHANNEL, World, breathe, inline, scenario
 from test_big_deletes import Threads
 
+from elanus.core.identity_cache import IdentityCache
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
 from elanus.index import load
 from elanus.index.spec import IndexSpec
 from elanus.querynode import held_collection
 from elanus.querynode.arrivals import Intake
-from elanus.querynode.cache import IdentityCache
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.held_collection import weight_bytes
 from elanus.querynode.node import QueryNode

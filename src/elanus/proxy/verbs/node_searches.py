@@ -50,6 +50,11 @@ class Planned:
     def hits_max(self) -> int:
         return query_count(self.request) * hits_per_query(self.draft.k, self.draft.grouping)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether all searches of a template may share it: none takes a sample of its own."""
+        return not self.draft.filter.is_random and self.draft.boosts is None
+
 
 def planned(
     proxy: Proxy,
@@ -68,10 +73,9 @@ def planned(
     schema = cached.view.schema
     field = search_field(schema, request.vector_field)
     check_search_window(request.limit, request.offset)
-    check_query_count(query_count(request))
     k = request.offset + request.limit
     limits = proxy.limits
-    check_hits(query_count(request), hits_per_query(k, grouping), limits.search_hits_max)
+    check_size(proxy, request, k, grouping)
     if grouping is not None:
         check_grouping(cached, request, grouping)
     bound = plan_filter(cached, request.filter, request.filter_values)
@@ -173,6 +177,13 @@ def _embedded(proxy: Proxy, cached: CachedCollection, plan: Planned, patience: P
     schema = cached.view.schema
     function = next(f for f in schema.stored_functions if f.output == plan.field.name)
     return proxy.embedder.of_queries(schema, function, plan.request.texts, patience.left_s())
+
+
+def check_size(proxy: Proxy, request: Search, k: int, grouping: Grouping | None) -> None:
+    """Raises `InvalidParameter` for more queries, or more hits, than a search may have."""
+    queries = query_count(request)
+    check_query_count(queries)
+    check_hits(queries, hits_per_query(k, grouping), proxy.limits.search_hits_max)
 
 
 def query_count(request: Search) -> int:
