@@ -226,7 +226,6 @@ def row_write(
         shards,
         first_id,
         replaces=replaces,
-        size_bytes=rows.nbytes,
     )
 
 
