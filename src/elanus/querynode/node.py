@@ -375,6 +375,8 @@ class QueryNode:
 
     def _grew(self, collection_id: CollectionID, change_bytes: int) -> None:
         self._growing_bytes += change_bytes
+        if change_bytes > 0:
+            self._memory.arrived(change_bytes)
         self._pulse.changed(collection_id)
 
     def _on_load(self, size_bytes: int) -> None:
