@@ -94,7 +94,8 @@ class QueryNode:
 
     ``recall``: measures the recall of searches; None: nobody does.
 
-    ``maps_indexes``: map index files whatever the collection says, because other processes map them too.
+    ``shared``: a directory for columns that further processes map, too. Index files are then mapped whatever
+    the collection says. None: there are no such processes.
     """
 
     def __init__(
@@ -118,7 +119,7 @@ class QueryNode:
         interim_rules: InterimRules = _INTERIM_RULES,
         fetches_max: int = _FETCHES_MAX,
         recall: RecallSampler | None = None,
-        maps_indexes: bool = False,
+        shared: Path | None = None,
     ) -> None:
         self._node_id = node_id
         self._incarnation = uuid.uuid4().hex
@@ -138,7 +139,7 @@ class QueryNode:
             fetches_max,
             self._on_load,
             partial(Interim, interim_rules, offload_interim or offload),
-            maps_indexes,
+            shared,
         )
         self._search_threads = search_threads
         self._recall = recall

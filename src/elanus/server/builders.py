@@ -83,6 +83,8 @@ _TRIM_INTERVAL_S = 10.0
 _MEMORY_LOOK_S = 1.0
 _GC_SETTLE_S = 5.0
 _IDLE_TICK_MAX_MS = 1000
+_SCRATCH = "querynode"
+"""The directory of the main process's query node."""
 _SLOW_TO_MOVE = frozenset({"querynode", "datanode"})
 """Roles whose nodes hold a share of the data that others would have to reload or rebuild. In a cluster a
 `LeaseKeeper` renews their leases. The other roles renew theirs on their event loops: nobody waits for a lost
@@ -342,7 +344,7 @@ class Builders:
             needs.log,
             needs.store,
             needs.pools,
-            needs.scratch / "querynode",
+            needs.scratch / _SCRATCH,
             recall=needs.recall,
             channels=channels,
             proxies=proxies,
@@ -394,7 +396,11 @@ def make_query_node(
     proxies: Callable[[NodeID], ReadPayloads] | None = None,
     offload_reads: Callable[..., Coroutine[Any, Any, Any]] | None = None,
 ) -> QueryNode:
-    """Several processes that read the same index files map them, and so have them in memory once."""
+    """Several processes that load the same segments map the same files, and so have them in memory once.
+
+    They share columns in the directory of the main process, which empties it when it starts.
+    """
+    is_one_of_several = settings.proxy.processes_wanted > 1 and channels is None
     return QueryNode(
         node_id,
         log,
@@ -411,7 +417,7 @@ def make_query_node(
         offload_interim=pools.interim,
         interim_rules=InterimRules(settings.querynode.interim_index_mb * _MB),
         recall=recall,
-        maps_indexes=settings.proxy.processes_wanted > 1 and channels is None,
+        shared=scratch.with_name(_SCRATCH) if is_one_of_several else None,
     )
 
 

@@ -173,7 +173,7 @@ class Mapping(World):
     """A node next to others that map the same index files."""
 
     def _new_node(self) -> QueryNode:
-        return QueryNode(NODE, self.log, self.store, inline, scratch=self.scratch, maps_indexes=True)
+        return QueryNode(NODE, self.log, self.store, inline, scratch=self.scratch, shared=self.scratch)
 
 
 @pytest.mark.parametrize("world_type", [World, Mapping])
