@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.functions import enables_match
-from elanus.core.identity_cache import IdentityCache
 from elanus.core.ids import FieldID
 from elanus.core.lookup import NO_ROWS
 from elanus.core.schema import CollectionSchema, FieldSchema
@@ -24,6 +23,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
 from elanus.expr import BoundFilter, ColumnData, GeometryColumn, JsonColumn
+from elanus.expr.identity_cache import IdentityCache
 from elanus.index import JsonPath, RowMask, ScalarIndex
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_filters import Words, filter_of

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import IndexNotFound, InvalidParameter
-from elanus.core.identity_cache import IdentityCache
 from elanus.core.requests import check_vectors_size
 from elanus.core.structs import ELEMENT
 from elanus.core.trail import step
+from elanus.expr.identity_cache import IdentityCache
 from elanus.index import IndexSpec, SearchParams, resolve_search
 from elanus.querynode.chaining import chained_hits
 from elanus.querynode.grouped_search import grouped

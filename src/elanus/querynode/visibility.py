@@ -20,10 +20,10 @@ import threading
 import numpy as np
 import numpy.typing as npt
 
-from elanus.core.identity_cache import IdentityCache
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.visibility import NEVER_DELETED, Timestamps, enter_deletes, visible
 from elanus.expr import BoundFilter
+from elanus.expr.identity_cache import IdentityCache
 from elanus.index import RowMask
 
 Mask = npt.NDArray[np.bool_]

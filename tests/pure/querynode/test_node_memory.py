@@ -10,7 +10,7 @@ import pytest
 from node_world import COLLECTION, NODE, PCHANNEL, World, breathe, inline, scenario
 from test_big_deletes import Threads
 
-from elanus.core.identity_cache import IdentityCache
+from elanus.expr.identity_cache import IdentityCache
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
 from elanus.index import load
 from elanus.index.spec import IndexSpec

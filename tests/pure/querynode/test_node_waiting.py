@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from elanus.core.errors import CollectionNotLoaded, DeadlineExceeded, ElanusError
-from elanus.core.identity_cache import IdentityCache
 from elanus.core.timestamps import Timestamp
+from elanus.expr.identity_cache import IdentityCache
 from elanus.querynode.service_clock import ServiceClock
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from elanus.api.querynode import NodeSearch
-from elanus.core.identity_cache import IdentityCache
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.expr import BoundFilter, compile_filter
+from elanus.expr.identity_cache import IdentityCache
 from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
 
 _KEPT = 512
