@@ -244,10 +244,18 @@ def test_a_template_does_not_spare_the_check_of_the_number_of_queries() -> None:
             bench.verbs.search(asked)
 
 
-def test_searches_of_one_template_have_samples_of_their_own() -> None:
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"filter": "random_sample(0.5)"},
+        {"filter": "price in {prices}", "filter_values": {"prices": [1.0, 2.0]}},
+        {"filter": f"price in [{', '.join(map(str, range(30_000)))}]"},
+    ],
+)
+def test_filters_that_take_a_sample_or_are_large_are_not_kept(changes: dict[str, Any]) -> None:
     bench, of, template = Bench(), cached(), object()
     for _ in range(2):
-        bench.verbs.search(search(collection=of, template=template, filter="random_sample(0.5)"))
+        bench.verbs.search(search(collection=of, template=template, **changes))
     one, other = bench.nodes.asked
     assert one.filter is not other.filter
 

@@ -29,6 +29,7 @@ from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter, read_partitions
+from elanus.proxy.verbs.plans import KEPT_MAX_CHARS
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 _OF_LISTS = "not supported for multi-search-multi on embedding list fields"
@@ -52,8 +53,10 @@ class Planned:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether all searches of a template may share it: none takes a sample of its own."""
-        return not self.draft.filter.is_random and self.draft.boosts is None
+        """Whether the searches of a template may share it: no filter takes a sample for each, or is large."""
+        request = self.request
+        is_small = not request.filter_values and len(request.filter) <= KEPT_MAX_CHARS
+        return is_small and not self.draft.filter.is_random and self.draft.boosts is None
 
 
 def planned(

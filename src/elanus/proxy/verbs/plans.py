@@ -18,7 +18,7 @@ from elanus.expr.identity_cache import IdentityCache
 from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
 
 _KEPT = 512
-_KEPT_MAX_CHARS = 100_000
+KEPT_MAX_CHARS = 100_000
 """A longer filter, such as one that lists tens of thousands of keys, is compiled for each request."""
 
 
@@ -44,7 +44,7 @@ class Plans:
 
     def filter(self, text: str, values: Mapping[str, object]) -> BoundFilter:
         """Raises `InvalidFilter`."""
-        if values or len(text) > _KEPT_MAX_CHARS:
+        if values or len(text) > KEPT_MAX_CHARS:
             return compile_filter(text, self._schema, values)
         bound = self._compile(text)
         return compile_filter(text, self._schema) if bound.is_random else bound
