@@ -52,15 +52,18 @@ def check_query_window(limit: int | None, offset: int) -> None:
         )
 
 
+_ROUND_DECIMALS = {str(digits): digits for digits in range(ROUND_DECIMAL_MIN, ROUND_DECIMAL_MAX + 1)}
+
+
 def check_round_decimal(given: int | str) -> int:
     """Return how many decimals scores are rounded to; -1: no rounding. Raises `InvalidParameter`."""
-    allowed = {str(digits): digits for digits in range(ROUND_DECIMAL_MIN, ROUND_DECIMAL_MAX + 1)}
-    if str(given) not in allowed:
+    decimals = _ROUND_DECIMALS.get(str(given))
+    if decimals is None:
         raise InvalidParameter(
             f"round_decimal [{given}] is invalid, "
             f"should be -1 or an integer in range [0, {ROUND_DECIMAL_MAX}]"
         )
-    return allowed[str(given)]
+    return decimals
 
 
 def check_query_count(count: int) -> None:

@@ -105,11 +105,22 @@ class Codebook:
     def _joined(self, parts: Sequence[tuple[Any, Codes | None]]) -> Codes:
         joined = faiss.clone_index(self._empty)
         for vectors, codes in parts:
-            if codes is None:
+            if codes is None or _merging_overflows(joined):
                 encode_in_chunks(self.spec, joined, vectors)
             else:
                 joined.merge_from(faiss.clone_index(codes), joined.ntotal)  # it empties what it merges
         return joined
+
+
+def _merging_overflows(codes: Codes) -> bool:
+    """Whether faiss writes beyond the codes when others are merged into them.
+
+    Its `BlockInvertedLists::add_entries` (1.15.1) tests for whole blocks by the bytes of a block instead of
+    its rows. If the number of rows is a multiple of that, it copies as many blocks as there are afterwards,
+    instead of as many as are added. So these rows are encoded again.
+    """
+    rows: int = codes.ntotal
+    return rows > 0 and rows % faiss.downcast_InvertedLists(codes.invlists).block_size == 0
 
 
 def interim_index(spec: IndexSpec, vectors: Vectors, codes: Codes) -> InterimIndex:

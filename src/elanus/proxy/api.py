@@ -225,7 +225,9 @@ class Search(Struct, frozen=True, gc=False):
     second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
     highlight in the hits. ``measures_recall``: the answer has the recall of each query. ``texts``: those that
     a provider turns into the queries (`elanus.proxy.embedding`); none if the queries are given. ``levels``:
-    of the buckets that are wanted instead of hits; ``grouping`` and ``limit`` are then theirs.
+    of the buckets that are wanted instead of hits; ``grouping`` and ``limit`` are then theirs. ``template``:
+    one object for all searches of the collection that differ in their vectors, texts, keys, consistency and
+    timeout only; None: it is not known to be repeated.
     """
 
     collection: CachedCollection
@@ -256,6 +258,7 @@ class Search(Struct, frozen=True, gc=False):
     highlight: Highlight | None = None
     measures_recall: bool = False
     texts: tuple[str, ...] = ()
+    template: object = None
 
 
 @quick

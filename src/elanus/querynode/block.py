@@ -23,8 +23,8 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
 from elanus.expr import BoundFilter, ColumnData, GeometryColumn, JsonColumn
+from elanus.expr.identity_cache import IdentityCache
 from elanus.index import JsonPath, RowMask, ScalarIndex
-from elanus.querynode.cache import IdentityCache
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_filters import Words, filter_of
 from elanus.querynode.key_order import KeyOrder

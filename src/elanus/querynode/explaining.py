@@ -251,6 +251,9 @@ _WORDS: Mapping[str, Callable[[Mapping[str, float], FollowedRead], str]] = {
     "exact": _exact,
     "graph": _graph,
     "lists": _lists,
+    "codes": lambda params, read: (
+        f"codes of all rows compared, and the rows of the best {params['candidates']:.0f}"
+    ),
     "terms": lambda params, read: (
         "terms: postings of the query's terms read"
         + (f", drop_ratio_search {params['drop_ratio']:g}" if params["drop_ratio"] else "")

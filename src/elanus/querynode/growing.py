@@ -53,7 +53,7 @@ class GrowingBlock(Block):
     """A record batch as a block. ``specs``: the indexes of the collection's fields, for their metrics.
 
     ``computed``: the vectors that functions compute from its texts; ``earlier``: those of its first rows.
-    ``codes``: of the fields that have an interim index. ``level``: 0, or how often its rows were joined.
+    ``codes``: of the fields that have an interim index. ``is_joined``: `GrowingSegment.joined` made it.
     """
 
     def __init__(
@@ -65,11 +65,10 @@ class GrowingBlock(Block):
         deleted_ts: Timestamps | None = None,
         earlier: Mapping[FieldID, Computed] | None = None,
         codes: Mapping[FieldID, Codes] | None = None,
-        level: int = 0,
+        is_joined: bool = False,
     ) -> None:
         self.codes = codes or {}
-        self.level = level
-        self.is_complete = level > 0
+        self.is_joined = self.is_complete = is_joined
         """Whether later rows are not added to it: it is joined, or being joined."""
         codes_bytes = 0
         columns = {field.name: batch.column(field.name) for field in schema.fields}
@@ -221,9 +220,8 @@ class GrowingSegment:
                 codes[field_id] = made
         batch = pa.concat_batches([part.batch for part in parts]) if len(parts) > 1 else parts[0].batch
         row_ts = np.concatenate([part.row_ts for part in parts])
-        level = 1 + min(part.level for part in parts)
         earlier = parts[0].computed
-        return GrowingBlock(self._schema, self._specs, batch, row_ts, None, earlier, codes, level)
+        return GrowingBlock(self._schema, self._specs, batch, row_ts, None, earlier, codes, is_joined=True)
 
     def delete(self, deletes: Sequence[DeleteBatch]) -> None:
         """Apply the deletes that concern the segment's partition."""

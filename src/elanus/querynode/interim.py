@@ -3,8 +3,9 @@
 Comparing a search with every growing row takes 10 ms for 60,000 rows of 784 floats. So once the last blocks
 of a growing segment together pass a size, a thread joins them into one block and encodes its vectors
 (`elanus.index.interim`), and the loop exchanges the blocks. Only the rows after them are compared one by one.
-Two joined blocks of a size are joined again, without encoding anything: a segment has few blocks, and each
-row is copied a few times. Nothing has to be discarded at handoff: the index goes with the segment.
+Joined blocks that are not much larger than what follows them are joined with it, without encoding anything
+again: a segment has few blocks, and each row is copied a few times. Nothing has to be discarded at handoff:
+the index goes with the segment.
 
 A follower exchanges blocks between packs (`elanus.querynode.follower`): no deletes are applied and no rows
 added meanwhile. Deletes that came while the block was made are taken from the blocks it replaces.
@@ -32,8 +33,12 @@ from elanus.querynode.growing_segments import GrowingSegments
 from elanus.rpc.tracing import untraced
 
 BYTES_MIN = 8 * 1024 * 1024
+LATER_SHARE = 1 / 4
+"""Once a segment has a joined block, further rows are joined from this share of the size on: comparing them
+one by one would take a large part of a search."""
 BYTES_MAX = 512 * 1024 * 1024
-FAN_IN = 2
+RATIO = 4
+"""A joined block is at least so many times larger than those after it together, up to the largest size."""
 _log = structlog.get_logger("querynode")
 
 Blocks = tuple[GrowingBlock, ...]
@@ -41,7 +46,7 @@ Blocks = tuple[GrowingBlock, ...]
 
 @dataclass(frozen=True, slots=True)
 class InterimRules:
-    """Which blocks are joined. ``bytes_min``: of rows that are not joined yet, 0: none are ever joined.
+    """Which blocks are joined. ``bytes_min``: of the first rows of a segment that are joined; 0: none are.
 
     ``bytes_max``: larger blocks are not made of joined ones. ``without_codes``: join also where no field can
     have an interim index, which exercises the exchange where vectors are short.
@@ -54,15 +59,17 @@ class InterimRules:
 
 def due(blocks: Sequence[GrowingBlock], rules: InterimRules) -> slice | None:
     """Return which blocks of a segment are to be joined now; joined ones precede the others."""
-    joined = sum(block.level > 0 for block in blocks)
-    plain = blocks[joined:]
-    if plain and sum(block.batch_bytes for block in plain) >= rules.bytes_min:
-        return slice(joined, len(blocks))
-    last = blocks[max(0, joined - FAN_IN) : joined]
-    same = len(last) == FAN_IN and len({block.level for block in last}) == 1
-    if same and sum(block.batch_bytes for block in last) <= rules.bytes_max:
-        return slice(joined - FAN_IN, joined)
-    return None
+    first = sum(block.is_joined for block in blocks)
+    size_bytes = sum(block.batch_bytes for block in blocks[first:])
+    if first == len(blocks) or size_bytes < rules.bytes_min * (LATER_SHARE if first else 1):
+        return None
+    while first:
+        earlier_bytes = blocks[first - 1].batch_bytes
+        if earlier_bytes >= RATIO * size_bytes or earlier_bytes + size_bytes > rules.bytes_max:
+            break
+        first -= 1
+        size_bytes += earlier_bytes
+    return slice(first, len(blocks))
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Loading:
 
     ``on_load``: called with the bytes of each loaded segment. ``interim``: makes what joins a follower's
     growing blocks, given what to call when a block is made. ``held``: the sealed segments whose files may
-    still be read. ``maps_indexes``: index files are mapped, whatever the collection's indexes say.
+    still be read. ``shared``: see `elanus.querynode.node.QueryNodePolicy`.
     """
 
     def __init__(
@@ -50,9 +50,9 @@ class Loading:
         fetches_max: int,
         on_load: Callable[[int], None],
         interim: Callable[..., Interim],
-        maps_indexes: bool = False,
+        shared: Path | None = None,
     ) -> None:
-        self._maps_indexes = maps_indexes
+        self._shared = shared
         self.offload = offload
         self.held = PinnedSegments()
         self.delta_logs = DeltaLogs(store, fetches_max)
@@ -165,12 +165,14 @@ class Loading:
         schema, specs, warmed = collection.schema, self._specs(collection), collection.warmed
 
         def read_segment(request: LoadSegment) -> SealedSegment:
-            return load_sealed(request, schema, specs, self._store, self.delta_logs, self._scratch, warmed)
+            return load_sealed(
+                request, schema, specs, self._store, self.delta_logs, self._scratch, warmed, self._shared
+            )
 
         return read_segment
 
     def _specs(self, collection: LoadedCollection) -> Mapping[FieldID, IndexSpec]:
-        if not self._maps_indexes:
+        if self._shared is None:
             return collection.specs
         return {field: replace(spec, memory_mapped=True) for field, spec in collection.specs.items()}
 

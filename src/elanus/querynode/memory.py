@@ -3,7 +3,8 @@
 When a segment is released, its memory is at first free only inside the process: Arrow's pool and glibc's heap
 keep freed memory for the next allocation. After a large release that allocation may not follow for a long
 time. So both are asked to return free memory, once the last read that held the segment has ended. A load
-leaves the buffers of its files behind in the same way, and is followed by a return as well.
+leaves the buffers of its files behind in the same way, and is followed by a return as well. Writes leave
+those of their requests behind, for the next ones; they are returned when no more come.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from elanus.querynode.block import Block
 _DELAY_S = 0.2
 _LOADS_DELAY_S = 1.0
 """Loads come in series: one return serves all that end within this time."""
+_QUIET_S = 5.0
+"""How long no rows must have arrived for no more to be expected."""
 _FREED_AT_ONCE = 200
 """Blocks that are freed before other tasks run. A block takes some 20 us, for its columns and its keys."""
 WORTH_RETURNING_BYTES = 32 * 1024 * 1024
@@ -71,9 +74,12 @@ class MemoryReturn:
         self.offload = offload
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sleeping: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._loaded_bytes = 0
         """The size of the segments that were loaded since the last return."""
+        self._arrived_bytes = 0
+        """The size of the rows that have arrived since then."""
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -85,8 +91,9 @@ class MemoryReturn:
     async def stop(self) -> None:
         """As `close`; returns when nothing runs any more."""
         self.close()
-        if self._sleeping is not None:
-            self._sleeping.cancel()  # all memory is freed soon
+        for waiting in (self._sleeping, self._listening):
+            if waiting is not None:
+                waiting.cancel()  # all memory is freed soon
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def let_go(self, blocks: Sequence[Block]) -> None:
@@ -115,6 +122,17 @@ class MemoryReturn:
         if self._loaded_bytes >= WORTH_RETURNING_BYTES:
             self._begin(_LOADS_DELAY_S)
 
+    def arrived(self, size_bytes: int) -> None:
+        """Rows of this size have been written. For the loop thread."""
+        self._arrived_bytes += size_bytes
+        if (
+            self._arrived_bytes >= WORTH_RETURNING_BYTES
+            and self._listening is None
+            and self._loop is not None
+        ):
+            self._listening = asyncio.create_task(self._return_when_quiet())
+            self._track(self._listening)
+
     def _soon(self) -> None:
         """Schedule `_begin` on the loop. May be called from any thread."""
         loop = self._loop
@@ -130,6 +148,14 @@ class MemoryReturn:
     def _track(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    async def _return_when_quiet(self) -> None:
+        before_bytes = -1
+        while before_bytes != self._arrived_bytes:
+            before_bytes = self._arrived_bytes
+            await asyncio.sleep(_QUIET_S)
+        self._listening, self._arrived_bytes = None, 0
+        await self.offload(return_free_memory)
 
     async def _return(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)  # released memory is freed by now, maybe with more

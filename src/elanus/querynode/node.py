@@ -80,7 +80,8 @@ class QueryNodePolicy:
 
     ``fetches_max``: how many small files a load fetches at a time.
 
-    ``maps_indexes``: map index files whatever the collection says, because other processes map them too.
+    ``shared``: a directory for columns that further processes map, too. Index files are then mapped whatever
+    the collection says. None: there are no such processes.
     """
 
     search_threads: int = 1
@@ -89,7 +90,7 @@ class QueryNodePolicy:
     inline_rows_max: int = INLINE_ROWS_MAX
     interim: InterimRules = field(default_factory=InterimRules)
     fetches_max: int = 16
-    maps_indexes: bool = False
+    shared: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class QueryNode:
             policy.fetches_max,
             self._on_load,
             partial(Interim, policy.interim, pools.interim),
-            policy.maps_indexes,
+            policy.shared,
         )
         self._search_threads = policy.search_threads
         self._recall = recall
@@ -381,6 +382,8 @@ class QueryNode:
 
     def _grew(self, collection_id: CollectionID, change_bytes: int) -> None:
         self._growing_bytes += change_bytes
+        if change_bytes > 0:
+            self._memory.arrived(change_bytes)
         self._pulse.changed(collection_id)
 
     def _on_load(self, size_bytes: int) -> None:

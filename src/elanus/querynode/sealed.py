@@ -103,19 +103,20 @@ def load_sealed(
     delta_logs: DeltaLogs,
     scratch: Path,
     warmed: Collection[IndexID] = (),
+    shared: Path | None = None,
 ) -> SealedSegment:
     """Load a segment from its files, with the deletes in its delta logs applied.
 
     ``specs``: the indexes of the collection's vector fields. ``scratch``: a local directory for columns that
     are mapped, and for index files that the store does not have locally. ``warmed``: the indexes whose files
-    are read even if they are mapped, so that the first searches need not read them. Index files that are
-    damaged or missing are left out and named in the segment. Raises `ObjectMissing`, `CorruptObject`,
-    `FieldNotFound`, `IndexConflict` for an index of another metric, and `Internal` for one that does not fit
-    the rows.
+    are read even if they are mapped, so that the first searches need not read them. ``shared``: see
+    `elanus.storage.mapped_columns.mapped`. Index files that are damaged or missing are left out and named in
+    the segment. Raises `ObjectMissing`, `CorruptObject`, `FieldNotFound`, `IndexConflict` for an index of
+    another metric, and `Internal` for one that does not fit the rows.
     """
     manifest = request.manifest
     blocks: tuple[Block, ...] = ()
-    loader = _Loader(request, schema, specs, store, scratch, warmed)
+    loader = _Loader(request, schema, specs, store, scratch, warmed, shared)
     if manifest.rows:
         blocks = (loader.block(),)
         blocks[0].make_key_filter()
@@ -172,6 +173,7 @@ class _Loader:
     store: ObjectStore
     scratch: Path
     warmed: Collection[IndexID]
+    shared: Path | None
     damaged: list[DamagedFile] = dataclasses.field(default_factory=list)
 
     def block(self) -> Block:
@@ -210,7 +212,7 @@ class _Loader:
         keys = SortedKeys(columns[primary])
         own = {} if primary in held else keys.own_columns
         mappable = {name: column for name, column in columns.items() if name not in held}
-        found = mapped({**mappable, **own}, self.scratch)
+        found = mapped({**mappable, **own}, self.scratch, self.shared)
         columns |= {name: found[name] for name in mappable}
         return keys if primary in held else keys.moved(columns[primary], found)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pyarrow as pa
 
@@ -10,11 +12,15 @@ from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.requests import check_vectors_size
 from elanus.core.structs import ELEMENT
 from elanus.core.trail import step
-from elanus.index import IndexSpec, resolve_search
+from elanus.expr.identity_cache import IdentityCache
+from elanus.index import IndexSpec, SearchParams, resolve_search
 from elanus.querynode.chaining import chained_hits
 from elanus.querynode.grouped_search import grouped
 from elanus.querynode.ranking import Ranking
 from elanus.querynode.snapshot import Snapshot
+
+_resolved: IdentityCache[Mapping[str, object], tuple[IndexSpec, int, SearchParams]] = IdentityCache(256)
+"""The parameters of recent searches, by those that were sent, for an index and a number of hits."""
 
 
 def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
@@ -25,7 +31,7 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     """
     request = snapshot.unloaded.search(request)
     spec = _spec(snapshot, request)
-    params = resolve_search(spec, request.params, request.k)
+    params = _params(spec, request)
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
@@ -51,6 +57,16 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
         scores=found.scores,
         fields=columns,
     )
+
+
+def _params(spec: IndexSpec, request: NodeSearch) -> SearchParams:
+    """Return the parameters of the search. Repetitions of a search have the same object for those sent."""
+    known = _resolved.get(request.params)
+    if known is not None and known[0] is spec and known[1] == request.k:
+        return known[2]
+    params = resolve_search(spec, request.params, request.k)
+    _resolved.put(request.params, (spec, request.k, params))
+    return params
 
 
 def _spec(snapshot: Snapshot, request: NodeSearch) -> IndexSpec:

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.visibility import NEVER_DELETED, Timestamps, enter_deletes, visible
 from elanus.expr import BoundFilter
+from elanus.expr.identity_cache import IdentityCache
 from elanus.index import RowMask
-from elanus.querynode.cache import IdentityCache
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]

@@ -82,6 +82,8 @@ _TRIM_INTERVAL_S = 10.0
 _MEMORY_LOOK_S = 1.0
 _GC_SETTLE_S = 5.0
 _IDLE_TICK_MAX_MS = 1000
+_SCRATCH = "querynode"
+"""The directory of the main process's query node."""
 _SLOW_TO_MOVE = frozenset({"querynode", "datanode"})
 """Roles whose nodes hold a share of the data that others would have to reload or rebuild. In a cluster a
 `LeaseKeeper` renews their leases. The other roles renew theirs on their event loops: nobody waits for a lost
@@ -339,7 +341,7 @@ class Builders:
             needs.log,
             needs.store,
             needs.pools,
-            needs.scratch / "querynode",
+            needs.scratch / _SCRATCH,
             recall=needs.recall,
             channel_reads=channel_reads,
         )
@@ -387,12 +389,16 @@ def make_query_node(
     recall: RecallSampler | None = None,
     channel_reads: ChannelReads | None = None,
 ) -> QueryNode:
-    """Several processes that read the same index files map them, and so have them in memory once."""
+    """Several processes that load the same segments map the same files, and so have them in memory once.
+
+    They share columns in the directory of the main process, which empties it when it starts.
+    """
+    is_one_of_several = settings.proxy.processes_wanted > 1 and channel_reads is None
     policy = QueryNodePolicy(
         search_threads=settings.querynode.search_threads or os.cpu_count() or 1,
         capacity_bytes=settings.querynode.memory_mb * _MB,
         interim=InterimRules(settings.querynode.interim_index_mb * _MB),
-        maps_indexes=settings.proxy.processes_wanted > 1 and channel_reads is None,
+        shared=scratch.with_name(_SCRATCH) if is_one_of_several else None,
     )
     return QueryNode(
         node_id, log, store, pools, scratch=scratch, policy=policy, channel_reads=channel_reads, recall=recall

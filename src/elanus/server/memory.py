@@ -1,9 +1,12 @@
 """How the allocator returns memory to the system.
 
 A vector database allocates and frees large blocks all the time: a request of megabytes, a growing segment
-of hundreds. glibc adapts its thresholds to that by keeping freed blocks; as a result the memory of a segment
-stays with the process after its handoff, and large inserts take 2 ms at one time and 5 ms at another. Fixed
-thresholds make both steady. Does nothing on other C libraries.
+of hundreds. A block above the first threshold is mapped, and returned when it is freed. The system then has
+to provide and clear every page of the next one, which takes 2 ms for 5 MB, twenty times as long as copying
+them: as much as everything else that an insert of this size costs, for its request is copied some times. So
+blocks of requests come from the heap, of which each arena keeps the second threshold. glibc's own thresholds
+adapt to what is freed, and never return much more. What stays is returned when no more rows arrive, and when
+segments are released (`elanus.querynode.memory`). Does nothing on other C libraries.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import ctypes
 import ctypes.util
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
-_MMAP_THRESHOLD_BYTES = 1 << 20
-_TRIM_THRESHOLD_BYTES = 8 << 20
+_MMAP_THRESHOLD_BYTES = 32 << 20
+"""The most that glibc accepts."""
+_TRIM_THRESHOLD_BYTES = 32 << 20
 _ARENAS_MAX = 4
 
 

@@ -17,9 +17,9 @@ class QuerynodeSettings(Section):
     """The memory that a query node may use for segments. A load that does not fit is refused with the
     sizes, and segments are placed by free memory. 0: no limit."""
     interim_index_mb: int = Field(default=8, ge=0, le=1024)
-    """Each time this many megabytes of rows have arrived in a growing segment, they get an interim index,
-    if the collection is searched at all. It serves searches until the flushed segment is loaded. 0: none
-    do, and searches compare each growing row."""
+    """Once this many megabytes of rows have arrived in a growing segment, they get an interim index, if the
+    collection is searched at all, and later rows join them. It serves searches until the flushed segment is
+    loaded. 0: none do, and searches compare each growing row."""
     recall_cpu_percent: float = Field(default=1.0, ge=0, le=100)
     """The share of one core with which a query node repeats some searches exactly, at the lowest priority, to
     measure their recall (docs/measured-recall.md). 0: nothing is measured."""

@@ -104,7 +104,6 @@ class ClientVerbs:
             rows_by_shard(rows, rows.column(view.schema.primary_field.name), view.vchannels),
             first_id,
             replaces=False,
-            size_bytes=rows.nbytes,
         )
         return cached, await self._proxy.write_rows(write, view.pchannels)
 

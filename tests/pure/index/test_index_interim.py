@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import faiss
 import numpy as np
 import pytest
 from index_data import recall
@@ -23,6 +25,7 @@ from elanus.index import (
 
 CUTS = (0, 3000, 3500, 6000)
 ROWS = CUTS[-1]
+DIM = 128
 
 
 def halves() -> tuple[np.ndarray, np.ndarray]:
@@ -113,3 +116,29 @@ def test_rows_without_a_vector_have_no_codes() -> None:
 )
 def test_which_fields_have_codes(sent: dict[str, str], data_type: DataType, dim: int, takes: bool) -> None:
     assert Codebook.takes(resolve_index(sent, data_type, dim)) is takes
+
+
+@pytest.mark.parametrize("cut", [512, 1024, 1000])
+def test_codes_are_joined_at_any_row(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """faiss writes beyond its memory when it merges codes behind a multiple of 512 rows of 128 dimensions."""
+    block_bytes = 32 * DIM // 8
+
+    def checked(self: Any, other: Any, first: int) -> None:
+        assert self.ntotal == 0 or self.ntotal % block_bytes
+        merge(self, other, first)
+
+    merge = faiss.IndexIVFPQFastScan.merge_from
+    monkeypatch.setattr(faiss.IndexIVFPQFastScan, "merge_from", checked)
+    rows = np.random.default_rng(1).normal(size=(2 * cut, 8)).astype(np.float32)
+    rows = rows @ np.random.default_rng(2).normal(size=(8, DIM)).astype(np.float32)
+    spec = resolve_index({"index_type": "HNSW", "metric_type": "L2"}, DataType.FLOAT_VECTOR, DIM)
+    book = Codebook(spec)
+    parts = [rows[:cut], rows[cut:]]
+    codes = [book.codes_of([(part, None)]) for part in parts]
+    joined = book.codes_of(list(zip(parts, codes, strict=True)))
+    at_once = book.codes_of([(rows, None)])
+    assert joined is not None
+    assert at_once is not None
+    found, expected = (of.search(rows[:: cut // 4], 5) for of in (joined, at_once))
+    np.testing.assert_array_equal(found[0], expected[0])
+    assert joined.ntotal == 2 * cut

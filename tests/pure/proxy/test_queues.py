@@ -286,15 +286,9 @@ async def test_an_empty_queue_closes_at_once() -> None:
 
 def test_reads_are_limited() -> None:
     queue = DqQueue(2)
-    with queue.slot(), queue.slot(), pytest.raises(TaskQueueFull, match="2 reads"):
-        queue.slot().__enter__()
-    with queue.slot(), queue.slot():
-        """Both are free again."""
-
-
-def test_a_read_that_fails_frees_its_slot() -> None:
-    queue = DqQueue(1)
-    with pytest.raises(InvalidParameter), queue.slot():
-        raise InvalidParameter("no")
-    with queue.slot():
-        """It is free again."""
+    queue.enter()
+    queue.enter()
+    with pytest.raises(TaskQueueFull, match="2 reads"):
+        queue.enter()
+    queue.leave()
+    queue.enter()

@@ -68,7 +68,7 @@ class Writing:
         self, batch: pa.RecordBatch, *, replaces: bool = False, replaced: pa.Array | None = None
     ) -> Timestamp:
         shards = rows_by_shard(batch, batch.column("pk"), TWO_SHARDS.vchannels, replaced)
-        write = RowWrite(CID, DEFAULT, shards, 500, replaces, batch.nbytes)
+        write = RowWrite(CID, DEFAULT, shards, 500, replaces)
         return await self.write(write)
 
     async def write(self, write: RowWrite) -> Timestamp:
@@ -173,7 +173,7 @@ async def test_rows_of_many_bytes_are_split_into_entries_of_bounded_size() -> No
         schema=wide.arrow_schema,
     )
     writing = Writing()
-    write = RowWrite(CID, DEFAULT, [ShardRows(TWO_SHARDS.vchannels[0], batch)], 0, False, batch.nbytes)
+    write = RowWrite(CID, DEFAULT, [ShardRows(TWO_SHARDS.vchannels[0], batch)], 0, False)
     await writing.write(write)
     ((entries),) = writing.entries().values()
     assert len(entries) == 4
@@ -188,7 +188,7 @@ async def test_a_row_larger_than_an_entry_travels_alone() -> None:
         1, pa.field("price", pa.string()), pa.array(["x" * (LOG_ENTRY_TARGET_BYTES * 2)] * 3)
     )
     writing = Writing()
-    write = RowWrite(CID, DEFAULT, [ShardRows(TWO_SHARDS.vchannels[0], huge)], 0, False, huge.nbytes)
+    write = RowWrite(CID, DEFAULT, [ShardRows(TWO_SHARDS.vchannels[0], huge)], 0, False)
     await writing.write(write)
     ((entries),) = writing.entries().values()
     assert [e.header.rows for e in entries] == [1, 1, 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,15 +13,22 @@ from node_rows import VECTOR, schema_of
 from node_world import COLLECTION, NODE, VCHANNEL, World, breathe, inline, scenario
 from test_big_deletes import Threads
 
+from elanus.api.querynode import NodeSearch
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.offload import Pools
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.timestamps import Timestamp
+from elanus.core.trail import following
+from elanus.expr import compile_filter
 from elanus.index import IndexSpec, InterimIndex, SearchParams, resolve_index
+from elanus.querynode.explaining import new_trail, report
 from elanus.querynode.follower import Follower
 from elanus.querynode.growing import GrowingBlock, GrowingSegment, NewRows
-from elanus.querynode.interim import FAN_IN, InterimRules, due
+from elanus.querynode.interim import LATER_SHARE, RATIO, InterimRules, due
 from elanus.querynode.node import QueryNode, QueryNodePolicy
+from elanus.querynode.search import search
 from elanus.querynode.search_interest import LATELY_S, SearchInterest
+from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 
 DIM = 64
 ANY = InterimRules(bytes_min=1, without_codes=True)
@@ -61,8 +69,9 @@ def follower_of(world: World) -> Follower:
     return follower
 
 
-def levels(world: World) -> list[int]:
-    return [block.level for segment in follower_of(world).growing.values() for block in segment.blocks]
+def joined(world: World) -> list[bool]:
+    """Return for each block whether it was joined."""
+    return [block.is_joined for segment in follower_of(world).growing.values() for block in segment.blocks]
 
 
 async def settled(world: World) -> None:
@@ -80,11 +89,14 @@ async def test_blocks_are_joined_in_a_thread_and_reads_see_the_same_rows(
     first = await world.tick()
     await world.insert([(3, 3)])
     await world.tick()
-    assert levels(world) == [0, 0]  # rows that arrive meanwhile are not added to a block that is joined
+    assert joined(world) == [
+        False,
+        False,
+    ]  # rows that arrive meanwhile are not added to a block that is joined
     threads.go_on.set()
     await settled(world)
     assert "joined" in threads.pieces
-    assert all(level > 0 for level in levels(world))
+    assert all(joined(world))
     assert (world.keys(), world.keys(ts=first)) == ([1, 2, 3], [1, 2])
 
 
@@ -105,7 +117,7 @@ async def test_deletes_that_come_while_blocks_are_joined_hold(world: World, thre
     await settled(world)
     assert (world.keys(), world.count("value == 33")) == ([0, 1, 3], 1)
     assert (world.keys(ts=before), world.keys(ts=after)) == ([0, 1, 2, 3], [0, 1, 3, 4])
-    assert all(level > 0 for level in levels(world))
+    assert all(joined(world))
     await world.delete([1])
     await world.tick()
     assert world.keys() == [0, 3]
@@ -153,7 +165,8 @@ async def test_rows_stay_searchable_when_joining_fails(world: World, threads: Th
         await world.insert([(key, key)])
         await world.tick()
     await settled(world)
-    assert (world.keys(), levels(world), follower_of(world)._interim.making_bytes) == ([1, 2, 3], [0, 0], 0)
+    assert (world.keys(), joined(world)) == ([1, 2, 3], [False, False])
+    assert follower_of(world)._interim.making_bytes == 0
 
 
 @scenario()
@@ -165,7 +178,7 @@ async def test_recovered_rows_are_joined(world: World) -> None:
     joining(world, ANY)
     await world.start()
     await settled(world)
-    assert (levels(world), world.keys()) == ([1], [1, 2])
+    assert (joined(world), world.keys()) == ([True], [1, 2])
 
 
 @scenario()
@@ -176,7 +189,7 @@ async def test_fields_that_can_have_no_codes_are_left_as_they_are(world: World) 
     await world.insert([(1, 1)])
     await world.tick()
     await settled(world)
-    assert (levels(world), threads.pieces) == ([0], [])
+    assert (joined(world), threads.pieces) == ([False], [])
 
 
 # collections that nobody searches
@@ -194,17 +207,17 @@ async def test_only_collections_that_are_searched_get_interim_indexes(world: Wor
         await world.insert([(2, 2)])
         await world.tick()
         await settled(world)
-        assert levels(world) == [0], "rows are added to the block, and nothing is joined"
+        assert joined(world) == [False], "rows are added to the block, and nothing is joined"
         assert world.keys() == [1, 2], "a query does not need an index"
         await settled(world)
-        assert levels(world) == [0]
+        assert joined(world) == [False]
         world.nearest(1, 1)
         await settled(world)
-        assert levels(world) == [1], "the first search has the earlier rows joined"
+        assert joined(world) == [True], "the first search has the earlier rows joined"
         await world.insert([(3, 3)])
         await world.tick()
         await settled(world)
-        assert all(level > 0 for level in levels(world)), "and later ones join at once"
+        assert all(joined(world)), "and later ones join at once"
         assert world.keys() == [1, 2, 3]
 
 
@@ -225,18 +238,38 @@ def test_a_search_counts_for_a_while_and_the_next_one_wakes() -> None:
 # which blocks are joined
 
 
-def test_blocks_are_joined_by_size_and_then_by_level() -> None:
-    one = sized(0, 10)
-    rules = InterimRules(bytes_min=3 * one.batch_bytes, bytes_max=FAN_IN * 6 * one.batch_bytes)
-    large, larger = sized(1, 30), sized(2, 60)
+def test_blocks_are_joined_with_those_before_that_are_not_much_larger() -> None:
+    one, first = block_of(10), round(1 / LATER_SHARE)
+    rules = InterimRules(bytes_min=first * one.batch_bytes, bytes_max=100 * one.batch_bytes)
+
+    def joined_of(count: int) -> GrowingBlock:
+        return block_of(count, is_joined=True)
+
     assert due([], rules) is None
-    assert due([one, one], rules) is None
-    assert due([large, one, one, one], rules) == slice(1, 4)
-    assert due([large, one], rules) is None
-    assert due([larger, large, large, one], rules) == slice(1, 3)
-    assert due([larger, large, large, *[one] * 3], rules) == slice(3, 6)
-    assert due([larger, larger], rules) == slice(0, 2)
-    assert due([sized(3, 120)] * FAN_IN, rules) is None
+    assert due([one] * (first - 1), rules) is None
+    assert due([one] * first, rules) == slice(0, first)
+    assert due([joined_of(50)], rules) is None
+    assert due([joined_of(50), block_of(9)], rules) is None
+    assert due([joined_of(10 * RATIO), one], rules) == slice(1, 2)
+    assert due([joined_of(10 * RATIO - 1), one], rules) == slice(0, 2)
+    assert due([joined_of(10 * RATIO), joined_of(5), one], rules) == slice(0, 3)
+    assert due([joined_of(990), joined_of(20), one], rules) == slice(1, 3)
+    assert due([joined_of(990), one, one], rules) == slice(1, 3)
+
+
+def test_a_segment_has_few_blocks_and_copies_its_rows_a_few_times() -> None:
+    rules = InterimRules(bytes_min=1, bytes_max=1 << 40)
+    blocks: list[GrowingBlock] = []
+    copied = 0
+    for _ in range(100):
+        blocks.append(block_of(1))
+        run = due(blocks, rules)
+        assert run is not None
+        rows = sum(block.rows for block in blocks[run])
+        copied += rows
+        blocks[run] = [block_of(rows, is_joined=True)]
+        assert len(blocks) <= 1 + math.log(100, RATIO)
+    assert copied <= 2 * RATIO * 100
 
 
 # blocks by themselves
@@ -266,9 +299,9 @@ def rows_of(first: int, count: int) -> NewRows:
     return NewRows(batch, np.arange(first, first + count, dtype=np.int64) + 1)
 
 
-def sized(level: int, count: int) -> GrowingBlock:
+def block_of(count: int, *, is_joined: bool = False) -> GrowingBlock:
     rows = rows_of(0, count)
-    return GrowingBlock(schema(), {}, rows.batch, rows.row_ts, level=level)
+    return GrowingBlock(schema(), {}, rows.batch, rows.row_ts, is_joined=is_joined)
 
 
 def test_a_joined_block_is_searched_by_codes_and_counts_them() -> None:
@@ -280,10 +313,10 @@ def test_a_joined_block_is_searched_by_codes_and_counts_them() -> None:
     first = segment.joined(segment.blocks)
     segment.blocks = (first,)
     segment.append([rows_of(6000, 100)])
-    assert [block.level for block in segment.blocks] == [1, 0]
+    assert [block.is_joined for block in segment.blocks] == [True, False]
     joined = segment.joined([first, segment.joined(segment.blocks[1:])])
     index = joined.vectors[VECTOR].index
-    assert (joined.rows, joined.level) == (6100, 2)
+    assert (joined.rows, joined.is_joined) == (6100, True)
     assert isinstance(index, InterimIndex)
     assert first.memory_bytes > plain_bytes
     assert first.batch_bytes == pytest.approx(batch_bytes + 6000 * (DIM / 8 + 8), rel=0.05)
@@ -293,6 +326,23 @@ def test_a_joined_block_is_searched_by_codes_and_counts_them() -> None:
     truth = exact.search(queries, 10, SearchParams()).rows
     met = index._coded.nearest(index._checked(queries), 10, None, 1).rows
     assert np.mean([np.isin(a, b).mean() for a, b in zip(truth, met, strict=True)]) >= 0.98
+
+
+def test_a_search_by_codes_is_explained() -> None:
+    growing = GrowingSegment(SegmentID(1), PartitionID(1), schema(), specs())
+    growing.append([rows_of(0, 6000)])
+    block = growing.joined(growing.blocks)
+    part = SnapshotSegment(growing.segment_id, growing.partition_id, False, (block,))
+    snapshot = Snapshot(COLLECTION, schema(), specs(), 1, Timestamp(10**6), None, (part,))
+    queries = np.stack(block.batch.column("vector").slice(0, 1).to_numpy(zero_copy_only=False))
+    every = compile_filter("", schema())
+    read = NodeSearch(COLLECTION, (), VECTOR, queries, 10, "", {}, every, (), Timestamp(10**6))
+    trail = new_trail()
+    with following(trail):
+        search(snapshot, read, 1)
+    trail.step("")
+    (said,) = report(NODE, "search", snapshot, read, trail).segments
+    assert said.methods == ("codes of all rows compared, and the rows of the best 150",)
 
 
 def test_a_joined_block_takes_the_deletes_of_its_parts() -> None:

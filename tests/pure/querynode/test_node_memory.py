@@ -11,12 +11,12 @@ from node_world import COLLECTION, NODE, PCHANNEL, World, breathe, inline, scena
 from test_big_deletes import Threads
 
 from elanus.core.offload import Pools
+from elanus.expr.identity_cache import IdentityCache
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
 from elanus.index import load
 from elanus.index.spec import IndexSpec
 from elanus.querynode import held_collection
 from elanus.querynode.arrivals import Intake
-from elanus.querynode.cache import IdentityCache
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.held_collection import weight_bytes
 from elanus.querynode.node import QueryNode, QueryNodePolicy
@@ -174,7 +174,7 @@ class Mapping(World):
     """A node next to others that map the same index files."""
 
     def _new_node(self) -> QueryNode:
-        policy = QueryNodePolicy(maps_indexes=True)
+        policy = QueryNodePolicy(shared=self.scratch)
         return QueryNode(NODE, self.log, self.store, Pools.one(inline), scratch=self.scratch, policy=policy)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import numpy as np
@@ -252,6 +253,28 @@ async def test_large_loads_return_the_memory_of_what_they_read(world: World) -> 
         await written(world, (3, 3), seal=True)
         await breathe()
         assert returned == [memory.return_free_memory]  # counted from the last return on
+
+
+@scenario()
+async def test_large_writes_return_the_memory_of_their_requests_when_no_more_come(world: World) -> None:
+    returned = []
+
+    async def offload(function, /, *args):
+        if function is memory.return_free_memory:
+            returned.append(function)
+        return await inline(function, *args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "WORTH_RETURNING_BYTES", 1)
+        world.node._memory.offload = offload
+        for key in range(3):
+            await written(world, (key, key))
+            await asyncio.sleep(0.8 * memory._QUIET_S)
+            assert returned == []  # the next write uses it
+        await asyncio.sleep(2 * memory._QUIET_S)
+        assert returned == [memory.return_free_memory]
+        await asyncio.sleep(10 * memory._QUIET_S)
+        assert returned == [memory.return_free_memory]
 
 
 def test_returning_memory_works_on_this_system() -> None:

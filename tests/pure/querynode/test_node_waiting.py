@@ -9,7 +9,7 @@ import pytest
 
 from elanus.core.errors import CollectionNotLoaded, DeadlineExceeded, ElanusError
 from elanus.core.timestamps import Timestamp
-from elanus.querynode.cache import IdentityCache
+from elanus.expr.identity_cache import IdentityCache
 from elanus.querynode.service_clock import ServiceClock
 
 

@@ -24,7 +24,6 @@ from elanus.server.threads import ProcessThreads
 from elanus.storage.local import LocalStore
 
 LIMIT_S = 60.0
-LARGE_BYTES = 300 * 1024
 
 
 class HangingStore(LocalStore):
@@ -87,7 +86,9 @@ async def written(world: World, pools: Pools) -> Timestamp:
     ts = Timestamp(world.stamp())
     rows = [Row(world.key(key), key, 1, ts) for key in range(10, 20)]
     message = InsertMessage(ts, VCHANNEL, COLLECTION, PartitionID(1), SegmentID(99), 0, world.batch(rows))
-    await writer.append(Mock(mine=AsyncMock()), [message], LARGE_BYTES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("elanus.proxy.role.writes.INLINE_ROWS_MAX", len(rows) - 1)
+        await writer.append(Mock(mine=AsyncMock()), [message])
     return ts
 
 

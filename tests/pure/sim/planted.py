@@ -212,8 +212,8 @@ def bound_not_persisted(patch: pytest.MonkeyPatch) -> None:
 def acknowledged_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
     """A write is acknowledged when the log has received it."""
 
-    async def append(self: LogWriter, turn: Turn, messages: Any, size_bytes: int) -> None:
-        entries = await self._encoded(messages, size_bytes)
+    async def append(self: LogWriter, turn: Turn, messages: Any) -> None:
+        entries = await self._encoded(messages)
         await turn.mine()
         kept = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
         self.__dict__.setdefault("kept", []).extend(kept)

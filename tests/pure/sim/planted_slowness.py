@@ -84,9 +84,9 @@ def partly_written_acknowledged(patch: pytest.MonkeyPatch) -> None:
     """A write is acknowledged when any pchannel has stored its part."""
     append = writes.LogWriter.append
 
-    async def hopeful(self: writes.LogWriter, turn: Any, messages: Any, size_bytes: int) -> None:
+    async def hopeful(self: writes.LogWriter, turn: Any, messages: Any) -> None:
         try:
-            await append(self, turn, messages, size_bytes)
+            await append(self, turn, messages)
         except writes.PartlyWritten:
             return
 

@@ -32,7 +32,7 @@ def upsert_in_two_records(patch: pytest.MonkeyPatch) -> None:
         messages = await self.place(write, turn.ts)
         replaced = gone.pop(write.row_id_start, ())
         messages += delete_messages(write.collection_id, ALL_PARTITIONS, replaced, turn.ts)
-        await self.append(turn, messages, write.size_bytes)
+        await self.append(turn, messages)
 
     patch.setattr("elanus.sim.client_verbs.row_write", parted)
     patch.setattr(LogWriter, "write_rows", write_rows)

@@ -61,3 +61,35 @@ def test_a_full_disk_leaves_them_in_memory(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(mapped_columns.pa, "OSFile", FullDisk)
     assert mapped(given, tmp_path)["text"] is given["text"]
     assert list(tmp_path.iterdir()) == []
+
+
+def files_of(column: pa.Array) -> set[str]:
+    """The numbers of the files that hold a column's values."""
+    address = column.buffers()[1].address
+    lines = (line.split() for line in Path("/proc/self/maps").read_text().splitlines())
+    spans = ((*(int(end, 16) for end in line[0].split("-")), line[4]) for line in lines)
+    return {file for first, end, file in spans if first <= address < end}
+
+
+def test_processes_that_map_the_same_columns_share_a_file(tmp_path: Path) -> None:
+    shared, other = tmp_path / "one", tmp_path / "other"
+    shared.mkdir()
+    other.mkdir()
+    first, second = mapped(columns(), shared, shared), mapped(columns(), other, shared)
+    assert files_of(first["number"]) == files_of(second["number"]) != set()
+    assert second["text"].equals(columns()["text"])
+    third = mapped({**columns(), "flag": pa.nulls(ROWS)}, other, shared)
+    assert files_of(third["number"]) != files_of(first["number"])
+    assert (len(list(shared.iterdir())), len(list(other.iterdir()))) == (2, 0)
+    del first, third
+    gc.collect()
+    assert list(shared.iterdir()) == [], "the name is that of the first, which uses it no more"
+    assert second["text"].equals(columns()["text"])
+    again = mapped(columns(), other, shared)
+    assert files_of(again["number"]) != files_of(second["number"])
+
+
+def test_without_the_shared_directory_each_has_a_file_of_its_own(tmp_path: Path) -> None:
+    found = mapped(columns(), tmp_path, tmp_path / "missing")
+    assert found["text"].equals(columns()["text"])
+    assert list(tmp_path.iterdir()) == []

@@ -365,12 +365,14 @@ class CountingCache(TemplateCache):
 
 
 def test_repeated_searches_share_a_template_but_not_their_vectors() -> None:
-    cache = CountingCache()
+    cache, templates = CountingCache(), []
     for i in range(5):
         search = decode(search_request([[i] * 4] * (i + 1), guarantee_timestamp=100 + i), cache=cache)
         assert search.queries.tolist() == [[i] * 4] * (i + 1)
         assert search.consistency.guarantee_ts == 100 + i
+        templates.append(search.template)
     assert cache.made == 1
+    assert all(template is templates[0] for template in templates)
 
 
 @pytest.mark.parametrize(
@@ -387,8 +389,9 @@ def test_repeated_searches_share_a_template_but_not_their_vectors() -> None:
 def test_any_other_change_makes_a_template_of_its_own(changed: dict[str, Any]) -> None:
     cache = CountingCache()
     first, second = decode(search_request(), cache=cache), decode(search_request(**changed), cache=cache)
-    said = [f.name for f in fields(Search) if f.name != "queries"]
+    said = [f.name for f in fields(Search) if f.name not in ("queries", "template")]
     assert [getattr(first, name) for name in said] != [getattr(second, name) for name in said]
+    assert first.template is not second.template
     assert cache.made == 2
 
 

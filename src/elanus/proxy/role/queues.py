@@ -11,7 +11,6 @@ unreported write behind.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -200,18 +199,17 @@ class DqQueue:
 
     def __init__(self, tasks_max: int) -> None:
         self._tasks_max = tasks_max
-        self._free = threading.BoundedSemaphore(tasks_max)
+        self._free = [None] * tasks_max
+        """One item for each read that may begin: to take one is a single step, and takes no lock."""
 
-    def slot(self) -> DqQueue:
-        """Return a context that is one read in work: the queue itself, which any number of threads enter.
+    def enter(self) -> None:
+        """A read begins. Raises `TaskQueueFull`."""
+        try:
+            self._free.pop()
+        except IndexError:
+            text = f"task queue is full: {self._tasks_max} reads are unfinished; retry"
+            raise TaskQueueFull(text) from None
 
-        Entering it raises `TaskQueueFull`.
-        """
-        return self
-
-    def __enter__(self) -> None:
-        if not self._free.acquire(blocking=False):
-            raise TaskQueueFull(f"task queue is full: {self._tasks_max} reads are unfinished; retry")
-
-    def __exit__(self, *_: object) -> None:
-        self._free.release()
+    def leave(self) -> None:
+        """A read that entered has ended."""
+        self._free.append(None)

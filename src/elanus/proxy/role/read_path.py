@@ -7,8 +7,7 @@ wait requests a tick instead of waiting for the next one.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -78,6 +77,31 @@ class ReadNodes(Protocol):
     def count(self, request: NodeQuery, patience: Patience) -> int: ...
 
 
+class ReadSlot:
+    """A context that holds a slot of the queue, yields a read's patience, and measures the time it waits.
+
+    Entering it raises `TaskQueueFull`.
+    """
+
+    __slots__ = ("_measures", "_patience", "_queue")
+
+    def __init__(self, queue: DqQueue, patience: Patience, measures: Measures) -> None:
+        self._queue = queue
+        self._patience = patience
+        self._measures = measures
+
+    def __enter__(self) -> Patience:
+        self._queue.enter()
+        return self._patience
+
+    def __exit__(self, *_: object) -> None:
+        self._queue.leave()
+        waited_s = self._patience.waited_s
+        if waited_s:
+            self._measures.waited_for_guarantee(waited_s)
+            note_wait(waited_s)
+
+
 class ReadPath:
     """The state that the reads of one proxy share, from any thread.
 
@@ -113,21 +137,10 @@ class ReadPath:
         self._now_s = now_s
         self._log_full = log_full
 
-    @contextlib.contextmanager
-    def begin(self, timeout_s: float | None = None) -> Iterator[Patience]:
-        """Take a slot of the queue for a read whose client waits for ``timeout_s``, and yield its patience.
-
-        The time spent waiting is measured. Raises `TaskQueueFull`.
-        """
+    def begin(self, timeout_s: float | None = None) -> ReadSlot:
+        """Return the context of a read whose client waits for ``timeout_s``."""
         longest_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
-        with self._queue.slot():
-            patience = Patience(longest_s, self._now_s)
-            try:
-                yield patience
-            finally:
-                if patience.waited_s:
-                    self._measures.waited_for_guarantee(patience.waited_s)
-                    note_wait(patience.waited_s)
+        return ReadSlot(self._queue, Patience(longest_s, self._now_s), self._measures)
 
     def read_timestamp(
         self, cached: CachedCollection, consistency: ReadConsistency, patience: Patience

@@ -29,6 +29,7 @@ from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter, read_partitions
+from elanus.proxy.verbs.plans import KEPT_MAX_CHARS
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 _OF_LISTS = "not supported for multi-search-multi on embedding list fields"
@@ -50,6 +51,13 @@ class Planned:
     def hits_max(self) -> int:
         return query_count(self.request) * hits_per_query(self.draft.k, self.draft.grouping)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether the searches of a template may share it: no filter takes a sample for each, or is large."""
+        request = self.request
+        is_small = not request.filter_values and len(request.filter) <= KEPT_MAX_CHARS
+        return is_small and not self.draft.filter.is_random and self.draft.boosts is None
+
 
 def planned(
     proxy: Proxy,
@@ -68,10 +76,9 @@ def planned(
     schema = cached.view.schema
     field = search_field(schema, request.vector_field)
     check_search_window(request.limit, request.offset)
-    check_query_count(query_count(request))
     k = request.offset + request.limit
     limits = proxy.limits
-    check_hits(query_count(request), hits_per_query(k, grouping), limits.search_hits_max)
+    check_size(proxy, request, k, grouping)
     if grouping is not None:
         check_grouping(cached, request, grouping)
     bound = plan_filter(cached, request.filter, request.filter_values)
@@ -173,6 +180,13 @@ def _embedded(proxy: Proxy, cached: CachedCollection, plan: Planned, patience: P
     schema = cached.view.schema
     function = next(f for f in schema.stored_functions if f.output == plan.field.name)
     return proxy.embedder.of_queries(schema, function, plan.request.texts, patience.left_s())
+
+
+def check_size(proxy: Proxy, request: Search, k: int, grouping: Grouping | None) -> None:
+    """Raises `InvalidParameter` for more queries, or more hits, than a search may have."""
+    queries = query_count(request)
+    check_query_count(queries)
+    check_hits(queries, hits_per_query(k, grouping), proxy.limits.search_hits_max)
 
 
 def query_count(request: Search) -> int:

@@ -1,4 +1,4 @@
-"""Compiled filters and output fields of read requests, cached for repeated requests.
+"""Compiled filters, output fields and planned searches, cached for repeated requests.
 
 The same filter text gives the same `BoundFilter` object, so that query nodes recognise it and reuse their
 masks. A filter that takes a sample is compiled for each request, so that each has a sample of its own. One
@@ -8,19 +8,34 @@ masks. A filter that takes a sample is compiled for each request, so that each h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
-from elanus.core.schema import CollectionSchema
+from elanus.api.querynode import NodeSearch
+from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.expr import BoundFilter, compile_filter
+from elanus.expr.identity_cache import IdentityCache
 from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
 
 _KEPT = 512
-_KEPT_MAX_CHARS = 100_000
+KEPT_MAX_CHARS = 100_000
 """A longer filter, such as one that lists tens of thousands of keys, is compiled for each request."""
 
 
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """What all searches of one template share, checked. ``draft`` lacks vectors, metric and timestamps."""
+
+    field: FieldSchema
+    draft: NodeSearch
+    outputs: Outputs
+
+
 class Plans:
+    """``searches``: the plans of searches that are repeated, by `Search.template`."""
+
     def __init__(self, schema: CollectionSchema) -> None:
+        self.searches: IdentityCache[object, SearchPlan] = IdentityCache(_KEPT)
         self._schema = schema
         self._compile = lru_cache(_KEPT)(lambda text: compile_filter(text, schema))
         self._resolve = lru_cache(_KEPT)(
@@ -29,7 +44,7 @@ class Plans:
 
     def filter(self, text: str, values: Mapping[str, object]) -> BoundFilter:
         """Raises `InvalidFilter`."""
-        if values or len(text) > _KEPT_MAX_CHARS:
+        if values or len(text) > KEPT_MAX_CHARS:
             return compile_filter(text, self._schema, values)
         bound = self._compile(text)
         return compile_filter(text, self._schema) if bound.is_random else bound

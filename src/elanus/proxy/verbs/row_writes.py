@@ -66,7 +66,6 @@ def row_write(
         shards,
         first_id,
         replaces=replaces,
-        size_bytes=rows.nbytes,
     )
 
 

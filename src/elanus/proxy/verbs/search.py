@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from msgspec import structs
+
 from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.buckets import bucket_columns, buckets_of
 from elanus.core.errors import InvalidParameter
@@ -28,12 +31,14 @@ from elanus.proxy.verbs.hits import (
     rounded,
     window,
 )
-from elanus.proxy.verbs.node_searches import pinned, planned, query_count
+from elanus.proxy.verbs.node_searches import Planned, check_size, pinned, planned, query_count
 from elanus.proxy.verbs.noting import note_answer, note_read
 from elanus.proxy.verbs.outputs import Outputs
+from elanus.proxy.verbs.plans import SearchPlan
 from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
 
+_NO_QUERIES = np.empty((0, 0), dtype=np.float32)
 _ASKED = "{} vectors, the best {} rows of each"
 
 
@@ -44,16 +49,7 @@ class Searching(Verbs):
         proxy.admission.read(cached, Rate.SEARCH, query_count(request))
         step("plan")
         with reads.begin(request.timeout_s) as patience:
-            check_same_collection(cached, request.collection_id)
-            schema = cached.view.schema
-            check_round_decimal(request.round_decimal)
-            check_measurable(request)
-            outputs = cached.plans.outputs(request.output_fields, with_key=False)
-            extra = _extra_columns(schema, request)
-            columns = tuple(dict.fromkeys((*outputs.columns, *extra)))
-            spared = outputs.spared_unless(extra)
-            plan = planned(proxy, cached, request, request.partitions, columns, request.grouping, spared)
-            check_field_measurable(request, schema.by_id[plan.draft.field_id])
+            plan, outputs = self._planned(request)
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             bound = plan.draft.filter
@@ -69,6 +65,34 @@ class Searching(Verbs):
         check_answer_size(len(hits.scores), size_bytes, proxy.limits.answer_bytes_max)
         proxy.measures.searched(query_count(request))
         return _result(request, found, outputs.found_in(hits.fields), read_ts)
+
+    def _planned(self, request: Search) -> tuple[Planned, Outputs]:
+        """Check and plan a search. Searches of one template share what does not depend on their vectors."""
+        plans, template = request.collection.plans.searches, request.template
+        known = None if template is None else plans.get(template)
+        if known is not None:
+            check_size(self._proxy, request, known.draft.k, known.draft.grouping)
+            draft = structs.replace(known.draft, queries=request.queries)
+            return Planned(request, known.field, draft), known.outputs
+        plan, outputs = self._newly_planned(request)
+        if template is not None and plan.is_repeatable:
+            draft = structs.replace(plan.draft, queries=_NO_QUERIES)
+            plans.put(template, SearchPlan(plan.field, draft, outputs))
+        return plan, outputs
+
+    def _newly_planned(self, request: Search) -> tuple[Planned, Outputs]:
+        proxy, cached = self._proxy, request.collection
+        schema = cached.view.schema
+        check_same_collection(cached, request.collection_id)
+        check_round_decimal(request.round_decimal)
+        check_measurable(request)
+        outputs = cached.plans.outputs(request.output_fields, with_key=False)
+        extra = _extra_columns(schema, request)
+        columns = tuple(dict.fromkeys((*outputs.columns, *extra)))
+        spared = outputs.spared_unless(extra)
+        plan = planned(proxy, cached, request, request.partitions, columns, request.grouping, spared)
+        check_field_measurable(request, schema.by_id[plan.draft.field_id])
+        return plan, outputs
 
     def _found(self, request: Search, wanted: NodeSearch, outputs: Outputs, patience: Patience) -> _Found:
         """Ask the query nodes, for one page of an iterator or for all hits."""

@@ -123,6 +123,11 @@ class SearchTemplate:
     time_fields: str
     measures_recall: bool
 
+    @property
+    def may_repeat(self) -> bool:
+        """False for a later page of an iterator, which is requested only once."""
+        return self.page is None or self.page.bound is None
+
 
 class TemplateCache:
     """Search templates by (database, request bytes). Used by all gRPC threads without a lock.
@@ -168,7 +173,7 @@ def decode_search(
     template = cache.get(key, schema)
     if template is None:
         template = parse_template(request, schema)
-        if template.page is None or template.page.bound is None:  # later pages are requested only once
+        if template.may_repeat:
             cache.put(key, template)
     times = time_format(template.timezone or collection.timezone, template.time_fields)
     check_one_vector(template.page, nq)
@@ -215,6 +220,7 @@ def decode_search(
         highlight=template.highlight if ids is not None else _highlight(template.highlight, placeholders),
         measures_recall=template.measures_recall,
         texts=texts,
+        template=template if template.may_repeat else None,
     )
 
 

@@ -53,6 +53,7 @@ class UnaryCall:
         "_due",
         "_lock",
         "_over",
+        "_peer",
         "_received",
         "_trailing",
         "_watched",
@@ -79,6 +80,7 @@ class UnaryCall:
         self.has_waited = False
         self._code: grpc.StatusCode | None = None
         self._details = b""
+        self._peer = ""
         self._trailing: Any = None
         self._callbacks: tuple[Callable[[], None], ...] = ()
         queue.receive(arrival.call, self._on_message)
@@ -193,8 +195,10 @@ class UnaryCall:
         return metadata
 
     def peer(self) -> str:
-        peer: bytes = self._arrival.call.peer()
-        return peer.decode()
+        if not self._peer:  # asked for more than once: by the limit of connections, and for the caller
+            peer: bytes = self._arrival.call.peer()
+            self._peer = peer.decode()
+        return self._peer
 
     def time_remaining(self) -> float:
         """Seconds to the client's deadline; centuries if it has none."""

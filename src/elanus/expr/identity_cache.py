@@ -1,7 +1,7 @@
 """A small cache for values that each belong to one object, such as the rows a filter matches.
 
-The proxy keeps the plans of recent filters, so every repetition of a query has the same filter object:
-comparing by identity is enough, and avoids hashing a tree.
+The proxy keeps the templates of recent searches and the plans of recent filters, so every repetition of a
+read has the same objects: comparing by identity is enough, and avoids hashing a tree.
 """
 
 from __future__ import annotations
