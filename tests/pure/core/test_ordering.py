@@ -34,6 +34,7 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(103), "vector", DataType.FLOAT_VECTOR, dim=2),
         FieldSchema(FieldID(104), "facts", DataType.JSON),
         FieldSchema(FieldID(105), "sold", DataType.BOOL),
+        FieldSchema(FieldID(107), "body", DataType.TEXT),
     ),
 )
 Row = tuple[int | None, str | None]
@@ -108,6 +109,7 @@ def test_the_text_of_an_order() -> None:
         ("price:asc:first", InvalidParameter, "invalid null ordering 'first' for field 'price'"),
         ("nowhere", InvalidParameter, "order_by field 'nowhere' does not exist in collection schema"),
         ("vector", InvalidParameter, "order_by field 'vector' has type FloatVector which is not sortable"),
+        ("body", InvalidParameter, "order_by field 'body' has type Text which is not sortable"),
         ("count(*):desc", InvalidParameter, r"ORDER BY on aggregate expression 'count\(\*\)' is not yet"),
         ("facts", InvalidParameter, "order_by field 'facts' has type JSON which is not sortable"),
         ('facts["a"]', InvalidParameter, "order_by field 'facts\\[\"a\"\\]' does not exist"),
@@ -145,6 +147,7 @@ def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
     for name, text in {
         "facts": r"'facts' has unsortable type JSON; .*for JSON fields use path syntax like field\[\"key\"\]",
         "$meta": "has unsortable type JSON",
+        "body": "'body' has unsortable type Text",
         "vector": "'vector' has unsortable type FloatVector; supported types: bool, int8/16/32/64, float",
         "id[0]": r"order_by field 'id\[0\]' has brackets but is not a JSON type",
         "id:up": "invalid order direction 'up' for field 'id', expected 'asc' or 'desc'",
