@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -117,6 +118,7 @@ class Definitions(Verbs):
         self._proxy.define("create collection", lambda: self._root.create_collection(new))
 
     def drop_collection(self, database: str, name: str) -> None:
+        """Drop a collection. If it or its database does not exist this succeeds, as in the reference."""
         self._proxy.admission.allow_in(Action.DDL, database)
 
         async def drop_if_there() -> None:
@@ -126,10 +128,10 @@ class Definitions(Verbs):
                 named = found.collection_id
             except CollectionNotFound:
                 named = _NONE  # the drop is requested anyway: it finishes one that was interrupted
-            try:
+            except DatabaseNotFound:
+                return
+            with contextlib.suppress(CollectionNotFound):
                 await self._root.drop_collection(database, name, named)
-            except CollectionNotFound:
-                return  # dropping what does not exist succeeds, as in the reference
 
         self._proxy.define("drop collection", drop_if_there)
 

@@ -11,9 +11,10 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DatabaseNotFound,
     IndexNotFound,
+    InvalidParameter,
     PartitionNotLoaded,
 )
-from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, NodeID, SegmentID
 from elanus.core.rate_limits import Action
 from elanus.core.requests import fields_to_load
 from elanus.proxy.api import LoadedView, LoadStateView, ReplicaView
@@ -55,14 +56,7 @@ class Loading(Verbs):
             return
         wanted = partition_ids(cached, tuple(partitions))
         fields = fields_to_load(cached.view.schema, load_fields, dynamic=not skip_dynamic)
-        for field in cached.view.schema.searched_fields:
-            if fields and field.field_id not in fields:
-                continue
-            if all(index.field_id != field.field_id for index in cached.indexes):
-                raise IndexNotFound(
-                    f"there is no vector index on field: [{field.name}], please create index firstly: "
-                    f"index not found[collection={collection}]"
-                )
+        _check_indexed(cached, collection, fields)
         groups = tuple(resource_groups)
         if self._status(cached.collection_id) is None and not (replicas and groups):
             own_replicas, own_groups = load_defaults(self._database_properties(database))
@@ -154,6 +148,22 @@ class Loading(Verbs):
     def _status(self, collection_id: CollectionID) -> LoadStatus | None:
         found = self._proxy.define("load state", lambda: self._query.loads(collection_id))
         return found[0] if found else None
+
+
+def _check_indexed(cached: CachedCollection, collection: str, loaded: Sequence[FieldID]) -> None:
+    """Check that all vector fields to load have an index. ``loaded``: empty for all fields.
+
+    Raises `IndexNotFound` if the collection has no index at all, else `InvalidParameter`.
+    """
+    indexed = {index.field_id for index in cached.indexes}
+    fields = [f for f in cached.view.schema.searched_fields if not loaded or f.field_id in loaded]
+    lacking = [field.name for field in fields if field.field_id not in indexed]
+    if not lacking:
+        return
+    text = f"there is no vector index on field: [{' '.join(lacking)}], please create index firstly"
+    if not indexed:
+        raise IndexNotFound(f"{text}: index not found[collection={collection}]")
+    raise InvalidParameter(text)
 
 
 def _percentage(status: LoadStatus) -> int:
