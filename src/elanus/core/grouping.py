@@ -20,7 +20,7 @@ from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.json_keys import JsonKey, json_values
 from elanus.core.limits import GROUP_SIZE_MAX
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.core.types import DataType, Family, engine_type_name
+from elanus.core.types import Family, engine_type_name
 
 Places = npt.NDArray[np.int64]
 
@@ -149,7 +149,7 @@ def _grouping_field(schema: CollectionSchema, name: str, inside: JsonKey | None)
             )
         return field
     groups = field.kind.family in (Family.BOOL, Family.INTEGER, Family.TEXT, Family.TIME)
-    if not groups or field.data_type is DataType.TEXT:
+    if not groups or field.kind.is_long_text:
         raise InvalidParameter(
             f"unsupported data type {engine_type_name(field.data_type)} for group by operator: field {name}; "
             "group by a bool, integer or string field"

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from elanus.core.errors import InvalidParameter
 from elanus.core.json_keys import JsonPath, ordered_values, parse_json_path
 from elanus.core.schema import CollectionSchema
-from elanus.core.types import DataType, Family
+from elanus.core.types import Family
 
 Places = npt.NDArray[np.int64]
 _DIRECTIONS = {"": False, "asc": False, "ascending": False, "desc": True, "descending": True}
@@ -112,7 +112,7 @@ def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[s
         raise InvalidParameter(f"order_by field '{name}' does not exist in collection schema")
     if field.name != name:
         raise InvalidParameter(f"order_by field '{name}' has brackets but is not a JSON type")
-    if field.kind.family not in _SORTABLE or field.data_type is DataType.TEXT:
+    if field.kind.family not in _SORTABLE or field.kind.is_long_text:
         raise InvalidParameter(
             f"order_by field '{name}' has unsortable type {field.kind.name}; supported types: bool, "
             "int8/16/32/64, float, double, string, varchar; for JSON fields use path syntax like "

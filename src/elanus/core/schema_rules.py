@@ -166,7 +166,7 @@ def check_takes_default(field: FieldSchema) -> None:
     """Check that the field may have a default value at all. Raises `InvalidParameter`."""
     if field.is_primary:
         raise InvalidParameter(f"primary field not support default_value, field name = {field.name}")
-    if field.kind.family in _WITHOUT_DEFAULTS or field.data_type is DataType.TEXT:
+    if field.kind.family in _WITHOUT_DEFAULTS or field.kind.is_long_text:
         raise InvalidParameter(
             f"type not support default_value, type:{type_name(field.data_type)}, name:{field.name}"
         )

@@ -257,6 +257,7 @@ def test_what_cannot_be_aggregated_is_refused() -> None:
         "Max()": r"max\(\) is not supported, only count\(\*\) is allowed",
         "sum(tag)": "aggregation operator sum does not support data type VarChar",
         "max(sold)": "operator max does not support data type Bool",
+        "max(body)": "operator max does not support data type Text",
         "min(vector)": "operator min does not support data type FloatVector",
     }.items():
         with pytest.raises(InvalidParameter, match=text):
@@ -265,3 +266,8 @@ def test_what_cannot_be_aggregated_is_refused() -> None:
         check_group_fields(SCHEMA, ["nowhere"])
     with pytest.raises(InvalidParameter, match="group by field price has unsupported data type Double"):
         check_group_fields(SCHEMA, ["tag", "price"])
+    with pytest.raises(InvalidParameter, match="group by field body has unsupported data type Text"):
+        check_group_fields(SCHEMA, ["body"])
+    counted = parse_aggregate("count(body)", SCHEMA)
+    assert counted is not None
+    assert counted.operator == "count"
