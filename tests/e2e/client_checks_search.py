@@ -252,6 +252,8 @@ def _() -> None:
 
         expected = sorted(range(9), key=lambda n: (-(n % 3), n))
         assert found(("age", "desc"), ('user["n"][0]', "asc")) == [9, *expected]
+        assert found(("age", "asc"), ("key", "asc"))[-1] == 9  # without an age: last, unless asked for first
+        assert found(("age", "asc:nulls_first"), ("key", "asc"))[0] == 9
         by_age = [{"field": "age", "order": "asc"}]
         refused(
             "order_by field 'age' does not exist in collection schema",

@@ -98,7 +98,6 @@ def test_the_text_of_an_order() -> None:
         OrderBy("id", descending=False, nulls_first=True),
     )
     assert parse_order("price:desc:nulls_last", SCHEMA) == (OrderBy("price", descending=True),)
-    assert parse_order("price", SCHEMA, nulls_first=True) == (OrderBy("price", nulls_first=True),)
     assert parse_order("", SCHEMA) == ()
 
 
@@ -131,11 +130,9 @@ OPEN = CollectionSchema(
 
 
 def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
-    assert parse_order(
-        'age:desc, user["a:b,c"][0], $meta["x"]:asc', OPEN, nulls_first=True, dynamic=True
-    ) == (
+    assert parse_order('age:desc, user["a:b,c"][0], $meta["x"]:asc:nulls_first', OPEN, dynamic=True) == (
         OrderBy("$meta", descending=True, nulls_first=True, path=("age",)),
-        OrderBy("$meta", nulls_first=True, path=("user", "a:b,c", 0)),
+        OrderBy("$meta", path=("user", "a:b,c", 0)),
         OrderBy("$meta", nulls_first=True, path=("x",)),
     )
     with pytest.raises(InvalidParameter, match="order_by field 'age' does not exist"):

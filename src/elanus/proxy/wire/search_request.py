@@ -255,7 +255,7 @@ def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) 
         page_ts=page_timestamp(params),
         grouping=groups if levels else grouping(params, schema),
         levels=levels,
-        order=parse_order(params.get(ORDER, ""), schema, nulls_first=True, dynamic=True),
+        order=parse_order(params.get(ORDER, ""), schema, dynamic=True),
         scoring=function_score(request.function_score)
         if request.HasField("function_score")
         else FunctionScore(),
