@@ -145,6 +145,12 @@ def test_a_partition_count_needs_a_partition_key() -> None:
     refused(lambda b: b.front.create_collection(request), InvalidParameter, "partition key")
 
 
+def test_a_long_description_is_refused() -> None:
+    described = replace(schema(), description="é" * 513)
+    request = CreateCollection("default", described, 1, ConsistencyLevel.BOUNDED, {})
+    refused(lambda b: b.front.create_collection(request), InvalidParameter, "must not exceed 1024 bytes")
+
+
 def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:
     def segment(number: int, partition: Any, state: SegmentState, rows: int) -> SegmentInfo:
         zero = compose(1)

@@ -24,6 +24,7 @@ from elanus.core.names import (
     check_partition_name,
 )
 from elanus.core.partition_keys import checked_partitions, isolates_keys
+from elanus.core.property_changes import check_description
 from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_collection, refuse_denied
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
@@ -94,6 +95,7 @@ class Definitions(Verbs):
     # collections
 
     def create_collection(self, request: CreateCollection) -> None:
+        check_description(request.schema.description)
         time_to_live_s(request.properties)
         check_timezone(request.properties)
         check_collection_warmups(request.properties)
