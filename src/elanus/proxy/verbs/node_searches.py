@@ -67,7 +67,7 @@ def planned(
     """
     schema = cached.view.schema
     field = search_field(schema, request.vector_field)
-    check_search_window(request.limit, request.offset)
+    check_search_window(request.limit, request.offset, cached.window_max_rows)
     check_query_count(query_count(request))
     k = request.offset + request.limit
     limits = proxy.limits
