@@ -252,10 +252,35 @@ def _() -> None:
 
         expected = sorted(range(9), key=lambda n: (-(n % 3), n))
         assert found(("age", "desc"), ('user["n"][0]', "asc")) == [9, *expected]
+        assert found(("age", "asc"), ("key", "asc"))[-1] == 9  # without an age: last, unless asked for first
+        assert found(("age", "asc:nulls_first"), ("key", "asc"))[0] == 9
         by_age = [{"field": "age", "order": "asc"}]
         refused(
             "order_by field 'age' does not exist in collection schema",
             lambda: client.query(made.name, "key >= 0", limit=3, order_by_fields=by_age),
+        )
+
+
+@check("Reads", "a million hits and rows at a time: the property `query_mode`", needs=NEWEST)
+def _() -> None:
+    rows, limit = 17_000, 16_385
+    with collection(made_with={"properties": {"query_mode": "large_topk"}}) as made:
+        vectors = np.zeros((rows, DIM), np.float32)
+        vectors[:, 0] = np.arange(rows)
+        made.insert([list(range(rows)), vectors])
+        made.create_index("v", FLAT, sync=False)
+        made.load()
+        client = MilvusClient(uri=program.uri)
+        (hits,) = client.search(made.name, [[0.0] * DIM], limit=limit, search_params=L2)
+        assert [hit["key"] for hit in hits] == list(range(limit))
+        assert len(client.query(made.name, "key >= 0", output_fields=["key"], limit=limit)) == limit
+        refused(
+            "topk [1000001] is invalid, it should be in range [1, 1000000]",
+            lambda: client.search(made.name, [[0.0] * DIM], limit=1_000_001, search_params=L2),
+        )
+        refused(
+            "can not alter query_mode if the collection already has a vector index",
+            lambda: client.drop_collection_properties(made.name, ["query_mode"]),
         )
 
 

@@ -80,12 +80,12 @@ def _() -> None:
 
 @check("Types", "TEXT", needs=hasattr(DataType, "TEXT"))
 def _() -> None:
-    with collection(FieldSchema("x", DataType.TEXT)) as made:
+    with collection(FieldSchema("x", DataType.TEXT, enable_analyzer=True, enable_match=True)) as made:
         texts = ["é漢字 " * 50_000, "", "short"]
         made.insert([{"key": n, "x": texts[n], "v": VECTORS[n]} for n in range(3)])
         _served(made)
         assert [row["x"] for row in made.query("key >= 0", output_fields=["x"])] == texts
-        assert keys(made.query('x like "sh%"')) == [2]
+        assert keys(made.query("text_match(x, 'short')")) == [2]
 
 
 def _clips_collection(metric: str) -> tuple[MilvusClient, str]:

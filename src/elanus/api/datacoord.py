@@ -313,7 +313,7 @@ class CompactionCalls(Protocol):
         ``target_bytes``: segments are merged up to this size, by the estimated size of their rows, and not
         beyond the maximum of a segment (None: up to that maximum, if they are not half as large). ``by_key``:
         segments are rewritten by the collection's clustering key, if it has one (`elanus.core.clustering`).
-        Returns the plans' trigger id. Raises `CollectionNotFound`.
+        Returns the plans' trigger id. Raises `CollectionNotFound`, `InvalidParameter` (target below maximum).
         """
         ...
 

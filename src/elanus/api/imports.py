@@ -87,12 +87,15 @@ class ImportOutcome:
 
     ``rejected``: the number of rows that were left out because they do not fit. ``deltas``: delta logs, whose
     deletes get the timestamp of the commit. ``left_out``: that of rows left out because of their keys.
+    ``files_bytes``: the size of each of the order's ``files``, of a pattern or directory that of all it has;
+    empty if they were not surveyed.
     """
 
     segments: tuple[ImportedSegment, ...]
     rejected: int = 0
     deltas: tuple[DeltaLog, ...] = ()
     left_out: int = 0
+    files_bytes: tuple[int, ...] = ()
 
     @property
     def rows(self) -> int:

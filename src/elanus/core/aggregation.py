@@ -79,7 +79,8 @@ def parse_aggregate(text: str, schema: CollectionSchema) -> Aggregate | None:
     if field not in schema.by_name:
         raise InvalidParameter(f"target field {field} for aggregation:{operator} does not exist")
     kind = schema.by_name[field].kind
-    if kind.family not in _FAMILIES.get(operator, (kind.family,)):
+    families = _FAMILIES.get(operator)
+    if families is not None and (kind.family not in families or kind.is_long_text):
         raise InvalidParameter(
             f"aggregation operator {operator} does not support data type {kind.name}: field {field}"
         )
@@ -103,7 +104,8 @@ def check_group_fields(schema: CollectionSchema, names: Sequence[str]) -> None:
         if name not in schema.by_name:
             raise InvalidParameter(f"field {name} not exist")
         field = schema.by_name[name]
-        if field.kind.family not in (Family.INTEGER, Family.TEXT, Family.TIME):
+        groups = field.kind.family in (Family.INTEGER, Family.TEXT, Family.TIME)
+        if not groups or field.kind.is_long_text:
             raise InvalidParameter(f"group by field {name} has unsupported data type {field.kind.name}")
 
 

@@ -283,7 +283,8 @@ def _check_source(metric: BucketMetric, schema: CollectionSchema) -> None:
         field = _field(metric.field, schema, "metric field")
     except _NotFound:
         raise InvalidParameter(_not_found(metric.field)) from None
-    if field.kind.family not in _FAMILIES.get(metric.operator, (field.kind.family,)):
+    families = _FAMILIES.get(metric.operator)
+    if families is not None and (field.kind.family not in families or field.kind.is_long_text):
         raise InvalidParameter(
             f"aggregation operator {metric.operator} does not support data type {field.kind.name}"
         )
@@ -300,7 +301,7 @@ def _check_sortable(name: str, schema: CollectionSchema) -> None:
         field = _field(name, schema, "top_hits.sort field")
     except _NotFound:
         raise InvalidParameter(f'invalid top_hits.sort field "{name}": {_not_found(name)}') from None
-    if field.kind.family not in _SORTABLE:
+    if field.kind.family not in _SORTABLE or field.kind.is_long_text:
         raise InvalidParameter(
             f'top_hits.sort field "{name}" has unsortable type {field.kind.name}: '
             "sort by a bool, a number, a text or a moment"

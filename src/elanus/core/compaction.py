@@ -27,12 +27,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from elanus.core.clustering import Clustering, cluster_count
-from elanus.core.errors import Internal
+from elanus.core.errors import Internal, InvalidParameter
 from elanus.core.ids import NO_SEGMENT, CollectionID, PartitionID, SegmentID
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus_ms
 
+_MB = 1024 * 1024
 INPUTS_MAX = 2000
 """How many segments one plan rewrites. A plan's record holds about 110 bytes for each."""
 
@@ -125,6 +126,19 @@ def expire_until(
     """
     ttl_s = time_to_live_s(properties)
     return expired_until(ttl_s, minus_ms(now, int(retention_s * 1000)), truncated)
+
+
+def check_target(target_bytes: int, segment_bytes_max: int) -> None:
+    """Check the size up to which a client has segments merged. Raises `InvalidParameter`.
+
+    A smaller one would not merge segments but have them rewritten: the reference refuses it, too.
+    """
+    if target_bytes < segment_bytes_max:
+        raise InvalidParameter(
+            f"targetSize {target_bytes // _MB} MB should be greater than or equal to "
+            f"configMaxSize {segment_bytes_max // _MB} MB: leave target_size out, or give the setting "
+            "datacoord.segment_size_max_mb or more"
+        )
 
 
 def fold_bound(now: Timestamp, retention_s: float, checkpoint: Timestamp) -> Timestamp:

@@ -148,7 +148,8 @@ def _grouping_field(schema: CollectionSchema, name: str, inside: JsonKey | None)
                 f'group by a value inside it, such as {name}["key"]'
             )
         return field
-    if field.kind.family not in (Family.BOOL, Family.INTEGER, Family.TEXT, Family.TIME):
+    groups = field.kind.family in (Family.BOOL, Family.INTEGER, Family.TEXT, Family.TIME)
+    if not groups or field.kind.is_long_text:
         raise InvalidParameter(
             f"unsupported data type {engine_type_name(field.data_type)} for group by operator: field {name}; "
             "group by a bool, integer or string field"

@@ -124,6 +124,7 @@ class ImportTask:
     ``left_out``: how many rows were left out because of their keys (`Duplicates`). ``takes_keys``: files may
     bring values of an automatic key (`elanus.core.sent_keys`). ``csv``: the format of its CSV files.
     ``timeout_ms``: after how long it fails, counted from its creation; 0: the client named none.
+    ``files_bytes``: the sizes of ``files``, set by the commit; empty if they are not known.
     """
 
     task_id: TaskID
@@ -155,6 +156,7 @@ class ImportTask:
     takes_keys: bool = False
     csv: CsvFormat = COMMAS
     timeout_ms: int = 0
+    files_bytes: tuple[int, ...] = ()
 
 
 def deadline_ms(task: ImportTask, policy: ImportPolicy) -> int:

@@ -56,21 +56,19 @@ def order_within(offsets: Places, columns: Mapping[str, pa.Array], order: Sequen
     return np.lexsort([*(_ranks(columns[by.field], by) for by in reversed(order)), query_of])
 
 
-def parse_order(
-    text: str, schema: CollectionSchema, *, nulls_first: bool | None = None, dynamic: bool = False
-) -> tuple[OrderBy, ...]:
+def parse_order(text: str, schema: CollectionSchema, *, dynamic: bool = False) -> tuple[OrderBy, ...]:
     """Parse ``field:desc,other:asc:nulls_first``.
 
-    ``nulls_first``: where nulls are if the text does not say it; None: last if ascending, else first.
+    If the text does not say where nulls are, they are last if ascending, else first.
     ``dynamic``: dynamic keys, and paths such as ``key["a"][0]`` that begin with one or with a JSON field, may
     be ordered by.
     Raises `InvalidParameter`.
     """
     parts = (part.strip() for part in _PART.findall(text))
-    return tuple(_parse_one(part, schema, nulls_first, dynamic=dynamic) for part in parts if part)
+    return tuple(_parse_one(part, schema, dynamic=dynamic) for part in parts if part)
 
 
-def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None, *, dynamic: bool) -> OrderBy:
+def _parse_one(text: str, schema: CollectionSchema, *, dynamic: bool) -> OrderBy:
     named = _NAME.match(text)
     name = "" if named is None else named.group().strip()
     options = [] if named is None else [part.strip() for part in text[named.end() :].split(":")[1:]]
@@ -83,7 +81,7 @@ def _parse_one(text: str, schema: CollectionSchema, nulls_first: bool | None, *,
             f"invalid order direction '{direction}' for field '{name}', {expected} 'asc' or 'desc'"
         )
     descending = _DIRECTIONS[direction]
-    nulls = descending if nulls_first is None else nulls_first
+    nulls = descending
     if len(options) > 1:
         if len(options) > 2 or options[1].lower() not in _NULLS:
             raise InvalidParameter(
@@ -112,7 +110,7 @@ def _sorted_by(schema: CollectionSchema, name: str, *, dynamic: bool) -> tuple[s
         raise InvalidParameter(f"order_by field '{name}' does not exist in collection schema")
     if field.name != name:
         raise InvalidParameter(f"order_by field '{name}' has brackets but is not a JSON type")
-    if field.kind.family not in _SORTABLE:
+    if field.kind.family not in _SORTABLE or field.kind.is_long_text:
         raise InvalidParameter(
             f"order_by field '{name}' has unsortable type {field.kind.name}; supported types: bool, "
             "int8/16/32/64, float, double, string, varchar; for JSON fields use path syntax like "

@@ -7,7 +7,7 @@ are not sent get their default or null, and there is an error if they have neith
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 
 import msgspec
@@ -16,10 +16,13 @@ import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.rows import absent_column
-from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.core.types import Family
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.types import type_name
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+REPLACE = "REPLACE"
 
 
 class ArrayChange(IntEnum):
@@ -28,30 +31,73 @@ class ArrayChange(IntEnum):
     APPEND = 1
     REMOVE = 2
 
+    @property
+    def named(self) -> str:
+        """As clients write it."""
+        return f"ARRAY_{self.name}"
+
+
+_NAMED = {change.named: change for change in ArrayChange}
+
+
+def array_changes(operations: Iterable[tuple[str, str]]) -> dict[str, ArrayChange]:
+    """Return how arrays change that are not replaced. ``operations``: fields and names of operations.
+
+    Raises `InvalidParameter`, in the reference's words.
+    """
+    operations = tuple(operations)
+    for _, operation in operations:
+        if operation != REPLACE and operation not in _NAMED:
+            raise InvalidParameter(
+                f"unsupported partial update op: {operation}: use REPLACE, ARRAY_APPEND or ARRAY_REMOVE"
+            )
+    seen: set[str] = set()
+    for name, _ in operations:
+        if not name:
+            raise InvalidParameter("FieldPartialUpdateOp.field_name is required")
+        if name in seen:
+            raise InvalidParameter(f'duplicate partial-update op for field "{name}"')
+        seen.add(name)
+    return {name: _NAMED[operation] for name, operation in operations if operation != REPLACE}
+
 
 def check_update(
     schema: CollectionSchema, update: pa.RecordBatch, changes: Mapping[str, ArrayChange]
 ) -> None:
     """Check an update by itself. ``update``: the columns that were sent. Raises `InvalidParameter`."""
     key = schema.primary_field.name
+    for name, change in changes.items():
+        _check_change(schema, update, name, change)
     if key not in update.schema.names:
         raise InvalidParameter(f"must assign pk when upsert, primary field: {key}")
     if len(update.column(key).unique()) < update.num_rows:
         raise InvalidParameter(
             f"duplicate primary keys are not allowed in the same batch: the field {key} of a partial update"
         )
-    for name, change in changes.items():
-        field = schema.by_name.get(name)
-        if field is None:
-            raise InvalidParameter(f"field_ops: field {name} does not exist in collection {schema.name}")
-        if field.kind.family is not Family.LIST:
-            raise InvalidParameter(
-                f"field_ops: {_name(change)} requires an Array field, but {name} is {field.data_type.name}"
-            )
-        if name not in update.schema.names:
-            raise InvalidParameter(
-                f"field_ops: field {name} has {_name(change)}, but no data was sent for it"
-            )
+
+
+def _check_change(schema: CollectionSchema, update: pa.RecordBatch, name: str, change: ArrayChange) -> None:
+    if name == schema.primary_field.name:
+        raise InvalidParameter(f'field "{name}" is the primary key and cannot carry a partial-update op')
+    field = schema.by_name.get(name)
+    if field is None:
+        raise InvalidParameter(f'field "{name}" not found in collection schema')
+    if field.data_type is not DataType.ARRAY:
+        raise InvalidParameter(
+            f'op {change.named} requires Array field, but field "{name}" is {type_name(field.data_type)}'
+        )
+    if name not in update.schema.names:
+        raise InvalidParameter(f'partial-update op targets field "{name}" not present in fields_data')
+    if change is not ArrayChange.APPEND:
+        return
+    lengths = pc.list_value_length(update.column(name))
+    longest = pc.max(lengths).as_py() or 0
+    if longest > field.max_capacity:
+        row = pc.index(pc.greater(lengths, field.max_capacity), True).as_py()
+        raise InvalidParameter(
+            f'ARRAY_APPEND payload for field "{name}" row {row} has length {lengths[row]} exceeding '
+            f"max_capacity {field.max_capacity}"
+        )
 
 
 def kept_fields(
@@ -132,11 +178,7 @@ def _changed(field: FieldSchema, change: ArrayChange, old: pa.Array, sent: pa.Ar
         if length > field.max_capacity:
             raise InvalidParameter(
                 f"the length ({length}) of {row}th array exceeds max capacity ({field.max_capacity}) after "
-                f"{_name(change)}[expected=valid length array][actual=array length exceeds max capacity], "
-                f"field {field.name}"
+                f"{change.named}: array length {length} exceeds max_capacity {field.max_capacity}"
+                f"[expected=valid length array][actual=array length exceeds max capacity], field {field.name}"
             )
     return pa.array(rows, field.arrow_type)
-
-
-def _name(change: ArrayChange) -> str:
-    return f"ARRAY_{change.name}"

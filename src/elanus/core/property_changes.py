@@ -13,6 +13,7 @@ from elanus.core.catalog import Collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
 from elanus.core.index_properties import MMAP_KEY
+from elanus.core.limits import COLLECTION_DESCRIPTION_MAX_BYTES
 from elanus.core.warmup import COLLECTION_WARMUPS
 
 DESCRIPTION_PROPERTY = "collection.description"
@@ -29,6 +30,17 @@ def check_property_change(properties: Mapping[str, str], deleted: Sequence[str])
         raise InvalidParameter("no properties or delete keys provided")
     if CONSISTENCY_PROPERTY in properties:
         _consistency_level(properties[CONSISTENCY_PROPERTY])
+
+
+def check_description(text: str) -> None:
+    """Check a new description of a collection; one of an earlier release may be longer.
+
+    Raises `InvalidParameter`.
+    """
+    if len(text.encode()) > COLLECTION_DESCRIPTION_MAX_BYTES:
+        raise InvalidParameter(
+            f"the length of a collection description must not exceed {COLLECTION_DESCRIPTION_MAX_BYTES} bytes"
+        )
 
 
 def changed_properties(
@@ -60,9 +72,10 @@ def with_changed_properties(
         if name not in (DESCRIPTION_PROPERTY, CONSISTENCY_PROPERTY)
     }
     changed = replace(collection, properties=changed_properties(collection.properties, named, deleted))
-    if DESCRIPTION_PROPERTY in properties:
-        schema = replace(collection.schema, description=properties[DESCRIPTION_PROPERTY])
-        changed = replace(changed, schema=schema)
+    description = properties.get(DESCRIPTION_PROPERTY, collection.schema.description)
+    if description != collection.schema.description:
+        check_description(description)
+        changed = replace(changed, schema=replace(collection.schema, description=description))
     if CONSISTENCY_PROPERTY in properties:
         level = _consistency_level(properties[CONSISTENCY_PROPERTY])
         changed = replace(changed, consistency_level=level)

@@ -151,7 +151,7 @@ def _check_clustering_key(declared: Declaration, kind: FieldKind) -> None:
     vectors into clusters (`elanus.core.spheres`)."""
     if not declared.is_clustering_key or declared.data_type is DataType.FLOAT_VECTOR:
         return
-    if not (kind.family.is_number or kind.family is Family.TEXT):
+    if not (kind.family.is_number or declared.data_type is DataType.VARCHAR):
         raise InvalidParameter(
             f"clustering key field {declared.name} has unsupported data type {type_name(declared.data_type)}"
         )
@@ -166,7 +166,7 @@ def check_takes_default(field: FieldSchema) -> None:
     """Check that the field may have a default value at all. Raises `InvalidParameter`."""
     if field.is_primary:
         raise InvalidParameter(f"primary field not support default_value, field name = {field.name}")
-    if field.kind.family in _WITHOUT_DEFAULTS:
+    if field.kind.family in _WITHOUT_DEFAULTS or field.kind.is_long_text:
         raise InvalidParameter(
             f"type not support default_value, type:{type_name(field.data_type)}, name:{field.name}"
         )
@@ -304,7 +304,7 @@ def check_declared_names(names: Sequence[str]) -> None:
             raise InvalidParameter(
                 f"schema contains system field: {', '.join(_RESERVED)}: "
                 "invalid parameter[expected=schema don't contains system field][actual=contains]: "
-                f"rename field {name}"
+                f'field name "{name}" is reserved for internal use and cannot be used in user schemas'
             )
 
 

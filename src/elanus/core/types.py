@@ -142,6 +142,12 @@ class FieldKind:
     has_bounds: bool = True
     vector: VectorForm | None = None
 
+    @property
+    def is_long_text(self) -> bool:
+        """Whether rows are only found by the words of a value: as in the reference such values are not
+        compared, ordered, grouped, aggregated or indexed, and have no default."""
+        return self.data_type is DataType.TEXT
+
     def too_long(self, field: Sized, column: pa.Array) -> int | None:
         """The row of the first text of a ``string`` column that exceeds ``max_length``, if any."""
         if not self.has_max_length or not len(column):

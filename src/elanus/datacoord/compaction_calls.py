@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from elanus.api.datacoord import CompactionCommit
-from elanus.core.compaction import CompactionPlan, fold_bound
+from elanus.core.compaction import CompactionPlan, check_target, fold_bound
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import MAX_TIMESTAMP
 from elanus.datacoord.compactor import Compactor
@@ -28,6 +28,7 @@ class Compactions:
     ) -> None:
         self._state = context.state
         self._rootcoord = context.rootcoord
+        self._allocator = context.allocator
         self._lock = context.lock
         self._changes = context.changes
         self._datanodes = datanodes
@@ -37,6 +38,8 @@ class Compactions:
     async def compact(
         self, collection_id: CollectionID, target_bytes: int | None = None, by_key: bool = False
     ) -> int:
+        if target_bytes is not None and not by_key:
+            check_target(target_bytes, self._allocator.segment_bytes_max)
         await self._bring_deletes(collection_id)
         return await self._compactor.compact(collection_id, target_bytes, by_key=by_key)
 

@@ -111,6 +111,7 @@ class ImportCommits:
             segments=tuple(s.segment_id for s in segments),
             commit_ts=commit_ts,
             deltas=tuple(log.file.path for log in outcome.deltas),
+            files_bytes=outcome.files_bytes,
         )
         # All vchannels are written: this compares their records, in the same transaction.
         vchannels = changed(self._state.vchannels_of(task.collection_id), changes)

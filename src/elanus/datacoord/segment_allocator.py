@@ -131,6 +131,10 @@ class SegmentAllocator:
             )
         return allocations
 
+    @property
+    def segment_bytes_max(self) -> int:
+        return self._policy.segment_size_max_bytes
+
     def max_rows(self, schema: CollectionSchema) -> int:
         """Return how many rows of the schema fit in a segment of the maximum size."""
         return max(1, self._policy.segment_size_max_bytes // schema.row_bytes_estimate)

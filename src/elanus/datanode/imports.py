@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 from elanus.api.imports import ImportedSegment, ImportOrder, ImportOutcome
@@ -68,18 +69,23 @@ class SparkImports:
         self._offload = offload
 
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
-        outcomes = [] if order.mode is WriteMode.DELETE else await self._written(order)
+        files_bytes: tuple[int, ...] = ()
+        outcomes: list[ImportOutcome] = []
+        if order.mode is not WriteMode.DELETE:
+            outcomes, files_bytes = await self._written(order)
         rejected = sum(outcome.rejected for outcome in outcomes)
         check_count(rejected, order.rejects_max)
         segments = tuple(s for outcome in outcomes for s in outcome.segments)
         left_out = sum(outcome.left_out for outcome in outcomes)
         deltas = await self._offload(self._deletes, order, segments)
-        return ImportOutcome(segments, rejected, deltas, left_out)
+        return ImportOutcome(segments, rejected, deltas, left_out, files_bytes)
 
-    async def _written(self, order: ImportOrder) -> list[ImportOutcome]:
-        """Return what the tasks of the import have written, in this try or in an earlier one."""
+    async def _written(self, order: ImportOrder) -> tuple[list[ImportOutcome], tuple[int, ...]]:
+        """Return what the tasks of the import have written, in this try or in an earlier one, and the sizes
+        of the order's files."""
         settings = self._settings
-        found: list[FileRows] = await self._offload(_tables, settings.source_url, order)
+        named: list[tuple[str, ...]] = await self._offload(_named, settings.source_url, order)
+        found = list(tables(tuple(dict.fromkeys(chain.from_iterable(named))), order.csv))
         survey = survey_job(order.task_id, found, order.schema, settings.source_url, settings.slots)
         files = [file for part in await self._run(survey, order) for file in part]
         plans = self._plans(order, files)
@@ -90,7 +96,7 @@ class SparkImports:
         if left:
             left = await self._numbered(left)
             outcomes += await self._run(import_job(order.task_id, order.files, left), order)
-        return outcomes
+        return outcomes, _sizes(named, files)
 
     async def _without_duplicates(self, order: ImportOrder, plans: list[ImportPlan]) -> list[ImportPlan]:
         settings = self._settings
@@ -166,5 +172,16 @@ class SparkImports:
         ]
 
 
-def _tables(source_url: str, order: ImportOrder) -> list[FileRows]:
-    return list(tables(named_files(open_store(source_url), order.files), order.csv))
+def _named(source_url: str, order: ImportOrder) -> list[tuple[str, ...]]:
+    """Return the files that each of the order's names, patterns, directories and lists means."""
+    store = open_store(source_url)
+    return [named_files(store, (name,)) for name in order.files]
+
+
+def _sizes(named: Sequence[tuple[str, ...]], surveyed: Sequence[FileRows]) -> tuple[int, ...]:
+    """Return the size in bytes of the files that each name means, by their survey: of a file that two names
+    mean, the first has it."""
+    sizes = {
+        name: size for table in surveyed for name, size in zip(table.names, table.sizes_bytes, strict=True)
+    }
+    return tuple(sum(sizes.pop(file, 0) for file in files) for files in named)

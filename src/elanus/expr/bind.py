@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elanus.core.schema import CollectionSchema
-from elanus.core.types import Family, type_name
+from elanus.core.types import DataType, Family, type_name
 from elanus.expr import geometry, syntax
 from elanus.expr.array_conditions import bind_array_contains, no_direct_comparison
 from elanus.expr.comparisons import bind_comparison, bind_membership, check_chain_bound, holds
@@ -163,7 +163,16 @@ class _Binder:
 
     def _comparison(self, node: syntax.Comparison) -> Predicate:
         left, right = self._operands.bind(node.left), self._operands.bind(node.right)
+        self._refuse_long_text(node.left, left, f"operator {node.operator}")
+        self._refuse_long_text(node.right, right, f"operator {node.operator}")
         return bind_comparison(self._source, node, Comparator(node.operator), left, right)
+
+    def _refuse_long_text(self, node: syntax.Node, bound: BoundOperand, what: str) -> None:
+        """Refuse every condition on a Text field but those on its words, as the reference does."""
+        if isinstance(bound, Column) and bound.data_type is DataType.TEXT:
+            what = f"{what} is not supported on the TEXT field {bound.field.name}"
+            remedy = "write text_match(field, 'words'), or keep the value in a VarChar field"
+            raise self._source.error(what, node.start, remedy)
 
     def _chain(self, node: syntax.Chain) -> Predicate:
         """``low < a <= high`` is ``low < a and a <= high``: constant bounds, operators in one direction."""
@@ -177,6 +186,7 @@ class _Binder:
             text = self._source.of(node.operands[1])
             what = f"range operations are only supported on single fields now, got: {text}"
             raise self._source.error(what, node.operands[1].start, "join two comparisons with 'and'")
+        self._refuse_long_text(node.operands[1], middle, f"operator {one}")
         lower, upper = (first, last) if one in _RISING else (last, first)
         for bound, side in ((lower, "lower"), (upper, "upper")):
             if not isinstance(bound, Value):
@@ -202,6 +212,7 @@ class _Binder:
         if not isinstance(item, Column):
             what = f"'term' can only be used on single field, but got: {text}"
             raise self._source.error(what, node.item.start, "a field without arithmetic stands before 'in'")
+        self._refuse_long_text(node.item, item, "operator in")
         values = self._operands.bind(node.values)
         if not isinstance(values, Value):
             what = f"value '{self._source.of(node.values)}' in list cannot be a non-const expression"
@@ -219,6 +230,7 @@ class _Binder:
         if not isinstance(item, Column):
             what = "like operation on complicated expr is unsupported"
             raise self._source.error(what, node.item.start, "a field stands before 'like'")
+        self._refuse_long_text(node.item, item, "operator like")
         if item.is_array:
             raise no_direct_comparison(self._source, node.item, item)
         if item.kind.family not in (Family.TEXT, Family.JSON):
@@ -247,6 +259,7 @@ class _Binder:
         if not isinstance(item, Column):
             what = "regex match on complicated expr is unsupported"
             raise self._source.error(what, node.item.start, "a field stands before '=~' and '!~'")
+        self._refuse_long_text(node.item, item, f"operator {'!~' if node.negated else '=~'}")
         if item.is_array:
             raise no_direct_comparison(self._source, node.item, item)
         if item.kind.family not in (Family.TEXT, Family.JSON):
@@ -281,6 +294,7 @@ class _Binder:
         if not isinstance(column, Column):
             what = f"null tests are only supported on single fields, got: {self._source.of(node.item)}"
             raise self._source.error(what, node.item.start, "a field stands before 'is null'")
+        self._refuse_long_text(node.item, column, "a null test")
         if column.field.is_searched and not column.field.nullable:
             what = f"unsupported data type: {column.field.vector.engine_name}"
             raise self._source.error(

@@ -100,6 +100,26 @@ TOLERANCES = (
     ),
     Tolerance("`filter` and `limit` next to `id`", "REST `entities/get`", _LOGGED),
     Tolerance("`db_id`", "AlterDatabase, in addition to the name", _IGNORED),
+    Tolerance("any other property", "collection, database", "kept and described, no effect"),
+    Tolerance("`priority`", "load", "accepted, no effect: loads have one priority"),
+    Tolerance("`is_l0`", "compact", "accepted: every compaction that rewrites segments folds deletes in"),
+    Tolerance(
+        "`target_size` above `datacoord.segment_size_max_mb`",
+        "compact",
+        "accepted: segments are merged up to that setting",
+    ),
+    Tolerance(
+        "`timestamp`",
+        "describe_index, progress of an index",
+        "accepted, no effect: the states are those of all segments",
+    ),
+    Tolerance(
+        "`compaction_protection_seconds`",
+        "create_snapshot",
+        "accepted: a snapshot keeps its files, whatever compaction does",
+    ),
+    Tolerance("`row_based`", "do_bulk_insert", "accepted, no effect: the names of files say their formats"),
+    Tolerance("`hash_keys`", "insert, upsert, delete", "accepted, no effect: the server computes them"),
 )
 """Parameters accepted without effect or in several places. The compatibility page is generated from this."""
 

@@ -17,7 +17,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_columns import Place, convert
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup
 from elanus.pipeline.import_rejects import Rejects
-from elanus.pipeline.import_sources import Source, opened, versions
+from elanus.pipeline.import_sources import Source, opened, pinned
 from elanus.storage.parquet import rows_per_group
 from elanus.storage.port import ObjectStore
 from elanus.text import with_computed_columns
@@ -26,18 +26,19 @@ _NONE: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
 def survey(source: ObjectStore, found: Iterable[FileRows], schema: CollectionSchema) -> list[FileRows]:
-    """Return tables (`elanus.pipeline.import_sources.tables`) with their row groups and the files' versions.
+    """Return tables (`elanus.pipeline.import_sources.tables`) with their row groups and the files' versions
+    and sizes.
 
     Only heads and ends of files are read. Raises `InvalidParameter` for one that does not fit, as far as
     those show.
     """
     surveyed = []
     for table in found:
-        pinned = replace(table, versions=versions(source, table))
-        with opened(source, pinned, schema) as rows:
+        known = pinned(source, table)
+        with opened(source, known, schema) as rows:
             for columns in rows.schemas():
                 check_columns(schema, columns, table.file)
-            surveyed.append(replace(pinned, groups=tuple(rows.groups())))
+            surveyed.append(replace(known, groups=tuple(rows.groups())))
     return surveyed
 
 

@@ -43,8 +43,8 @@ class FileRows:
     """A table, or some row groups of it: a file, or the NumPy files that are its ``columns``, of which
     ``file`` is the first.
 
-    ``versions`` are those of the files when they were surveyed (`elanus.storage.port.ObjectInfo`), in the
-    order of `names`. ``csv``: the format of a CSV file.
+    ``versions`` are those of the files when they were surveyed (`elanus.storage.port.ObjectInfo`), and
+    ``sizes_bytes`` their sizes, in the order of `names`. ``csv``: the format of a CSV file.
     """
 
     file: str
@@ -52,6 +52,7 @@ class FileRows:
     columns: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
     csv: CsvFormat = COMMAS
+    sizes_bytes: tuple[int, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

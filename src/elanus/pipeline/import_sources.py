@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Protocol
 
@@ -125,9 +126,14 @@ def opened(
     _check_versions(table, [input_file(store, name) for name in table.names] if table.versions else ())
 
 
-def versions(store: ObjectStore, table: FileRows) -> tuple[str, ...]:
-    """Return the versions of a table's files as they are now."""
-    return tuple(input_file(store, name).info.version for name in table.names)
+def pinned(store: ObjectStore, table: FileRows) -> FileRows:
+    """Return a table with the versions and sizes of its files as they are now."""
+    infos = [input_file(store, name).info for name in table.names]
+    return replace(
+        table,
+        versions=tuple(info.version for info in infos),
+        sizes_bytes=tuple(info.size_bytes for info in infos),
+    )
 
 
 def _check_versions(table: FileRows, files: Sequence[InputFile]) -> None:

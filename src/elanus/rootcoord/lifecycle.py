@@ -181,11 +181,15 @@ def _numbered(schema: CollectionSchema) -> CollectionSchema:
 
 def _same_or_conflict(existing: Collection, request: NewCollection, database: str) -> Collection:
     same = (
-        existing.name == request.schema.name
-        and existing.schema == _numbered(request.schema)
+        existing.schema == _numbered(request.schema)
         and len(existing.vchannels) == request.shards
         and request.key_partitions in (0, len(existing.partitions))
     )
+    if existing.name != request.schema.name:
+        raise CollectionAlreadyExists(
+            f"collection name [{request.schema.name}] conflicts with an existing alias, please choose a "
+            f"unique name[database={database}]: it is an alias of {existing.name}"
+        )
     if not same:
         raise CollectionAlreadyExists(
             f"create duplicate collection with different parameters, collection: "

@@ -45,6 +45,7 @@ BOOKS = CollectionSchema(
         FieldSchema(FieldID(103), "kind", DataType.INT32),
         FieldSchema(FieldID(104), "price", DataType.DOUBLE, nullable=True),
         FieldSchema(FieldID(105), "doc", DataType.JSON),
+        FieldSchema(FieldID(106), "body", DataType.TEXT),
     ),
 )
 
@@ -165,6 +166,8 @@ def test_the_search_groups_by_the_keys_of_all_levels() -> None:
             (replace(BRAND, metrics=(BucketMetric("m", "sum", "brand"),)),),
             "does not support data type VarChar",
         ),
+        ((replace(BRAND, metrics=(BucketMetric("m", "max", "body"),)),), "not support data type Text"),
+        ((replace(BRAND, best=BestHits(1, (HitOrder("body", True),))),), 'body" has unsortable type Text'),
         (
             (replace(BRAND, metrics=(BucketMetric("m", "sum", "x"),)),),
             'invalid metric "m": field "x" not found',

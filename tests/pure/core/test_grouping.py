@@ -93,6 +93,7 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(102), "tag", DataType.VARCHAR, max_length=9),
         FieldSchema(FieldID(103), "vector", DataType.FLOAT_VECTOR, dim=2),
         FieldSchema(FieldID(104), "facts", DataType.JSON),
+        FieldSchema(FieldID(105), "body", DataType.TEXT),
     ),
 )
 
@@ -103,6 +104,7 @@ SCHEMA = CollectionSchema(
         ("nowhere", FieldNotFound, "groupBy field not found in schema"),
         ("price", InvalidParameter, "unsupported data type DOUBLE for group by operator"),
         ("vector", InvalidParameter, "unsupported data type VECTOR_FLOAT for group by operator"),
+        ("body", InvalidParameter, "unsupported data type TEXT for group by operator: field body"),
         ("facts", InvalidParameter, "json_path is required for json field when doing search_group_by"),
     ],
 )

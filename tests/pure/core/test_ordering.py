@@ -34,6 +34,7 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(103), "vector", DataType.FLOAT_VECTOR, dim=2),
         FieldSchema(FieldID(104), "facts", DataType.JSON),
         FieldSchema(FieldID(105), "sold", DataType.BOOL),
+        FieldSchema(FieldID(107), "body", DataType.TEXT),
     ),
 )
 Row = tuple[int | None, str | None]
@@ -97,7 +98,6 @@ def test_the_text_of_an_order() -> None:
         OrderBy("id", descending=False, nulls_first=True),
     )
     assert parse_order("price:desc:nulls_last", SCHEMA) == (OrderBy("price", descending=True),)
-    assert parse_order("price", SCHEMA, nulls_first=True) == (OrderBy("price", nulls_first=True),)
     assert parse_order("", SCHEMA) == ()
 
 
@@ -108,6 +108,7 @@ def test_the_text_of_an_order() -> None:
         ("price:asc:first", InvalidParameter, "invalid null ordering 'first' for field 'price'"),
         ("nowhere", InvalidParameter, "order_by field 'nowhere' does not exist in collection schema"),
         ("vector", InvalidParameter, "order_by field 'vector' has type FloatVector which is not sortable"),
+        ("body", InvalidParameter, "order_by field 'body' has type Text which is not sortable"),
         ("count(*):desc", InvalidParameter, r"ORDER BY on aggregate expression 'count\(\*\)' is not yet"),
         ("facts", InvalidParameter, "order_by field 'facts' has type JSON which is not sortable"),
         ('facts["a"]', InvalidParameter, "order_by field 'facts\\[\"a\"\\]' does not exist"),
@@ -129,11 +130,9 @@ OPEN = CollectionSchema(
 
 
 def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
-    assert parse_order(
-        'age:desc, user["a:b,c"][0], $meta["x"]:asc', OPEN, nulls_first=True, dynamic=True
-    ) == (
+    assert parse_order('age:desc, user["a:b,c"][0], $meta["x"]:asc:nulls_first', OPEN, dynamic=True) == (
         OrderBy("$meta", descending=True, nulls_first=True, path=("age",)),
-        OrderBy("$meta", nulls_first=True, path=("user", "a:b,c", 0)),
+        OrderBy("$meta", path=("user", "a:b,c", 0)),
         OrderBy("$meta", nulls_first=True, path=("x",)),
     )
     with pytest.raises(InvalidParameter, match="order_by field 'age' does not exist"):
@@ -145,6 +144,7 @@ def test_a_search_is_ordered_by_dynamic_keys_and_paths() -> None:
     for name, text in {
         "facts": r"'facts' has unsortable type JSON; .*for JSON fields use path syntax like field\[\"key\"\]",
         "$meta": "has unsortable type JSON",
+        "body": "'body' has unsortable type Text",
         "vector": "'vector' has unsortable type FloatVector; supported types: bool, int8/16/32/64, float",
         "id[0]": r"order_by field 'id\[0\]' has brackets but is not a JSON type",
         "id:up": "invalid order direction 'up' for field 'id', expected 'asc' or 'desc'",
@@ -254,6 +254,7 @@ def test_what_cannot_be_aggregated_is_refused() -> None:
         "Max()": r"max\(\) is not supported, only count\(\*\) is allowed",
         "sum(tag)": "aggregation operator sum does not support data type VarChar",
         "max(sold)": "operator max does not support data type Bool",
+        "max(body)": "operator max does not support data type Text",
         "min(vector)": "operator min does not support data type FloatVector",
     }.items():
         with pytest.raises(InvalidParameter, match=text):
@@ -262,3 +263,8 @@ def test_what_cannot_be_aggregated_is_refused() -> None:
         check_group_fields(SCHEMA, ["nowhere"])
     with pytest.raises(InvalidParameter, match="group by field price has unsupported data type Double"):
         check_group_fields(SCHEMA, ["tag", "price"])
+    with pytest.raises(InvalidParameter, match="group by field body has unsupported data type Text"):
+        check_group_fields(SCHEMA, ["body"])
+    counted = parse_aggregate("count(body)", SCHEMA)
+    assert counted is not None
+    assert counted.operator == "count"

@@ -10,7 +10,7 @@ import pytest
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
-from elanus.core.partial_update import ArrayChange, check_update, kept_fields, updated
+from elanus.core.partial_update import ArrayChange, array_changes, check_update, kept_fields, updated
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 
 SCHEMA = CollectionSchema(
@@ -96,7 +96,7 @@ def test_arrays_are_extended() -> None:
     assert update({"tags": APPEND}, id=[2], tags=[[]])["tags"] == [[1, 2, 1]]
     assert update({"tags": APPEND}, id=[2], tags=[None])["tags"] == [[1, 2, 1]]
     assert update({"tags": APPEND}, id=[5], tags=[[3]], v=[[0.0, 0.0]])["tags"] == [[3]]
-    with pytest.raises(InvalidParameter, match=r"the length \(4\) of 0th array exceeds max capacity \(3\)"):
+    with pytest.raises(InvalidParameter, match=r"max capacity \(3\) after ARRAY_APPEND: array length 4 exc"):
         update({"tags": APPEND}, id=[2], tags=[[3]])
 
 
@@ -104,14 +104,36 @@ def test_elements_are_removed_wherever_they_are() -> None:
     assert update({"tags": REMOVE}, id=[2, 1], tags=[[1, 9], [1]])["tags"] == [[2], None]
 
 
+def test_operations_are_read_by_name() -> None:
+    sent = [("tags", "ARRAY_APPEND"), ("n", "REPLACE"), ("other", "ARRAY_REMOVE")]
+    assert array_changes(sent) == {"tags": APPEND, "other": REMOVE}
+    for bad, text in {
+        ("tags", "EXTEND"): "unsupported partial update op: EXTEND",
+        ("", "REPLACE"): "FieldPartialUpdateOp.field_name is required",
+        ("n", "ARRAY_REMOVE"): 'duplicate partial-update op for field "n"',
+    }.items():
+        with pytest.raises(InvalidParameter, match=text):
+            array_changes([*sent, bad])
+
+
 @pytest.mark.parametrize(
     ("changes", "columns", "text"),
     [
         ({}, {"n": [1]}, "must assign pk when upsert, primary field: id"),
         ({}, {"id": [1, 1], "n": [1, 2]}, "duplicate primary keys are not allowed in the same batch"),
-        ({"x": APPEND}, {"id": [1]}, "field x does not exist"),
-        ({"n": APPEND}, {"id": [1], "n": [1]}, "ARRAY_APPEND requires an Array field, but n is INT32"),
-        ({"tags": REMOVE}, {"id": [1]}, "field tags has ARRAY_REMOVE, but no data was sent"),
+        ({"x": APPEND}, {"id": [1]}, 'field "x" not found in collection schema'),
+        ({"id": APPEND}, {"id": [1]}, 'field "id" is the primary key and cannot carry a partial-update op'),
+        (
+            {"n": APPEND},
+            {"id": [1], "n": [1]},
+            'op ARRAY_APPEND requires Array field, but field "n" is Int32',
+        ),
+        ({"tags": REMOVE}, {"id": [1]}, 'partial-update op targets field "tags" not present in fields_data'),
+        (
+            {"tags": APPEND},
+            {"id": [1, 2], "tags": [None, [1, 2, 3, 4]]},
+            'ARRAY_APPEND payload for field "tags" row 1 has length 4 exceeding max_capacity 3',
+        ),
     ],
 )
 def test_what_makes_no_sense(

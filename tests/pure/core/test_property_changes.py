@@ -64,3 +64,14 @@ def test_which_changes_need_a_release(
     properties: dict[str, str], deleted: tuple[str, ...], change: str | None
 ) -> None:
     assert collection_needs_release(properties, deleted) == change
+
+
+def test_a_new_description_has_a_kilobyte_at_most() -> None:
+    longest = "é" * 512
+    described = with_changed_properties(PLAIN, {"collection.description": longest}, ())
+    assert described.schema.description == longest
+    with pytest.raises(InvalidParameter, match="a collection description must not exceed 1024 bytes"):
+        with_changed_properties(PLAIN, {"collection.description": longest + "e"}, ())
+    of_earlier_release = replace(PLAIN, schema=replace(PLAIN.schema, description="a" * 2000))
+    sent = {"collection.description": "a" * 2000, "a": "3"}
+    assert with_changed_properties(of_earlier_release, sent, ()).properties["a"] == "3"

@@ -15,7 +15,7 @@ from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 from elanus.api.datacoord import CompactionCommit, SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.errors import CollectionNotFound, CommitRefused, Unavailable
+from elanus.core.errors import CollectionNotFound, CommitRefused, InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, SegmentID, TaskID
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
@@ -370,6 +370,16 @@ async def test_a_file_that_is_gone_harms_no_other_segment(tmp_path: Path, lost: 
     inputs = {segment_id for plan in await planned(bench) for segment_id in plan.inputs}
     assert (first in inputs) == (lost == "stats_log"), "statistics are written again"
     assert len(inputs - {first}) == 1
+    await bench.coord.stop()
+
+
+async def test_a_target_below_the_largest_segment_is_refused(tmp_path: Path) -> None:
+    bench, _, _, _ = await two_small(tmp_path)
+    most = bench.coord.context.allocator.segment_bytes_max
+    for target in (1, most - 1):
+        with pytest.raises(InvalidParameter, match="should be greater than or equal to configMaxSize"):
+            await bench.coord.compact(CID, target)
+    assert await bench.coord.compact(CID, most)
     await bench.coord.stop()
 
 

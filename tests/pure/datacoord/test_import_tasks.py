@@ -43,7 +43,8 @@ def outcome(bench: Bench, *segments: int, rows: int = 10) -> ImportOutcome:
                 DEFAULT,
             )
             for n, s in enumerate(segments)
-        )
+        ),
+        files_bytes=(100, 20),
     )
 
 
@@ -75,6 +76,7 @@ async def test_an_import_step_by_step(tmp_path: Path) -> None:
     await answer(bench.importers[0], outcome(bench, 51, 52))
     task = await coord.import_task(task_id)
     assert (task.state, task.rows, task.segments) == (S.PERSISTED, 20, (51, 52))
+    assert task.files_bytes == (100, 20)
     assert task.commit_ts > before
     assert await coord.wait_change(change, 0) > change, "indexes and queries are notified"
     manifests = (await coord.recovery_info(CID)).flushed

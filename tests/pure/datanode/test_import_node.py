@@ -67,7 +67,11 @@ async def test_patterns_and_directories_are_resolved(tmp_path: Path) -> None:
     for number, name in enumerate(["a/1.parquet", "a/b/2.parquet", "c.parquet", "rejects/3/x.parquet"]):
         node.write(name, number * ROWS)
     (tmp_path / "import" / "a" / "notes.txt").touch()
-    assert node.keys((await node.run("a/", "c.parquet", "**/2.parquet")).segments) == Counter(range(3 * ROWS))
+    outcome = await node.run("a/", "c.parquet", "**/2.parquet")
+    assert node.keys(outcome.segments) == Counter(range(3 * ROWS))
+    names = ("a/1.parquet", "a/b/2.parquet", "c.parquet")
+    sizes = [(tmp_path / "import" / name).stat().st_size for name in names]
+    assert outcome.files_bytes == (sizes[0] + sizes[1], sizes[2], 0), "a file counts once"
     with pytest.raises(InvalidParameter, match=r"no file in the import directory matches b/\*\.json"):
         await node.run("b/*.json")
 

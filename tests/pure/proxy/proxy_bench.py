@@ -133,9 +133,14 @@ def asked(work: Callable[[Bench], Any], known: Collection = TWO_PARTITIONS) -> B
     return asyncio.run(run())
 
 
-def refused(work: Callable[[Bench], Any], error: type[ElanusError], match: str | None = None) -> Bench:
+def refused(
+    work: Callable[[Bench], Any],
+    error: type[ElanusError],
+    match: str | None = None,
+    known: Collection = TWO_PARTITIONS,
+) -> Bench:
     def expect(bench: Bench) -> None:
         with pytest.raises(error, match=match):
             work(bench)
 
-    return asked(expect)
+    return asked(expect, known)

@@ -57,7 +57,16 @@ def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
         bench.root.drop_collection = how  # type: ignore[attr-defined]
         bench.front.drop_collection("default", "c")
 
+    async def nowhere(*_: object) -> None:
+        raise DatabaseNotFound("no such database")
+
     asked(lambda b: drop(b, missing))
+
+    def drop_nowhere(bench: Bench) -> None:
+        bench.root.describe_collection = nowhere  # type: ignore[attr-defined]
+        bench.front.drop_collection("nope", "c")
+
+    asked(drop_nowhere)
     refused(lambda b: drop(b, aliased), InvalidParameter, "aliases")
 
 
@@ -116,9 +125,30 @@ def test_a_load_that_names_no_replicas_follows_its_database() -> None:
     assert given == [(2, ("rg1", "rg2")), (1, ("rg",)), (1, ("rg1", "rg2")), (1, ()), (0, ())]
 
 
+def test_a_load_names_all_vector_fields_without_an_index() -> None:
+    plain = schema()
+    vector = plain.vector_fields[0]
+    others = [replace(vector, field_id=FieldID(110 + n), name=name) for n, name in enumerate("ab")]
+    of = collection(replace(plain, fields=(*plain.fields, *others)))
+
+    def load(bench: Bench, defined: list[Any]) -> None:
+        bench.index.defined = defined
+        bench.front.load("default", "c", (), 1, False)
+
+    names = f"there is no vector index on field: \\[{vector.name} a b\\]"
+    refused(lambda b: load(b, []), IndexNotFound, names, of)
+    refused(lambda b: load(b, [index()]), InvalidParameter, r"on field: \[a b\], please create index", of)
+
+
 def test_a_partition_count_needs_a_partition_key() -> None:
     request = CreateCollection("default", schema(), 1, ConsistencyLevel.BOUNDED, {}, num_partitions=16)
     refused(lambda b: b.front.create_collection(request), InvalidParameter, "partition key")
+
+
+def test_a_long_description_is_refused() -> None:
+    described = replace(schema(), description="é" * 513)
+    request = CreateCollection("default", described, 1, ConsistencyLevel.BOUNDED, {})
+    refused(lambda b: b.front.create_collection(request), InvalidParameter, "must not exceed 1024 bytes")
 
 
 def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:

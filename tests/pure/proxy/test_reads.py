@@ -364,6 +364,12 @@ def test_an_order_and_an_iterator_contradict_buckets(changes: dict[str, Any], te
         Bench().verbs.search(search(levels=(level,), **changes))
 
 
+def test_an_order_goes_with_groups_of_one_field_only() -> None:
+    asked = search(order=(OrderBy("price"),), grouping=Grouping(("pk", "price")))
+    with pytest.raises(InvalidParameter, match=r"^order_by_fields is not supported with multi-field"):
+        Bench().verbs.search(asked)
+
+
 def test_a_bad_filter_is_refused_as_a_query_plan() -> None:
     with pytest.raises(
         InvalidFilter, match=r"^failed to create query plan: cannot parse expression: pk inn"

@@ -109,7 +109,8 @@ async def test_creating_it_again_is_no_error_when_it_is_the_same() -> None:
 async def test_a_name_that_is_an_alias_is_taken() -> None:
     _, root = await started("c")
     await root.create_alias("default", "c", "a")
-    await refused(root.create_collection(new("a")), CollectionAlreadyExists)
+    taken = r"collection name \[a\] conflicts with an existing alias, .*: it is an alias of c$"
+    await refused(root.create_collection(new("a")), CollectionAlreadyExists, taken)
     await root.stop()
 
 

@@ -34,7 +34,10 @@ def test_every_vector_type_travels_as_one_and_has_an_exact_index(data_type: Data
 
 
 def test_the_types_with_defaults_are_those_whose_defaults_travel() -> None:
-    """The rules of `elanus.core.schema_rules`, and the members that the wire has for default values."""
+    """The rules of `elanus.core.schema_rules`, and the members that the wire has for default values.
+
+    Long texts take none any more, but a schema of an earlier release is shown with its own.
+    """
     for data_type, codec in CODECS.items():
         takes = True
         try:
@@ -42,4 +45,4 @@ def test_the_types_with_defaults_are_those_whose_defaults_travel() -> None:
         except InvalidParameter:
             takes = False
         travels = isinstance(codec, ScalarCodec) and codec.default_member is not None
-        assert takes == travels, data_type.name
+        assert (takes or data_type is DataType.TEXT) == travels, data_type.name

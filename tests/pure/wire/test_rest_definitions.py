@@ -236,13 +236,18 @@ def test_the_progress_of_an_import_has_the_members_of_the_reference(
     job = client.data("jobs/import/create", collectionName="c", files=[["a.parquet"]])["jobId"]
     task = front.imports[TaskID(int(job))]
     assert "completeTime" not in client.data("jobs/import/get_progress", jobId=job)
-    ended = replace(task, state=ImportState.COMPLETED, rows=7, ended_ms=1_700_000_007_900)
+    assert client.data("jobs/import/get_progress", jobId=job)["fileSize"] == 0, "not known yet"
+    ended = replace(
+        task, state=ImportState.COMPLETED, rows=7, ended_ms=1_700_000_007_900, files_bytes=(2048,)
+    )
     front.imports[task.task_id] = ended
     shown = client.data("jobs/import/get_progress", jobId=job)
     assert (shown["completeTime"], shown["importedRows"]) == ("2023-11-14T22:13:27Z", 7)
+    assert shown["fileSize"] == 2048
     assert shown["details"] == [
         {
             "fileName": "a.parquet",
+            "fileSize": 2048,
             "state": "Completed",
             "progress": 100,
             "completeTime": "2023-11-14T22:13:27Z",
@@ -250,8 +255,11 @@ def test_the_progress_of_an_import_has_the_members_of_the_reference(
             "totalRows": 7,
         }
     ]
-    front.imports[task.task_id] = replace(ended, files=("a.parquet", "b.parquet"))
-    files = client.data("jobs/import/get_progress", jobId=job)["details"]
+    two = replace(ended, files=("a.parquet", "b.parquet"), files_bytes=(2048, 5))
+    front.imports[task.task_id] = two
+    shown = client.data("jobs/import/get_progress", jobId=job)
+    files = shown["details"]
+    assert (shown["fileSize"], [file["fileSize"] for file in files]) == (2053, [2048, 5])
     assert ["importedRows" in file for file in files] == [False, False], "known for all files together only"
 
 

@@ -102,6 +102,7 @@ def test_nulls_and_quoted_values_of_the_body_itself_are_read_as_before() -> None
         "data": {"id": 1},
         "partition_name": "",
         "partial_update": True,
+        "field_ops": [],
     }
 
 

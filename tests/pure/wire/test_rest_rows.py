@@ -16,6 +16,7 @@ from wire_calls import EVERY, Recorder
 
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.moments import IN_UTC
+from elanus.core.partial_update import ArrayChange
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.types import KINDS, DataType
 from elanus.proxy.rest.rows import _as_on_the_wire as read_as_on_the_wire
@@ -284,6 +285,23 @@ def test_an_upsert_in_merge_mode_has_only_the_fields_that_change(
     )
     assert "entities/upsert" in client.post("entities/insert", **merged, data=rows)["message"]
     assert len(front.updates) == written
+
+
+def test_an_upsert_extends_arrays(client: RestClient, front: FakeFront) -> None:
+    sent = {"collectionName": "c", "data": [{"id": 5, "vector": [1, 0]}]}
+    extended = {**sent, "fieldOps": [{"fieldName": "tags", "op": " array_append "}]}
+    client.data("entities/upsert", **extended)
+    assert front.updates[-1].changes == {"tags": ArrayChange.APPEND}
+    replaced = {**sent, "fieldOps": [{"fieldName": "vector", "op": "REPLACE"}]}
+    client.data("entities/upsert", **replaced)
+    assert len(front.updates) == 1, "a whole upsert"
+    unknown = {**sent, "fieldOps": [{"fieldName": "tags", "op": "ARRAY_EXTEND"}]}
+    answer = client.post("entities/upsert", **unknown)
+    assert (answer["code"], "unsupported partial update op: ARRAY_EXTEND" in answer["message"]) == (
+        1100,
+        True,
+    )
+    assert "entities/upsert" in client.post("entities/insert", **extended)["message"]
 
 
 def test_rows_that_do_not_fit_have_a_code_of_their_own(client: RestClient, front: FakeFront) -> None:

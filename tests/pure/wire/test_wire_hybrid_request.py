@@ -339,7 +339,7 @@ def test_a_grouping_of_an_unknown_field_is_refused() -> None:
 
 def test_the_order_of_a_search_and_of_a_query() -> None:
     search = decode_one(search_request(params={"order_by_fields": "x:desc,tag"}))
-    assert search.order == (OrderBy("x", True, True), OrderBy("tag", False, True))
+    assert search.order == (OrderBy("x", True, True), OrderBy("tag", False, False))
     request = milvus_pb2.QueryRequest(
         collection_name="books",
         query_params=pairs({"order_by_fields": "x:desc,tag", "group_by_fields": "x, tag,", "limit": 5}),

@@ -231,7 +231,10 @@ def test_a_partial_update_has_the_columns_that_were_sent(call: Call, front: Fake
 @pytest.mark.usefixtures("books")
 @pytest.mark.parametrize(
     ("operations", "reason"),
-    [([("id", 7)], "unknown op 7 of field id"), ([("id", 1), ("id", 2)], "duplicate op for field id")],
+    [
+        ([("id", 7)], "unsupported partial update op: 7"),
+        ([("id", 1), ("id", 2)], 'duplicate partial-update op for field "id"'),
+    ],
 )
 def test_operations_on_arrays_are_checked(
     call: Call, front: FakeFront, operations: list[tuple[str, int]], reason: str

@@ -94,6 +94,10 @@ def default(**value: Any) -> Message:
             "clustering key field x has unsupported data type Bool",
         ),
         (
+            [KEY, VECTOR, scalar(DataType.TEXT, is_clustering_key=True)],
+            "clustering key field x has unsupported data type Text",
+        ),
+        (
             [KEY, VECTOR, field_message("x", DataType.FLOAT16_VECTOR, {"dim": 4}, is_clustering_key=True)],
             "clustering key field x has unsupported data type Float16Vector",
         ),

@@ -143,7 +143,13 @@ def check_sorted_cast(spec: IndexSpec) -> None:
 
 
 def check_field(spec: IndexSpec, field: FieldSchema) -> None:
-    """Check what depends on more of the field than its type. Raises `InvalidParameter`."""
+    """Check what depends on more of the field than its type, and what new indexes may not be of, though ones
+    of earlier releases may. Raises `InvalidParameter`."""
+    if field.kind.is_long_text:
+        raise invalid(
+            f"create index on TEXT field is not supported: field {field.name}; text_match needs none, and "
+            "a VarChar field takes one"
+        )
     if spec.kind.name == "BITMAP":
         if field.is_primary:
             raise invalid("create bitmap index on primary key not supported")

@@ -12,13 +12,22 @@ LIMIT_DEFAULT = 100
 _ALL = "*"
 
 
+class FieldOperation(Body, kw_only=True):
+    """``op``: REPLACE, or for an Array field ARRAY_APPEND or ARRAY_REMOVE."""
+
+    field_name: str = ""
+    op: str = ""
+
+
 class Rows(OfCollection, kw_only=True):
     """``data``: the rows, as objects by field name. ``partial_update``: of an upsert, whose rows keep the
-    values of the fields that they lack."""
+    values of the fields that they lack. ``field_ops``: arrays that an upsert extends, or takes elements from;
+    it is then partial."""
 
     data: list[dict[str, Any]] | dict[str, Any]
     partition_name: str = ""
     partial_update: bool = False
+    field_ops: list[FieldOperation] = []
 
 
 _Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]

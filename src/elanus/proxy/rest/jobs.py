@@ -10,7 +10,7 @@ from elanus.proxy.rest import bodies
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import BadFormat, MissingField, RestError, reported
 from elanus.proxy.wire.import_options import KEY
-from elanus.proxy.wire.imports import COMPLETE_TIME
+from elanus.proxy.wire.imports import COMPLETE_TIME, FILES_BYTES
 from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY, unsupported
 
 _STATES = {
@@ -22,7 +22,8 @@ _STATES = {
 }
 _OWN_FIELDS = frozenset({"collection_name", "db_name", "partition_name", "files", "options", "job_id"})
 _ROWS = ("importedRows", "totalRows")
-"""They are counted for all files together."""
+"""They are counted for all files together. Sizes are known by file, once the rows are committed; until then
+they are 0."""
 _NUMPY = ".npy"
 _PAGES = frozenset({"page_size", "current_page"})
 _ELSEWHERE = "put the files below the server's directory for imports, and name them in files"
@@ -117,7 +118,12 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
         files = [file for file in infos.get("files", "").split(",") if file]
         each = ("state", "progress", "completeTime", *(_ROWS if len(files) == 1 else ()))
         common = {name: shown[name] for name in each if name in shown}
-        shown["details"] = [{"fileName": file, **common} for file in files]
+        known = [int(size) for size in infos.get(FILES_BYTES, "").split(",") if size]
+        shown["fileSize"] = sum(known)
+        sizes = known if len(known) == len(files) else [0] * len(files)
+        shown["details"] = [
+            {"fileName": file, "fileSize": size, **common} for file, size in zip(files, sizes, strict=True)
+        ]
     return shown
 
 

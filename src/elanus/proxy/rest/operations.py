@@ -18,6 +18,7 @@ from elanus.core.aggregation import field_of_column
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.moments import TimeFormat
 from elanus.core.names import check_collection_name, check_partition_name
+from elanus.core.partial_update import array_changes
 from elanus.core.reduce import primary_keys
 from elanus.proxy.api import Insert, MutationResult, QueryResult, SearchResult
 from elanus.proxy.calls import Caller, Operation
@@ -101,17 +102,22 @@ class _RowOperations:
         return self._front.collection(database_of(body, caller), name)
 
     def insert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
-        if body.partial_update:
-            raise InvalidParameter("an insert writes whole rows: send partialUpdate to entities/upsert")
+        if body.partial_update or body.field_ops:
+            raise InvalidParameter(
+                "an insert writes whole rows: send partialUpdate and fieldOps to entities/upsert"
+            )
         return self._front.insert(self._rows(body, caller, replaces=False))
 
     def upsert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
-        rows = self._rows(body, caller, replaces=True)
-        if body.partial_update:
-            return self._front.update(Update(rows.collection, rows.partition, rows.rows, client=rows.client))
-        return self._front.upsert(rows)
+        changes = array_changes((sent.field_name, sent.op.strip().upper()) for sent in body.field_ops)
+        if not (body.partial_update or changes):
+            return self._front.upsert(self._rows(body, caller, replaces=True))
+        rows = self._rows(body, caller, replaces=True, partial=True)
+        return self._front.update(
+            Update(rows.collection, rows.partition, rows.rows, changes, client=rows.client)
+        )
 
-    def _rows(self, body: bodies.Rows, caller: Caller, *, replaces: bool) -> Insert:
+    def _rows(self, body: bodies.Rows, caller: Caller, *, replaces: bool, partial: bool = False) -> Insert:
         collection = self._collection(body, caller)
         sent = body.data if isinstance(body.data, list) else [body.data]
         try:
@@ -122,7 +128,7 @@ class _RowOperations:
                 sent,
                 with_auto_key=with_key,
                 zone=collection.timezone,
-                partial=body.partial_update,
+                partial=partial,
             )
         except InvalidParameter as error:
             raise BadRows(f"fail to deal the insert data, error: {error.message}") from error

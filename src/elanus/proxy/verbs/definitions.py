@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +24,8 @@ from elanus.core.names import (
     check_partition_name,
 )
 from elanus.core.partition_keys import checked_partitions, isolates_keys
+from elanus.core.property_changes import check_description
+from elanus.core.query_mode import window_max_rows
 from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_collection, refuse_denied
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
@@ -93,11 +96,13 @@ class Definitions(Verbs):
     # collections
 
     def create_collection(self, request: CreateCollection) -> None:
+        check_description(request.schema.description)
         time_to_live_s(request.properties)
         check_timezone(request.properties)
         check_collection_warmups(request.properties)
         check_properties(request.properties)
         keeps_sent_keys(request.properties)
+        window_max_rows(request.properties)
         property_target(request.properties)
         property_ratio(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)
@@ -117,6 +122,7 @@ class Definitions(Verbs):
         self._proxy.define("create collection", lambda: self._root.create_collection(new))
 
     def drop_collection(self, database: str, name: str) -> None:
+        """Drop a collection. If it or its database does not exist this succeeds, as in the reference."""
         self._proxy.admission.allow_in(Action.DDL, database)
 
         async def drop_if_there() -> None:
@@ -126,10 +132,10 @@ class Definitions(Verbs):
                 named = found.collection_id
             except CollectionNotFound:
                 named = _NONE  # the drop is requested anyway: it finishes one that was interrupted
-            try:
+            except DatabaseNotFound:
+                return
+            with contextlib.suppress(CollectionNotFound):
                 await self._root.drop_collection(database, name, named)
-            except CollectionNotFound:
-                return  # dropping what does not exist succeeds, as in the reference
 
         self._proxy.define("drop collection", drop_if_there)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from elanus.api.querycoord import LoadStatus, QueryCoordApi
 from elanus.core.catalog import load_defaults
@@ -11,6 +11,7 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     DatabaseNotFound,
     IndexNotFound,
+    InvalidParameter,
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, FieldID, NodeID, SegmentID
@@ -41,7 +42,7 @@ class Loading(Verbs):
             return
         wanted = partition_ids(cached, request.partitions)
         fields = fields_to_load(cached.view.schema, request.load_fields, dynamic=not request.skip_dynamic)
-        _check_indexed(cached, fields, request.collection)
+        _check_indexed(cached, request.collection, fields)
         replicas, groups = request.replicas, request.resource_groups
         if self._status(cached.collection_id) is None and not (replicas and groups):
             own_replicas, own_groups = load_defaults(self._database_properties(request.database))
@@ -135,19 +136,20 @@ class Loading(Verbs):
         return found[0] if found else None
 
 
-def _check_indexed(cached: CachedCollection, fields: Collection[FieldID], name: str) -> None:
-    """Check that each vector field of these (none: of all) has an index. Raises `IndexNotFound`.
+def _check_indexed(cached: CachedCollection, collection: str, loaded: Sequence[FieldID]) -> None:
+    """Check that all vector fields to load have an index. ``loaded``: empty for all fields.
 
-    ``name``: the collection's, as the client gave it.
+    Raises `IndexNotFound` if the collection has no index at all, else `InvalidParameter`.
     """
-    for field in cached.view.schema.searched_fields:
-        if fields and field.field_id not in fields:
-            continue
-        if all(index.field_id != field.field_id for index in cached.indexes):
-            raise IndexNotFound(
-                f"there is no vector index on field: [{field.name}], please create index firstly: "
-                f"index not found[collection={name}]"
-            )
+    indexed = {index.field_id for index in cached.indexes}
+    fields = [f for f in cached.view.schema.searched_fields if not loaded or f.field_id in loaded]
+    lacking = [field.name for field in fields if field.field_id not in indexed]
+    if not lacking:
+        return
+    text = f"there is no vector index on field: [{' '.join(lacking)}], please create index firstly"
+    if not indexed:
+        raise IndexNotFound(f"{text}: index not found[collection={collection}]")
+    raise InvalidParameter(text)
 
 
 def _percentage(status: LoadStatus) -> int:

@@ -185,6 +185,8 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
         raise InvalidParameter("search iterator is not supported with search_aggregation")
     if request.levels and request.order:
         raise InvalidParameter("order_by_fields is not supported with search_aggregation")
+    if request.order and request.grouping is not None and len(request.grouping.fields) > 1:
+        raise InvalidParameter("order_by_fields is not supported with multi-field group_by_fields")
     if request.order and iterates:
         raise InvalidParameter("order_by is not supported when using search iterator")
     ranked = request.ranker is not None or request.boosts is not None

@@ -26,6 +26,8 @@ _WRITTEN_PERCENT = 90
 """The progress of a task whose rows are committed but not yet indexed and served."""
 _MS_PER_S = 1000
 COMPLETE_TIME = "complete_time"
+FILES_BYTES = "files_bytes"
+"""The sizes of the files, in the order of their names; absent while they are not known."""
 
 
 class BulkImports:
@@ -99,6 +101,8 @@ def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
         _FAILED_REASON: task.reason,
         "progress_percent": str(_percent(task)),
     }
+    if task.files_bytes:
+        infos[FILES_BYTES] = ",".join(map(str, task.files_bytes))
     if task.ended_ms:
         infos[COMPLETE_TIME] = _utc(task.ended_ms)
     if task.rejected:

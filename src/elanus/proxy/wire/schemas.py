@@ -17,7 +17,7 @@ from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
 from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
-from elanus.core.types import KINDS
+from elanus.core.types import KINDS, DataType
 from elanus.proxy.api import CollectionView
 from elanus.proxy.wire.fields import data_type_of, decode_field, encode_field
 from elanus.proxy.wire.functions import decode_function, encode_function
@@ -112,7 +112,12 @@ def _check_added_type(message: schema_pb2.FieldSchema) -> None:
             "invalid parameter[expected=valid field][actual=field data type: None is not supported]: "
             f"field {message.name}"
         )
-    form = KINDS[data_type_of(message)].vector
+    data_type = data_type_of(message)
+    if data_type is DataType.TEXT and message.HasField("default_value"):
+        raise InvalidParameter(
+            f"default value is not supported when adding TEXT field, field name = {message.name}"
+        )
+    form = KINDS[data_type].vector
     if form is not None and form.has_dim and not message.type_params:
         raise InvalidDimension(f"vector field must have dimension specified, field name = {message.name}")
 

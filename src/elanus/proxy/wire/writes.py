@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from elanus.core.consistency import ReadConsistency
-from elanus.core.errors import ElanusError, InvalidParameter, MissingParameter, SchemaMismatch
+from elanus.core.errors import ElanusError, MissingParameter, SchemaMismatch
 from elanus.core.moments import with_offsets
 from elanus.core.names import check_collection_name, check_partition_name
-from elanus.core.partial_update import ArrayChange
+from elanus.core.partial_update import ArrayChange, array_changes
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMutation
@@ -36,6 +36,7 @@ _WRITE_FIELDS = (
     "hash_keys",  # old clients may send them; rows are placed by the hash of their primary key
     "schema_timestamp",
 )
+_OPERATIONS = {number: name for name, number in schema_pb2.FieldPartialUpdateOp.OpType.items()}
 
 
 def _explain(response: milvus_pb2.MutationResult, error: ElanusError) -> None:
@@ -56,20 +57,7 @@ def _explain_delete(response: milvus_pb2.MutationResult, error: ElanusError) -> 
 
 def _changes(operations: Iterable[schema_pb2.FieldPartialUpdateOp]) -> dict[str, ArrayChange]:
     """Return the arrays that are not replaced. Raises `InvalidParameter`."""
-    found: dict[str, ArrayChange] = {}
-    for operation in operations:
-        if operation.field_name in found:
-            raise InvalidParameter(f"field_ops: duplicate op for field {operation.field_name}")
-        if operation.op == schema_pb2.FieldPartialUpdateOp.REPLACE:
-            continue
-        try:
-            found[operation.field_name] = ArrayChange(operation.op)
-        except ValueError:
-            raise InvalidParameter(
-                f"field_ops: unknown op {operation.op} of field {operation.field_name}: "
-                "use REPLACE, ARRAY_APPEND or ARRAY_REMOVE"
-            ) from None
-    return found
+    return array_changes((sent.field_name, _OPERATIONS.get(sent.op, str(sent.op))) for sent in operations)
 
 
 class Writes:
@@ -90,13 +78,16 @@ class Writes:
         explains=_explain,
     )
     def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
-        if request.partial_update or request.field_ops:
-            return _mutation(self._front.update(self._update(request, caller)))
+        changes = _changes(request.field_ops)
+        if request.partial_update or changes:
+            return _mutation(self._front.update(self._update(request, caller, changes)))
         return _mutation(self._front.upsert(self._rows(request, caller, replaces=True)))
 
-    def _update(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> Update:
+    def _update(
+        self, request: milvus_pb2.UpsertRequest, caller: Caller, changes: Mapping[str, ArrayChange]
+    ) -> Update:
         rows = self._rows(request, caller, replaces=True, partial=True)
-        return Update(rows.collection, rows.partition, rows.rows, _changes(request.field_ops), caller.client)
+        return Update(rows.collection, rows.partition, rows.rows, changes, caller.client)
 
     def _rows(
         self,
