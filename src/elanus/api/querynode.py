@@ -210,8 +210,9 @@ class QueryNodeStatus:
     ``capacity_bytes``: the memory it may fill with segments, 0 when unknown; ``used_bytes``: what all
     copies of segments take, those that wait for a version included, what filters have cached, the delta logs
     that are kept, and what was read from the log and waits for its tick.
-    ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
-    are in memory for any reason; a read that began under an older version holds what it reads.
+    ``failures``: vchannels whose following ended in an error, with its text. ``unreadable_logs``: collections
+    whose reads are refused because a log cannot be read, with what is wrong and the remedy. ``held``: sealed
+    segments that are in memory for any reason; a read that began under an older version holds what it reads.
     ``incarnation`` differs after every start, even where the node's id stays the same.
     ``positions``: by pchannel, where in the log it reads on, or will once binlogs are loaded.
 
@@ -228,6 +229,7 @@ class QueryNodeStatus:
     loaded: Mapping[CollectionID, tuple[SegmentID, ...]] = field(default_factory=dict)
     late_messages: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
+    unreadable_logs: Mapping[CollectionID, tuple[str, ...]] = field(default_factory=dict)
     leads: tuple[str, ...] = ()
     query_channels: Mapping[CollectionID, str] = field(default_factory=dict)
     refused: Mapping[CollectionID, int] = field(default_factory=dict)
