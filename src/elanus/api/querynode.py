@@ -377,7 +377,8 @@ class NodeSearch(Struct, frozen=True, gc=False):
     ``grouping``: ``k`` is a number of groups; the hits of a query are its groups' hits, best first. Their
     fields are among the ``output_fields``. ``candidates_max``: how many rows, in all, a grouping search may
     rank to find its groups. ``boosts``: change the scores before hits are compared. ``spared_fields``: as
-    for `NodeQuery`. ``chains``: those of the stages L0 and L1.
+    for `NodeQuery`. ``chains``: those of the stages L0 and L1. ``timeout_s``: how long the client of a search
+    of many vectors still waits when the node gets it; None: as long as it takes.
     """
 
     collection_id: CollectionID
@@ -398,6 +399,7 @@ class NodeSearch(Struct, frozen=True, gc=False):
     boosts: Boosts | None = None
     spared_fields: tuple[str, ...] = ()
     chains: Chains | None = None
+    timeout_s: float | None = None
 
     @property
     def keeps_scores(self) -> bool:
