@@ -29,6 +29,7 @@ from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
+from elanus.rpc.serving.held import HeldBytes
 from elanus.server.access import port_access
 from elanus.server.counters import RequestMeasures
 from elanus.server.http_front import HttpFront
@@ -89,6 +90,8 @@ def start_front(
         watch,
     )
 
+    held = HeldBytes(settings.requests_max_bytes)
+
     def server_at(host: str, port: int, security: FrontSecurity | None) -> MilvusServer:
         return MilvusServer(
             calls,
@@ -97,6 +100,7 @@ def start_front(
             max_workers=settings.workers,
             request_max_bytes=settings.message_max_mb * 1024 * 1024,
             connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
+            held=held,
             security=security,
             serving=settings.serving,
             shares_port=bool(local),
@@ -115,7 +119,7 @@ def start_front(
     # In a thread: requests in progress may still need the event loop.
     stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
     if http is not None:
-        http.start(stack, calls, server.workers, settings)
+        http.start(stack, calls, server.workers, settings, held)
     return f"{settings.host}:{port}"
 
 

@@ -25,6 +25,7 @@ from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
 from elanus.rpc.serving.choice import Serving, grpc_server
+from elanus.rpc.serving.held import HeldBytes
 
 REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """The reference's default."""
@@ -54,7 +55,7 @@ class MilvusServer:
     requests queue. ``request_max_bytes``: larger requests are refused before they are decoded, with the
     status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: the
     calls of further connections get the status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.connection_limit`);
-    None for no limit.
+    None for no limit. ``held``: counts the bytes of large requests, and has a limit for them.
     ``security``: the certificate presented to clients; None serves without TLS.
 
     ``host`` may also be a local socket, ``unix:PATH``; then ``port`` means nothing. ``shares_port``: the
@@ -72,6 +73,7 @@ class MilvusServer:
         max_workers: int = 64,
         request_max_bytes: int = REQUEST_MAX_BYTES,
         connections_max: int | None = None,
+        held: HeldBytes | None = None,
         security: FrontSecurity | None = None,
         serving: Serving = "loop",
         shares_port: bool = False,
@@ -96,7 +98,7 @@ class MilvusServer:
             handlers = (PassingHandler(calls, main, names),)
         limited = tuple(LimitedHandler(handler, request_max_bytes, connections) for handler in handlers)
         options = (*limits, *_OPTIONS)
-        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes)
+        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes, held)
 
     def start(self) -> int:
         """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""
