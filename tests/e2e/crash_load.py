@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+import grpc
 import numpy as np
 from harness import until
 from pymilvus import DataType, MilvusClient
@@ -30,6 +31,7 @@ BATCH_ROWS_MAX = 60
 PATIENCE_S = 20.0
 PROGRESS_DEADLINE_S = 60.0
 LOADED_DEADLINE_S = 60.0
+FLUSHED_DEADLINE_S = 120.0
 
 INDEXES = {"HNSW": {"M": 8, "efConstruction": 40}, "FLAT": {}}
 
@@ -198,12 +200,45 @@ class Writer:
         return self._random.sample(known, min(len(known), self._random.randint(1, BATCH_ROWS_MAX)))
 
 
-class Load:
-    """Several writers at once on several collections."""
+class Flusher:
+    """Flushes the collections one after the other until stopped, or until the server is gone."""
 
-    def __init__(self, seed: int, collections: Mapping[str, int], writers_each: int = 2) -> None:
+    def __init__(self, client: MilvusClient, collections: Iterable[str], pause: random.Random) -> None:
+        self.flushes = 0
+        self._client = client
+        self._collections = tuple(collections)
+        self._pause = pause
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(FLUSHED_DEADLINE_S)
+        assert not self._thread.is_alive(), "a flush did not end"
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause.uniform(0.0, 1.5)):
+            for name in self._collections:
+                try:
+                    self._client.flush(name, timeout=2, retry_times=0)
+                    self.flushes += 1
+                except (MilvusException, grpc.RpcError):  # pymilvus wraps not every deadline
+                    continue  # killed, or not flushed in time: both are part of the test
+
+
+class Load:
+    """Several writers at once on several collections. ``make``: makes a writer."""
+
+    def __init__(
+        self,
+        seed: int,
+        collections: Mapping[str, int],
+        writers_each: int = 2,
+        make: Callable[[int, int, str, int], Writer] = Writer,
+    ) -> None:
         names = [name for name in collections for _ in range(writers_each)]
-        self.writers = [Writer(n, seed, name, collections[name]) for n, name in enumerate(names)]
+        self.writers = [make(n, seed, name, collections[name]) for n, name in enumerate(names)]
         self.collections = collections
         self._threads: list[threading.Thread] = []
         self._stop = threading.Event()

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import grpc
 import pytest
-from harness import Server
+from harness import Server, until
 from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
+from elanus.cli import remote
+from elanus.cli.doctor import findings_in
 from elanus.server.announce import find
 
 pytestmark = [pytest.mark.e2e]
@@ -22,6 +24,8 @@ pytestmark = [pytest.mark.e2e]
 WITHOUT_SPARK = {"pipeline.enabled": "false"}
 ROWS = 200
 READ_S = 20.0
+REFUSED_WITHIN_S = 10.0
+LOST = "the log has lost what is still needed"
 SEEDS = 2
 
 Damage = Callable[[Path, random.Random], None]
@@ -84,15 +88,62 @@ def test_nothing_wrong_is_served_and_every_refusal_says_why(
         server = Server(data_dir, WITHOUT_SPARK)
         said = answer(server, server.spawn(), name.split("/")[-1])
         server.close()
-        named = name.split("/")[-1] in said or (damage is remove and "is trimmed" in said)
+        named = name.split("/")[-1] in said or (damage is remove and LOST in said)
         assert said == "right" or named, (name, said)
         assert "Traceback" not in server.output(), name
+
+
+def test_a_log_that_has_lost_its_first_file_concerns_only_who_needs_it(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "data", ignore=shutil.ignore_patterns("run", "scratch"))
+    with Server(tmp_path / "data", WITHOUT_SPARK) as server:
+        client = server.start().client()
+        client.create_collection("others", dimension=4, consistency_level="Strong")
+        client.insert("others", [{"id": 1, "vector": [1.0] * 4}])
+        server.stop()
+        lost = server.data_dir / files(server.data_dir)[-1]
+        lost.unlink()
+        client = server.start().client()
+        pchannel, begins = lost.parent.name, min(lost.parent.glob("*.log")).stem.lstrip("0")
+        text = until(lambda: refusal(client), REFUSED_WITHIN_S, "reads are refused")
+        for part in (f"{pchannel}: position ", f"the log begins at {begins})", "restore the log from a copy"):
+            assert part in text, text
+        began_s = time.monotonic()
+        assert refusal(client, timeout=10) == text
+        assert time.monotonic() - began_s < 1.0
+        client.insert("others", [{"id": 2, "vector": [2.0] * 4}])
+        assert len(client.query("others", "id >= 0")) == 2
+        [status] = [c for c in server.status()["collections"] if c["name"] == "rows"]
+        assert any(f"{pchannel}: position " in reason for reason in status["unreadable_logs"]), status
+        assert "log-unreadable" in rules_hit(server)
+        client.drop_collection("rows")
+        assert "log-unreadable" not in rules_hit(server)
+        client.create_collection("rows", dimension=4, consistency_level="Strong")
+        client.insert("rows", [{"id": 7, "vector": [7.0] * 4}])
+        assert read(client) == [(7, 7.0)]
+        server.stop()
+        assert "Traceback" not in server.output()
+
+
+def refusal(client: MilvusClient, timeout: float = 2.0) -> str:
+    """Return why a read of the rows is refused; "" if it waits instead until its deadline."""
+    try:
+        client.query("rows", "id >= 0", timeout=timeout, retry_times=0)
+    except MilvusException as error:
+        return error.message if "begins at" in error.message else ""
+    except grpc.RpcError:
+        return ""
+    raise AssertionError("rows were answered without their log")
+
+
+def rules_hit(server: Server) -> set[str]:
+    """Return the rules of `elanus doctor` that find something."""
+    return {one.rule for one in findings_in(remote.get(server.observe_url + "/status"))}
 
 
 def answer(server: Server, process: subprocess.Popen[bytes], name: str) -> str:
     """Return "right" if the right rows are served, and otherwise what the operator and the client read.
 
-    A client's error that has the ``name`` of the file is enough.
+    A client's error that has the ``name`` of the file, or says that it is gone, is enough.
     """
     deadline_s = time.monotonic() + READ_S
     said = ""
@@ -105,7 +156,7 @@ def answer(server: Server, process: subprocess.Popen[bytes], name: str) -> str:
                 found = read(MilvusClient(f"http://{announced.address}"))
             except (MilvusException, grpc.RpcError) as error:
                 said = str(error)
-                if name in said:
+                if name in said or LOST in said:
                     break
             else:
                 assert found == [(key, float(key)) for key in range(1, ROWS)]

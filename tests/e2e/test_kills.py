@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import os
 import random
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
-import grpc
 import pytest
-from crash_load import Load, create
+from crash_load import FLUSHED_DEADLINE_S, Flusher, Load, create
 from harness import Server, until
 from pymilvus import MilvusClient
-from pymilvus.exceptions import MilvusException
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.kills]
 
@@ -30,7 +27,6 @@ REQUESTS_BEFORE_A_KILL = (10, 250)
 KILLED_STARTS_MAX = 2
 INTO_A_START_S = (0.1, 4.0)
 """From before the data directory is locked to after the first answers, on a busy machine too."""
-FLUSHED_DEADLINE_S = 120.0
 COLLECTIONS = {"one_shard": 1, "two_shards": 2}
 SMALL = {"indexcoord.index_rows_min": 200}
 
@@ -39,32 +35,6 @@ def seeds() -> list[Any]:
     asked = os.environ.get("KILL_SEEDS", str(SEEDS))
     numbers = [int(seed) for seed in asked.split(",")] if "," in asked else list(range(int(asked)))
     return [pytest.param(seed, marks=() if n == 0 else pytest.mark.long) for n, seed in enumerate(numbers)]
-
-
-class Flusher:
-    """Flushes the collections one after the other until stopped, or until the server is gone."""
-
-    def __init__(self, client: MilvusClient, pause: random.Random) -> None:
-        self.flushes = 0
-        self._client = client
-        self._pause = pause
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(FLUSHED_DEADLINE_S)
-        assert not self._thread.is_alive(), "a flush did not end"
-
-    def _run(self) -> None:
-        while not self._stop.wait(self._pause.uniform(0.0, 1.5)):
-            for name in COLLECTIONS:
-                try:
-                    self._client.flush(name, timeout=2, retry_times=0)
-                    self.flushes += 1
-                except (MilvusException, grpc.RpcError):  # pymilvus wraps not every deadline
-                    continue  # killed, or not flushed in time: both are part of the test
 
 
 @pytest.mark.parametrize("seed", seeds())
@@ -89,7 +59,7 @@ def kill_under_load(server: Server, load: Load, chance: random.Random) -> None:
     """One round: load, a kill in the midst of it, and a server that runs again."""
     victim = chance.choice(["online", "pipeline", "both"])
     client = server.client()
-    flusher = Flusher(client, random.Random(chance.random()))
+    flusher = Flusher(client, COLLECTIONS, random.Random(chance.random()))
     load.begin(client, until_error=victim != "pipeline")
     try:
         load.wait_for(chance.randint(*REQUESTS_BEFORE_A_KILL))

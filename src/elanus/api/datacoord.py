@@ -212,6 +212,15 @@ class ChannelCalls(CloneCalls, Protocol):
         """
         ...
 
+    @repeatable
+    async def channel_unreadable(self, epoch: int, vchannel: str) -> bool:
+        """The data node cannot read the vchannel's log. Returns whether the vchannel is dropped.
+
+        If its collection is being dropped, nothing in the log is needed any more: the vchannel is marked
+        dropped as by `channel_dropped`, which raises the same. Otherwise this changes nothing.
+        """
+        ...
+
 
 class AllocationCalls(Protocol):
     """Segment allocation."""

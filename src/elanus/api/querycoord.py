@@ -31,12 +31,14 @@ class UnreadableSegment:
 @dataclass(frozen=True, slots=True)
 class LoadStatus:
     """``percentages``: progress of the load, per partition; 100: serves at least what was persisted when it
-    began."""
+    began. ``unreadable_logs``: why the log of some vchannels cannot be read, with the remedy; reads are
+    refused meanwhile."""
 
     collection_id: CollectionID
     whole_collection: bool
     percentages: dict[PartitionID, int]
     unreadable: tuple[UnreadableSegment, ...] = ()
+    unreadable_logs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,8 +210,9 @@ class QueryNodeStatus:
     ``capacity_bytes``: the memory it may fill with segments, 0 when unknown; ``used_bytes``: what all
     copies of segments take, those that wait for a version included, what filters have cached, the delta logs
     that are kept, and what was read from the log and waits for its tick.
-    ``failures``: vchannels whose following ended in an error, with its text. ``held``: sealed segments that
-    are in memory for any reason; a read that began under an older version holds what it reads.
+    ``failures``: vchannels whose following ended in an error, with its text. ``unreadable_logs``: collections
+    whose reads are refused because a log cannot be read, with what is wrong and the remedy. ``held``: sealed
+    segments that are in memory for any reason; a read that began under an older version holds what it reads.
     ``incarnation`` differs after every start, even where the node's id stays the same.
     ``positions``: by pchannel, where in the log it reads on, or will once binlogs are loaded.
 
@@ -228,6 +229,7 @@ class QueryNodeStatus:
     loaded: Mapping[CollectionID, tuple[SegmentID, ...]] = field(default_factory=dict)
     late_messages: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
+    unreadable_logs: Mapping[CollectionID, tuple[str, ...]] = field(default_factory=dict)
     leads: tuple[str, ...] = ()
     query_channels: Mapping[CollectionID, str] = field(default_factory=dict)
     refused: Mapping[CollectionID, int] = field(default_factory=dict)
@@ -375,7 +377,8 @@ class NodeSearch(Struct, frozen=True, gc=False):
     ``grouping``: ``k`` is a number of groups; the hits of a query are its groups' hits, best first. Their
     fields are among the ``output_fields``. ``candidates_max``: how many rows, in all, a grouping search may
     rank to find its groups. ``boosts``: change the scores before hits are compared. ``spared_fields``: as
-    for `NodeQuery`. ``chains``: those of the stages L0 and L1.
+    for `NodeQuery`. ``chains``: those of the stages L0 and L1. ``timeout_s``: how long the client of a search
+    of many vectors still waits when the node gets it; None: as long as it takes.
     """
 
     collection_id: CollectionID
@@ -396,6 +399,7 @@ class NodeSearch(Struct, frozen=True, gc=False):
     boosts: Boosts | None = None
     spared_fields: tuple[str, ...] = ()
     chains: Chains | None = None
+    timeout_s: float | None = None
 
     @property
     def keeps_scores(self) -> bool:

@@ -109,6 +109,7 @@ class _Search(msgspec.Struct, tag="search", frozen=True):
     candidates_max: int = 0
     boosts: _Boosts | None = None
     chains: Chains | None = None
+    timeout_s: float | None = None
 
 
 class _Query(msgspec.Struct, tag="query", frozen=True):
@@ -197,6 +198,7 @@ def encode_read(read: Read) -> bytes:
             read.candidates_max,
             None if read.boosts is None else _sent_boosts(read.boosts),
             read.chains,
+            read.timeout_s,
         )
         return msgspec.msgpack.encode(search)
     query = read.query if isinstance(read, NodeCount) else read
@@ -278,6 +280,7 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
             boosts=None if read.boosts is None else _received_boosts(read.boosts, compile_filter),
             chains=read.chains,
             spared_fields=common.spared_fields,
+            timeout_s=read.timeout_s,
         )
     query = NodeQuery(
         collection_id=common.collection_id,

@@ -108,7 +108,7 @@ def _render(status: Status, wide: bool) -> Iterator[Text | str]:
     if status.slow_requests:
         yield f"{status.slow_requests} slow requests; the last: elanus slow"
     for collection in status.collections:
-        for reason in collection.unreadable:
+        for reason in (*collection.unreadable_logs, *collection.unreadable):
             yield Text(f"{collection.database}.{collection.name}: {reason}", "red")
     for part in (
         _roles(status.roles, wide),

@@ -42,6 +42,7 @@ from elanus.proxy.rest.entrance import Entrance, Refused, response_of
 from elanus.proxy.rest.front import TIMEOUT_DEFAULT_S, Reply, answer_of, reply_of
 from elanus.proxy.rest.reading import read
 from elanus.proxy.rest.table import TABLE
+from elanus.rpc.serving.held import HeldBytes, Holding
 from elanus.rpc.tracing import new_trace
 
 COOKIE = "elanus_session"
@@ -69,11 +70,13 @@ class SignInBody(Body, kw_only=True):
 
 
 class Site(NamedTuple):
-    """The port that the console is on. ``has_tls``: the cookie is for encrypted connections only."""
+    """The port that the console is on. ``has_tls``: the cookie is for encrypted connections only. ``held``:
+    counts the bytes of large requests; None: nothing does."""
 
     body_max_bytes: int
     is_local: bool
     has_tls: bool
+    held: HeldBytes | None = None
 
 
 def console_routes(calls: Calls, sessions: Sessions, workers: Executor, site: Site) -> list[BaseRoute]:
@@ -103,6 +106,7 @@ class _Console:
         self._workers = workers
         self._entrance = Entrance(site.body_max_bytes, is_local=site.is_local)
         self._has_tls = site.has_tls
+        self._held = site.held
 
     def guarded(self, handler: Handler) -> Handler:
         """Return the handler behind the checks of the port; its answers have the console's headers."""
@@ -147,8 +151,15 @@ class _Console:
     def _facts(self) -> Mapping[str, object]:
         return {"version": __version__, "signInNeeded": self._sessions.are_needed}
 
+    async def _body(self, request: Request) -> bytes:
+        """Return the body, which counts while it is received. Raises `Refused`."""
+        if self._held is None:
+            return await self._entrance.body(request)
+        with Holding(self._held) as holding:
+            return await self._entrance.body(request, holding)
+
     async def _sign_in(self, request: Request) -> Response:
-        body = await self._entrance.body(request)
+        body = await self._body(request)
         origin = request.client.host if request.client else ""
         session_ids: list[str] = []
 
@@ -196,7 +207,7 @@ class _Console:
         endpoint = table.get(request.path_params["path"])
         if endpoint is None:
             raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}")
-        body = await self._entrance.body(request)
+        body = await self._body(request)
 
         def work() -> Mapping[str, object]:
             caller = self._caller(request, self._user(request))

@@ -133,8 +133,26 @@ class Vchannels:
             known = self._state.vchannel(vchannel)
             if known is None or known.dropped:
                 return  # reported before
-            self._datanodes.check_owner(vchannel, epoch)
-            await drop_segments(self._context, self._state.segments_on(vchannel), known)
-            self._allocator.forget_vchannel(vchannel)
-        self._datanodes.notify([vchannel])
+            await self._drop(known, epoch)
+        self._announce_drop(known)
+
+    async def channel_unreadable(self, epoch: int, vchannel: str) -> bool:
+        async with self._lock:
+            known = self._state.vchannel(vchannel)
+            if known is None or known.dropped:
+                return True
+            if not known.dropping:
+                return False
+            await self._drop(known, epoch)
+        self._announce_drop(known)
+        return True
+
+    async def _drop(self, known: Vchannel, epoch: int) -> None:
+        """Mark a vchannel and its segments dropped; under the lock. Raises `CommitRefused`."""
+        self._datanodes.check_owner(known.vchannel, epoch)
+        await drop_segments(self._context, self._state.segments_on(known.vchannel), known)
+        self._allocator.forget_vchannel(known.vchannel)
+
+    def _announce_drop(self, known: Vchannel) -> None:
+        self._datanodes.notify([known.vchannel])
         self._changes.happened(known.collection_id)

@@ -2,7 +2,9 @@
 
 A vchannel begins at its checkpoint (`elanus.log.dispatcher`). At a drop the node has datacoord commit the end
 of the vchannel. A pchannel that is damaged is tried again later, from where it had been read to: what a
-vchannel has counted beyond its checkpoint is kept, so an order that arrives meanwhile finds it.
+vchannel has counted beyond its checkpoint is kept, so an order that arrives meanwhile finds it. The same
+happens if the log begins after a vchannel's checkpoint, and the node has registered again since: datacoord
+has no later checkpoint. If the collection is dropped meanwhile, the vchannel is dropped without its log.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from elanus.datanode.policy import RETRY_PAUSE_S
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.msgstream import EntryPack
-from elanus.log.port import CorruptLog
+from elanus.log.port import CorruptLog, TrimmedLog
 from elanus.log.shared_reader import LogSource
 
 _DROP_TRIES_MAX = 10
@@ -48,6 +50,8 @@ class LogReaders:
         self._tasks: set[asyncio.Task[None]] = set()
         self._damaged: dict[str, list[ChannelProgress]] = {}
         """By pchannel: the vchannels that are to be followed again."""
+        self._trimmed: dict[str, int] = {}
+        """By vchannel: the position of the checkpoint beyond which its log was found trimmed."""
         self._failure: asyncio.Future[None] | None = None
 
     def failure(self) -> asyncio.Future[None]:
@@ -78,7 +82,7 @@ class LogReaders:
 
     def failed(self, channel: ChannelProgress, error: Exception) -> None:
         """Damage stops only the vchannels of this pchannel, and is checked again later."""
-        if not isinstance(error, CorruptLog):
+        if not isinstance(error, CorruptLog) and not self._is_lost(channel, error):
             self._fail(error)
             return
         pchannel = pchannel_of(channel.vchannel)
@@ -88,9 +92,34 @@ class LogReaders:
             self._spawn(self._follow_again(pchannel))
         self._damaged[pchannel].append(channel)
 
+    def _is_lost(self, channel: ChannelProgress, error: Exception) -> bool:
+        """Whether the log begins after a checkpoint from which it could not be read before either.
+
+        The first time, the node registers again, and gets the latest checkpoint: the log may have been
+        trimmed while another node owned the vchannel.
+        """
+        if not isinstance(error, TrimmedLog):
+            return False
+        position = channel.checkpoint.position
+        before = self._trimmed.get(channel.vchannel)
+        self._trimmed[channel.vchannel] = position
+        return before == position
+
     async def _follow_again(self, pchannel: str) -> None:
         await asyncio.sleep(_DAMAGED_PAUSE_S)
+        for channel in tuple(self._damaged[pchannel]):
+            await self._drop_unread(channel)
         self.follow(c for c in self._damaged.pop(pchannel) if self._owned.get(c.vchannel) is c)
+
+    async def _drop_unread(self, channel: ChannelProgress) -> None:
+        """Give up a vchannel whose log cannot be read if its collection has been dropped."""
+        try:
+            is_dropped = await self._datacoord.channel_unreadable(channel.epoch, channel.vchannel)
+        except ElanusError as error:
+            _log.info("unreadable log not reported", vchannel=channel.vchannel, error=error.message)
+            return
+        if is_dropped:
+            self._let_go(channel)
 
     async def _drop(self, channel: ChannelProgress) -> None:
         try:
@@ -99,10 +128,13 @@ class LogReaders:
             if self._owned.owns(channel.vchannel, channel.epoch):
                 raise
             return  # another node owns it now
-        # Only now: if this task is cancelled before, the drop is read again.
+        self._let_go(channel)  # only now: if this task is cancelled before, the drop is read again
+
+    def _let_go(self, channel: ChannelProgress) -> None:
         if self._owned.get(channel.vchannel) is channel:
             self._owned.remove(channel.vchannel)
             self._orders.discard(channel.vchannel)
+            self._trimmed.pop(channel.vchannel, None)
 
     async def _commit_drop(self, vchannel: str, epoch: int) -> None:
         """Raises the error of the last of ten attempts: the node then registers again."""

@@ -122,7 +122,10 @@ class Cursor:
             return None
         index = bisect_right(spans, self.position, key=lambda span: span.base) - 1
         if index < 0:
-            raise TrimmedLog(f"position {self.position} is trimmed; the log begins at {spans[0].base}")
+            raise TrimmedLog(
+                f"{spans[0].path.parent.name}: position {self.position} is trimmed; the log begins at "
+                f"{spans[0].base}"
+            )
         self.position = max(self.position, min(spans[index].first, spans[index].end))
         return index
 
@@ -142,7 +145,9 @@ class Cursor:
             try:
                 self._file = OpenFile(span)
             except FileNotFoundError:
-                raise TrimmedLog(f"position {self.position} was trimmed while it was being read") from None
+                raise TrimmedLog(
+                    f"{span.path.parent.name}: position {self.position} was trimmed while it was being read"
+                ) from None
         return self._file
 
 

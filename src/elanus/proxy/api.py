@@ -373,8 +373,8 @@ class LoadedView:
 
 @dataclass(frozen=True, slots=True)
 class LoadStateView:
-    """``state``: ``NotExist``, ``NotLoad``, ``Loading`` or ``Loaded``. ``obstacle``: the segments that cannot
-    be read, with reason and remedy; empty when there are none."""
+    """``state``: ``NotExist``, ``NotLoad``, ``Loading`` or ``Loaded``. ``obstacle``: the logs and
+    segments that cannot be read, with reason and remedy; empty when there are none."""
 
     state: str
     obstacle: str = ""

@@ -185,8 +185,16 @@ class QueryCoord:
                 percentages = await loader.percentages(statuses)
             except CollectionNotFound:
                 continue
-            unreadable = loader.unreadable()
-            found.append(LoadStatus(loader.collection_id, loader.load.whole, percentages, unreadable))
+            logs = [status.unreadable_logs.get(loader.collection_id, ()) for status in statuses.values()]
+            found.append(
+                LoadStatus(
+                    loader.collection_id,
+                    loader.load.whole,
+                    percentages,
+                    loader.unreadable(),
+                    tuple(dict.fromkeys(chain.from_iterable(logs))),
+                )
+            )
         return tuple(found)
 
     async def held_segments(self) -> tuple[SegmentID, ...]:

@@ -14,7 +14,7 @@ from elanus.core.function_chains import ID, Chain, run_chain
 from elanus.core.metrics import Metric
 from elanus.core.reduce import comparable_keys
 from elanus.core.schema import CollectionSchema
-from elanus.querynode.ranking import Found
+from elanus.querynode.found import Found
 
 
 def chained_hits(found: Found, chain: Chain, metric: Metric, schema: CollectionSchema) -> Found:

@@ -30,7 +30,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.msgstream import EntryPack
-from elanus.log.port import CorruptLog, LogClosed, LogEntry
+from elanus.log.port import LogClosed, LogEntry
 from elanus.log.shared_reader import Subscription
 from elanus.log.tick_line import Watcher
 from elanus.querynode.arrivals import Arrivals, Arrived, Intake
@@ -120,8 +120,8 @@ class Follower:
         self.growing = GrowingSegments()
         self.excluded = set(request.excluded)
         self.failure: str | None = None
-        self.has_damaged_log = False
-        """Whether the failure is a damaged file: reading again would meet it again."""
+        self.log_fault: LogFault | None = None
+        """The failure, if the log could not be read."""
         self._damaged: dict[SegmentID, UnrecoveredSegment] = {}
         self._collection_id = request.collection_id
         self._checkpoint = request.checkpoint
@@ -147,6 +147,16 @@ class Follower:
     def is_busy(self) -> bool:
         """Whether packs have been taken whose effects are not applied yet."""
         return self._held is not None
+
+    @property
+    def start_position(self) -> int:
+        """Where in the log it began."""
+        return self._checkpoint.position
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether it has read anything from the log."""
+        return self.tick > self._checkpoint.ts
 
     @property
     def tick(self) -> Timestamp:
@@ -249,7 +259,7 @@ class Follower:
             exc_info=unexpected,
         )
         self.failure = f"{type(error).__name__}: {error}"
-        self.has_damaged_log = isinstance(error, CorruptLog)
+        self.log_fault = error if isinstance(error, LogFault) else None
         self._absorber.failed(self)
 
     async def _apply(self) -> None:

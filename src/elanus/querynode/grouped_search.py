@@ -22,8 +22,9 @@ from elanus.core.reduce import Keys
 from elanus.core.schema import CollectionSchema
 from elanus.index import ElementIndex
 from elanus.querynode.block import Block
+from elanus.querynode.found import Found
 from elanus.querynode.gather import FoundRows
-from elanus.querynode.ranking import Found, Ranking
+from elanus.querynode.ranking import Ranking
 
 Places = npt.NDArray[np.int64]
 _GROWTH = 4

@@ -26,6 +26,7 @@ from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.held_segments import HeldSegments
 from elanus.querynode.index_specs import index_specs
 from elanus.querynode.loaded_fields import Unloaded, held_schema
+from elanus.querynode.log_troubles import LogTroubles
 from elanus.querynode.sealed import SealedSegment
 from elanus.querynode.sealed_servings import SealedServings
 from elanus.querynode.sealed_views import SealedViews
@@ -68,6 +69,7 @@ class HeldCollection:
         self._served: tuple[Timestamp, tuple[FollowedVchannel, ...]] = (NO_TIMESTAMP, ())
         """The vchannels whose lowest tick is the service time, and the service time if there are none."""
         self.clock = ServiceClock(self._service_time, self._watch_ticks)
+        self.log_troubles = LogTroubles()
         self.closed: ElanusError | None = None
         self._on_release = on_release
         self._on_growth = on_growth
@@ -130,7 +132,10 @@ class HeldCollection:
         """Publish the current state to reads."""
         before = self._service_time()
         for channel in self.channels.values():
-            channel.join(before)
+            if channel.follower is not None and self.log_troubles.is_proven(channel.follower):
+                channel.join(before)
+            if channel.follower is not None and channel.joined and channel.failure is None:
+                self.log_troubles.joined(channel.follower)
         # before a first version nothing is served
         channels = self.channels.values() if self._version else ()
         counting = tuple(c for c in channels if c.joined or c.vchannel in self.leads)
@@ -140,7 +145,7 @@ class HeldCollection:
         self._served = (served, counting)
         self._count_leading()
         self._weigh()
-        if self.clock.is_stopped and self._version and all(c.joined and c.failure is None for c in channels):
+        if self.clock.stopped and self._version and all(c.joined and c.failure is None for c in channels):
             self.clock.go_on()
         self.clock.rewatch()
 

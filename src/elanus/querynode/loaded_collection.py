@@ -237,11 +237,9 @@ class LoadedCollection(HeldCollection):
             self.settle(channel)
             if channel.failure is not None:
                 channel.gone()
-            if follower.has_damaged_log:
-                self.clock.stop(
-                    f"the log of vchannel {follower.vchannel} cannot be read ({follower.failure}): restore "
-                    "the file from a copy of the data directory, or drop the collection"
-                )
+                self.log_troubles.failed(follower)
+                if text := self.log_troubles.texts.get(follower.vchannel):
+                    self.clock.stop(text)
             self.publish()
 
     def forget_deletes(self, vchannel: str, before: Timestamp) -> None:

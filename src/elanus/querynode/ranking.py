@@ -13,25 +13,24 @@ in the reference: a row that is not among its block's k best ones is not conside
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec import structs
 
 from elanus.api.querynode import NodeSearch
 from elanus.core.metrics import TRUTH
 from elanus.core.reduce import (
     Keys,
     Merged,
-    PrimaryKeys,
     comparable_keys,
     keys_of_elements,
     may_hide,
     merge,
-    primary_keys,
 )
-from elanus.core.schema import FieldSchema
 from elanus.core.trail import current
 from elanus.core.vector_lists import Queries
 from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex
@@ -40,46 +39,12 @@ from elanus.index.plan import shares_for
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores, chained_scores
 from elanus.querynode.cluster_pruning import ClusterPruning, pruning_of
+from elanus.querynode.found import Found
 from elanus.querynode.gather import FoundRows
+from elanus.querynode.query_slices import AS_LONG_AS_IT_TAKES, QuerySlices, Wanted
 from elanus.querynode.truth import true_hits
 
 RowIds = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The hits of query i are ``offsets[i]:offsets[i + 1]``, best first.
-
-    ``numbers``: the primary keys of the hits, if they are numbers. ``elements``: which element of its row
-    each hit is, in a search of elements.
-    """
-
-    offsets: npt.NDArray[np.int64]
-    scores: npt.NDArray[np.float32]
-    rows: FoundRows
-    numbers: Keys | None
-    elements: RowIds | None = None
-
-    def selected(self, offsets: RowIds, places: RowIds) -> Found:
-        """Return the hits at these places, with these ``offsets``."""
-        return Found(
-            offsets,
-            self.scores[places],
-            self.rows.select(places),
-            None if self.numbers is None else self.numbers[places],
-            None if self.elements is None else self.elements[places],
-        )
-
-    def column(self, field: FieldSchema) -> pa.Array:
-        """Return a field's values of the hits."""
-        if field.is_primary and self.numbers is not None:
-            return pa.array(self.numbers)
-        return self.rows.column(field.name, field.arrow_type)
-
-    def ids(self, primary: FieldSchema) -> PrimaryKeys:
-        if self.numbers is not None:
-            return self.numbers
-        return primary_keys(self.rows.column(primary.name, primary.arrow_type))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +96,20 @@ class Ranking:
     spec: IndexSpec
     params: SearchParams
     threads: int
+    wanted: Wanted = AS_LONG_AS_IT_TAKES
 
     def over(self, blocks: list[Block]) -> Found:
+        """Return the k best rows of each query. Raises `DeadlineExceeded`."""
+        request = self.request
+        slices = QuerySlices(request.queries, self.wanted)
+        return slices.search(blocks, request.field_id, request.k, self.params, partial(self._slice, blocks))
+
+    def _slice(self, blocks: list[Block], queries: Queries) -> Found:
+        if queries is self.request.queries:
+            return self._over(blocks)
+        return replace(self, request=structs.replace(self.request, queries=queries))._over(blocks)
+
+    def _over(self, blocks: list[Block]) -> Found:
         k = self.request.k
         prunes = True
         while True:

@@ -76,8 +76,9 @@ class ServiceClock:
             self._wake_all()
 
     @property
-    def is_stopped(self) -> bool:
-        return bool(self._stopped)
+    def stopped(self) -> str:
+        """Why the time does not move, "" if it does."""
+        return self._stopped
 
     def stop(self, why: str) -> None:
         """Everyone who waits, now or later, gets `Unavailable` with this text, until `go_on`."""

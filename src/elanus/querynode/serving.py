@@ -283,7 +283,8 @@ class ChannelServing:
         try:
             if self._unable is not None:
                 raise Unavailable(
-                    f"query node {self._node_id} cannot serve this version: {self._unable.message}"
+                    collection.clock.stopped
+                    or f"query node {self._node_id} cannot serve this version: {self._unable.message}"
                 )
             if read is None:
                 read = await self._read_of(request)

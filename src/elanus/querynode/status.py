@@ -13,6 +13,7 @@ from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.growing import GrowingSegment
 from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.log_troubles import LogTroubles
 from elanus.querynode.sealed import SealedSegment
 from elanus.querynode.sealed_servings import AT_ONCE, NO_INDEX
 from elanus.querynode.serving import ChannelServing
@@ -107,11 +108,18 @@ def node_status(
         loaded={collection_id: tuple(c.staged) for collection_id, c in collections.items() if c.staged},
         late_messages=sum(c.follower.late_messages for c in channels if c.follower is not None),
         failures={c.vchannel: c.failure for c in channels if c.failure is not None},
+        unreadable_logs={c: tuple(t.texts.values()) for c, t in _troubled(collections)},
         query_channels=_followed(serving),
         refused={c: channel.refused for c, channel in serving.items() if channel.refused},
         positions=_positions(channels),
         leads=tuple(vchannel for c in collections.values() for vchannel in _leads(c)),
     )
+
+
+def _troubled(
+    collections: Mapping[CollectionID, LoadedCollection],
+) -> Iterator[tuple[CollectionID, LogTroubles]]:
+    return ((c, of.log_troubles) for c, of in collections.items() if of.log_troubles.texts)
 
 
 def _followed(serving: Mapping[CollectionID, ChannelServing]) -> dict[CollectionID, str]:

@@ -29,6 +29,7 @@ from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
+from elanus.rpc.serving.held import HeldBytes
 from elanus.server.access import port_access
 from elanus.server.counters import RequestMeasures
 from elanus.server.http_front import HttpFront
@@ -90,20 +91,21 @@ class Fronts:
         port too, and pass on there what they do not answer. Raises `PortTaken`.
         """
         calls, host = self._calls(current, http), self._settings.host
+        held = HeldBytes(self._settings.requests_max_bytes)
         try:
             if local:
                 check_free(host, port)
-                passed_on = self._server(calls, local, 0, None, shares_port=True)
+                passed_on = self._server(calls, held, local, 0, None, shares_port=True)
                 passed_on.start()
                 stack.push_async_callback(asyncio.to_thread, passed_on.stop, _STOP_GRACE_S)
-            server = self._server(calls, host, port, self._security, shares_port=bool(local))
+            server = self._server(calls, held, host, port, self._security, shares_port=bool(local))
             port = server.start()
         except Unavailable as error:
             raise PortTaken(f"{error.message}; choose another with --port PORT (0: any free one)") from None
         # In a thread: requests in progress may still need the event loop.
         stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
         if http is not None:
-            http.start(stack, calls, server.workers, self._settings)
+            http.start(stack, calls, server.workers, self._settings, held)
         return f"{host}:{port}"
 
     def _calls(self, current: Callable[[], Proxy], http: HttpFront | None) -> Calls:
@@ -128,7 +130,14 @@ class Fronts:
         )
 
     def _server(
-        self, calls: Calls, host: str, port: int, security: FrontSecurity | None, *, shares_port: bool
+        self,
+        calls: Calls,
+        held: HeldBytes,
+        host: str,
+        port: int,
+        security: FrontSecurity | None,
+        *,
+        shares_port: bool,
     ) -> MilvusServer:
         settings = self._settings
         return MilvusServer(
@@ -138,6 +147,7 @@ class Fronts:
             max_workers=settings.workers,
             request_max_bytes=settings.message_max_mb * 1024 * 1024,
             connections_max=settings.connections_max or connections_for(open_files_limit(), settings.count),
+            held=held,
             security=security,
             serving=settings.serving,
             shares_port=shares_port,

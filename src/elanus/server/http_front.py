@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from elanus.core.errors import Unavailable
 from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.port import Front
+from elanus.rpc.serving.held import HeldBytes
 from elanus.server.console_source import ConsoleSource
 from elanus.server.open_files import http_connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
@@ -57,8 +58,13 @@ class HttpFront:
 
             yield from console_operations(self._source, time.monotonic)
 
-    def start(self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings) -> None:
-        """Open the port until the stack is closed. Raises `PortTaken`."""
+    def start(
+        self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings, held: HeldBytes
+    ) -> None:
+        """Open the port until the stack is closed. Raises `PortTaken`.
+
+        ``held``: counts the bytes of large requests, with those of the gRPC port.
+        """
         from elanus.proxy.rest.front import RestFront
         from elanus.proxy.rest.server import Certificates, RestServer
 
@@ -73,10 +79,11 @@ class HttpFront:
                 proxy.host,
                 port,
                 body_max_bytes=proxy.message_max_mb * _MB,
+                held=held,
                 connections_max=proxy.connections_max
                 or http_connections_for(open_files_limit(), proxy.count),
                 tls=certificates if proxy.tls_cert else None,
-                mounts=self._console(calls, workers, proxy),
+                mounts=self._console(calls, workers, proxy, held),
             )
             url = server.start()
             stack.push_async_callback(asyncio.to_thread, server.stop, _STOP_GRACE_S)
@@ -92,7 +99,9 @@ class HttpFront:
                 ) from None
             self.url = opened(0)  # nobody asked for the port that is taken
 
-    def _console(self, calls: Calls, workers: Executor, proxy: ProxySettings) -> list[BaseRoute]:
+    def _console(
+        self, calls: Calls, workers: Executor, proxy: ProxySettings, held: HeldBytes
+    ) -> list[BaseRoute]:
         """Return the console's routes; none if there is no console."""
         if self._source is None:
             return []
@@ -101,5 +110,5 @@ class HttpFront:
         from elanus.proxy.rest.entrance import is_local_name
 
         sessions = Sessions(calls.sign_in, time.monotonic)
-        site = Site(proxy.message_max_mb * _MB, is_local_name(proxy.host), bool(proxy.tls_cert))
+        site = Site(proxy.message_max_mb * _MB, is_local_name(proxy.host), bool(proxy.tls_cert), held)
         return console_routes(calls, sessions, workers, site)

@@ -71,7 +71,11 @@ class ProxySettings(AccessSettings):
     """The largest request that a client may send. A larger one is refused before it is decoded, with the gRPC
     status RESOURCE_EXHAUSTED and the name of this setting: insert fewer rows at a time, or use
     `elanus import`. gRPC itself refuses requests of more than twice this size, and those of more than 512 MB.
-    Each of the `workers` may hold that much."""
+    `requests_max_mb` limits what all of them take together."""
+    requests_max_mb: int = Field(default=1024, ge=1, le=1_000_000)
+    """The most memory for requests of more than 64 kB that are being received or answered, at least
+    `message_max_mb`. Further ones are refused with the gRPC status UNAVAILABLE or the HTTP status 503, and
+    clients send them again."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
     """How far a read with Bounded consistency may be behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
@@ -105,6 +109,10 @@ class ProxySettings(AccessSettings):
                 "choose a lower port, or 0 for free ones"
             )
         return self
+
+    @property
+    def requests_max_bytes(self) -> int:
+        return max(self.requests_max_mb, self.message_max_mb) * 1024 * 1024
 
     @property
     def processes_wanted(self) -> int:

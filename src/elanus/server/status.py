@@ -45,7 +45,8 @@ class ChannelStatus:
 @dataclass(frozen=True, slots=True)
 class CollectionStatus:
     """``loaded_percent``: ``None`` when not loaded. ``segments``: the number of segments by state.
-    ``unreadable``: the segments that query nodes cannot read, each with the reason and the remedy."""
+    ``unreadable``: the segments that query nodes cannot read, each with the reason and the remedy;
+    ``unreadable_logs``: the same of its log."""
 
     database: str
     name: str
@@ -53,6 +54,7 @@ class CollectionStatus:
     rows: int
     segments: Mapping[str, int]
     unreadable: Sequence[str] = ()
+    unreadable_logs: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

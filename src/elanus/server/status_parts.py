@@ -75,6 +75,7 @@ def collection_statuses(
             rows[c.collection_id],
             dict(states.get(c.collection_id, {})),
             [one.reason for one in loaded.unreadable] if loaded else [],
+            loaded.unreadable_logs if loaded else (),
         )
         for c in collections
         for loaded in (loads.get(c.collection_id),)

@@ -68,6 +68,7 @@ class Coordinator:
         self.commits: list[RangeCommit] = []
         self.moves: list[CheckpointMove] = []
         self.awaited: tuple[str, ...] = ()
+        self.dropping: set[str] = set()
 
     async def register_datanode(self, node_id: NodeID) -> DataNodeRegistration:
         self.calls.note("register_datanode", node_id)
@@ -120,6 +121,13 @@ class Coordinator:
         if known is not None and known.epoch != epoch:
             raise CommitRefused("owned by another")
         self.assignments.pop(vchannel, None)
+
+    async def channel_unreadable(self, epoch: int, vchannel: str) -> bool:
+        self.calls.note("channel_unreadable", vchannel)
+        if vchannel not in self.dropping:
+            return False
+        await self.channel_dropped(epoch, vchannel)
+        return True
 
     def _check(self, epoch: int) -> None:
         if epoch != self.epoch:

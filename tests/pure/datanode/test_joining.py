@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from counting import calls_of
 from fakes import settle
-from node_bench import V0, V1, Bench, assignment
+from node_bench import V0, V1, W0, Bench, assignment
 
 from elanus.api.datacoord import RangeCommit
 from elanus.core.catalog import Checkpoint
@@ -139,6 +139,55 @@ async def test_after_damage_it_reads_on_where_it_was() -> None:
     await bench.tick()
     assert (opened, bench.coord.epoch) == ([end], 1)
     assert dict(bench.coord.last(V0).segment_rows) == {2: 4}
+    await bench.stop()
+
+
+async def lost_log() -> Bench:
+    """A node that has registered where the log of V0 and V1 begins after their checkpoints."""
+    bench = Bench(V0, V1, W0)
+    await bench.insert(1, 10)
+    await bench.tick()
+    await bench.log.trim(pchannel_of(V0), bench.log.end(pchannel_of(V0)))
+    await bench.start()
+    await asyncio.sleep(2)
+    return bench
+
+
+async def test_a_log_that_has_lost_its_beginning_stops_only_the_vchannels_that_need_it() -> None:
+    bench = await lost_log()
+    assert bench.coord.epoch == 2, "it has registered again once, for newer checkpoints"
+    await bench.insert(2, 5, W0)
+    await bench.tick(pchannel_of(W0))
+    await bench.flush(W0, 2)
+    await asyncio.sleep(25)
+    assert bench.committed_rows() == {2: 5}
+    assert bench.coord.epoch == 2
+    await bench.stop()
+
+
+async def test_a_dropped_vchannel_is_given_up_without_its_log() -> None:
+    bench = await lost_log()
+    bench.coord.dropping = {V0}
+    await asyncio.sleep(25)
+    assert (bench.coord.calls.of("channel_dropped"), bench.coord.epoch) == ([V0], 2)
+    assert {c.vchannel for c in bench.node.owned} == {V1, W0}
+    assert set(bench.coord.calls.of("channel_unreadable")[-2:]) == {V1}
+    await bench.stop()
+
+
+async def test_a_node_whose_checkpoint_was_old_goes_on_from_the_newer_one() -> None:
+    """The log was trimmed while another node owned the vchannel."""
+    bench = Bench(V0)
+    await bench.insert(1, 10)
+    tick = await bench.tick()
+    end = bench.log.end(pchannel_of(V0))
+    await bench.log.trim(pchannel_of(V0), end)
+    await bench.start()
+    bench.coord.assignments[V0] = assignment(V0, Checkpoint(tick, end, tick, 1))
+    await asyncio.sleep(1)
+    await bench.insert(2, 4)
+    await bench.tick()
+    assert (bench.coord.epoch, dict(bench.coord.last(V0).segment_rows)) == (2, {2: 4})
     await bench.stop()
 
 

@@ -24,9 +24,10 @@ from elanus.expr import compile_filter
 from elanus.index import IndexSpec, resolve_field_index, resolve_search
 from elanus.pipeline.ordering import scalar_columns
 from elanus.querynode.block import Block
+from elanus.querynode.found import Found
 from elanus.querynode.grouped_search import grouped
 from elanus.querynode.growing import GrowingSegment, NewRows
-from elanus.querynode.ranking import Found, Ranking
+from elanus.querynode.ranking import Ranking
 from elanus.storage.local import LocalStore
 
 DIM, ROWS = 8, 120

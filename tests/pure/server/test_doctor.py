@@ -124,6 +124,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "warning",
         "dml_0 9,216 MB",
     ),
+    "log-unreadable": (
+        {"collections": [replace(COLLECTION, unreadable_logs=["dml_0: position 7 is trimmed"])]},
+        "critical",
+        "dml_0: position 7 is trimmed",
+    ),
     "files-unreadable": (
         {"collections": [replace(COLLECTION, unreadable=["segment 7: index/7/1 is damaged"])]},
         "critical",

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.proxy.rest import reading
-from elanus.proxy.rest.entity_bodies import FlatRows, Rows
+from elanus.proxy.rest.entity_bodies import FlatRows, Rows, Search
 from elanus.proxy.rest.errors import BadFormat, MissingField
 from elanus.proxy.rest.reading import read
 
@@ -110,3 +110,47 @@ def test_nulls_and_quoted_values_of_the_body_itself_are_read_as_before() -> None
 def test_a_body_without_its_collection_is_refused(text: bytes) -> None:
     with pytest.raises(MissingField):
         read(text, Rows)
+
+
+def test_members_that_are_null_may_be_unknown() -> None:
+    body = b'{"collectionName": "c", "data": [{"id": 1}], "x": null, "y":null}'
+    assert read(body, Rows).data == [{"id": 1}]
+    with pytest.raises(BadFormat, match="unknown field `x`"):
+        read(b'{"collectionName": "c", "data": [{"id": 1}], "x": 1, "y": null}', Rows)
+
+
+@pytest.mark.parametrize(
+    "value", ["[]", "[ ]", "[1]", "[1, 2.5,-3e2]", "[" + "1,22," * 100 + "3]", "[null, true, 1]"]
+)
+def test_lists_of_numbers_are_those_of_the_general_parser(value: str) -> None:
+    body = f'{{"collectionName": "c", "ids": {value}}}'.encode()
+    assert repr(reading.parsed(body, Search)["ids"]) == repr(orjson.loads(value))
+
+
+LARGE = 2 << 20
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        pytest.param('[{"v": [' + "0," * (LARGE // 2) + "0]}]", "a row or vector", id="a long vector"),
+        pytest.param(
+            "[{" + ",".join(f'"{n}":1' for n in range(LARGE // 8)) + "}]", "100000 members", id="a wide row"
+        ),
+        pytest.param("[" + "{}," * 260_000 + "{}]", "values", id="empty rows"),
+    ],
+)
+def test_what_no_endpoint_accepts_is_not_parsed(
+    data: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "_LARGE_BYTES", 1000)
+    monkeypatch.setattr(reading, "_ITEM_NUMBERS_MAX", 1_000_000)
+    monkeypatch.setattr(reading, "_BRACKETS_MAX", 200_000)
+    with pytest.raises(BadFormat, match=text):
+        read(body_of(data), Rows)
+
+
+def test_large_rows_among_small_ones_are_read_alone() -> None:
+    rows: list[dict[str, Any]] = [{"id": n} for n in range(2000)]
+    rows[7:7] = [{"id": -n, "text": "x" * 700_000} for n in range(3)]
+    assert read(body_of(json.dumps(rows)), Rows).data == rows

@@ -34,6 +34,8 @@ def test_only_clients_that_fit_are_served(tmp_path: Path, asks_clients: bool) ->
             with requests.Session() as client:
                 answer = client.post(path, json={}, verify=paths["ca"], cert=paths["own"], timeout=30)
                 assert answer.json()["code"] == 0
+                large = client.post(path, b" " * 8_000_000, verify=paths["ca"], cert=paths["own"], timeout=30)
+                assert (large.status_code, large.json()["code"]) == (413, 413)
             with requests.Session() as stranger:
                 if asks_clients:
                     with pytest.raises(requests.ConnectionError):

@@ -42,7 +42,7 @@ function drawn(found, before, after) {
     count(one.rows),
     one.loaded_percent === null ? "no" : `${one.loaded_percent} %`,
     Object.entries(one.segments).map(([name, number]) => `${number} ${name.toLowerCase()}`).join(", "),
-    h("span", { class: "bad" }, (one.unreadable || []).join("; ")),
+    h("span", { class: "bad" }, [...(one.unreadable_logs || []), ...(one.unreadable || [])].join("; ")),
   ]);
   const groups = found.resource_groups.map((one) => [one.name, one.nodes.join(", "), one.missing_nodes, one.replicas]);
   const garbage = found.garbage;

@@ -25,6 +25,9 @@ class Patience:
     def left_s(self) -> float:
         return max(0.0, self._began_s + self.timeout_s - self._now_s())
 
+    def elapsed_s(self) -> float:
+        return self._now_s() - self._began_s
+
     def at_most(self, timeout_s: float) -> Patience:
         """Return a patience for one part of the waiting: what is left, and not more than ``timeout_s``."""
         return Patience(min(timeout_s, self.left_s()), self._now_s)

@@ -33,10 +33,13 @@ from elanus.proxy.rest.front import Reply, RestFront
 from elanus.proxy.rest.openapi import document
 from elanus.proxy.rest.table import PREFIX, TABLE
 from elanus.proxy.rest.values import encoded
+from elanus.rpc.serving.held import HeldBytes, Holding
 
 _JSON_TYPES = ("application/json", "text/json")
 _OPENAPI = "openapi.json"
 """The name of a refused request for the document, in metrics and in the audit log."""
+_ANY_BYTES = 1 << 62
+_WITHOUT_BODY = frozenset({"GET", "HEAD"})
 _ONCE = ("authorization", "db-name")
 """Headers that a request has once: others on its way might look at another one."""
 
@@ -48,12 +51,14 @@ def application(
     body_max_bytes: int,
     is_local: bool,
     mounts: Sequence[BaseRoute] = (),
+    held: HeldBytes | None = None,
 ) -> Starlette:
     """Return the application. Requests are answered in threads of ``workers``.
 
-    ``is_local``: the server listens on loopback only. ``mounts``: routes of other applications.
+    ``is_local``: the server listens on loopback only. ``mounts``: routes of other applications. ``held``:
+    counts the bytes of large bodies.
     """
-    api = _Api(front, workers, body_max_bytes, is_local)
+    api = _Api(front, workers, body_max_bytes, is_local, held or HeldBytes(_ANY_BYTES))
     return Starlette(
         routes=[
             Route(PREFIX + "{path:path}", api.answer, methods=["POST"]),
@@ -78,11 +83,16 @@ async def _no_route(request: Request, error: Exception) -> Response:
         )
     response = response_of(reply)
     response.headers.update(error.headers or {})
+    if request.method not in _WITHOUT_BODY:
+        response.headers["connection"] = "close"  # the body is not read
     return response
 
 
 class _Api:
-    def __init__(self, front: RestFront, workers: Executor, body_max_bytes: int, is_local: bool) -> None:
+    def __init__(
+        self, front: RestFront, workers: Executor, body_max_bytes: int, is_local: bool, held: HeldBytes
+    ) -> None:
+        self._held = held
         self._front = front
         self._workers = workers
         self._entrance = Entrance(body_max_bytes, is_local=is_local)
@@ -99,19 +109,27 @@ class _Api:
 
     async def _answer(self, request: Request, table: Mapping[str, Endpoint], success: int) -> Response:
         path = request.path_params["path"].rstrip("/")
-        try:
-            self._check(request)
-            if path not in table:
-                raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}; see /openapi.json")
-            is_read = request.method == "GET"
-            body = encoded(dict(request.query_params)) if is_read else await self._entrance.body(request)
-        except Refused as refused:
-            response = response_of(refused.reply)
-            response.headers["connection"] = "close"  # the rest of the body is not read
-            return response
-        headers, client = _headers(request), _client(request)
-        work: Callable[[], Reply] = lambda: self._front.answer(path, headers, body, client, table, success)  # noqa: E731
-        return response_of(await self._in_thread(work))
+        with Holding(self._held) as holding:
+            try:
+                self._check(request)
+                if path not in table:
+                    raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}; see /openapi.json")
+                body = await self._body(request, holding)
+            except Refused as refused:
+                response = response_of(refused.reply)
+                response.headers["connection"] = "close"  # the rest of the body is not read
+                return response
+            headers, client = _headers(request), _client(request)
+            work: Callable[[], Reply] = lambda: self._front.answer(  # noqa: E731
+                path, headers, body, client, table, success
+            )
+            return response_of(await self._in_thread(work))
+
+    async def _body(self, request: Request, holding: Holding) -> bytes:
+        """Return the parameters of a request. Raises `Refused`."""
+        if request.method == "GET":
+            return encoded(dict(request.query_params))
+        return await self._entrance.body(request, holding)
 
     async def openapi(self, request: Request) -> Response:
         try:

@@ -17,8 +17,10 @@ from urllib.parse import urlsplit
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from elanus.core.errors import Unavailable
 from elanus.proxy.rest.front import Reply
 from elanus.proxy.rest.values import encoded
+from elanus.rpc.serving.held import Holding
 
 BODY_WAIT_S = 60.0
 """How long the body of a request may take to arrive."""
@@ -64,8 +66,11 @@ class Entrance:
         if origin is not None and place_of(origin) != host.lower():
             raise Refused(HTTPStatus.FORBIDDEN, f"pages of {origin[:100]} may not call this server")
 
-    async def body(self, request: Request) -> bytes:
-        """Return the body. Raises `Refused` if it is too large, or does not arrive in time."""
+    async def body(self, request: Request, holding: Holding | None = None) -> bytes:
+        """Return the body. Raises `Refused` if it is too large, or does not arrive in time.
+
+        ``holding``: counts it among those of all requests; None: nothing does.
+        """
         announced = request.headers.get("content-length", "0")
         if announced.isdecimal() and int(announced) > self._body_max_bytes:
             raise self._too_large()
@@ -77,6 +82,8 @@ class Entrance:
                     size_bytes += len(chunk)
                     if size_bytes > self._body_max_bytes:
                         raise self._too_large()
+                    if holding is not None and not holding.add(len(chunk)):
+                        raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, holding.refusal(), Unavailable.code)
                     chunks.append(chunk)
         except TimeoutError:
             raise Refused(

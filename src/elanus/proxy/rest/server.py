@@ -23,7 +23,9 @@ from elanus.core.errors import Unavailable
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.entrance import is_local_name
 from elanus.proxy.rest.front import RestFront
+from elanus.proxy.rest.lingering import LingeringTransport
 from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
+from elanus.rpc.serving.held import HeldBytes
 
 HEAD_WAIT_S = 60.0
 """How long a new connection may stay without a request, and how long the head of any request may take."""
@@ -60,14 +62,20 @@ class _Protocol(HttpToolsProtocol):
     Heads are kept in memory before anybody has signed in, so they need limits as bodies do. A few
     connections beyond ``limit_concurrency`` are kept, and their requests refused with a text. uvicorn itself
     would refuse the requests of all connections.
+
+    A connection whose request is answered before all of it has arrived is closed, and with patience
+    (`elanus.proxy.rest.lingering`).
     """
 
     config: _Config
+    transport: LingeringTransport
     _head_bytes = 0
     """Those that arrived since the message began, or since the last piece of its body."""
+    _is_arriving = False
+    """Whether a request has begun to arrive, and its end has not."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(LingeringTransport(transport, self.loop, lambda: self._is_arriving))
         self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
         limit, self.limit_concurrency = self.limit_concurrency, None
         if limit is not None and len(self.connections) > limit:
@@ -78,15 +86,26 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_due.cancel()
+        self.transport.close_now()
         super().connection_lost(exc)
 
+    def shutdown(self) -> None:
+        if self.transport.lingers:
+            self.transport.close_now()
+        else:
+            super().shutdown()
+
     def data_received(self, data: bytes) -> None:
+        if self.transport.lingers:
+            self.transport.throw_away(data)
+            return
         self._head_bytes += len(data)
         super().data_received(data)
         if self._head_bytes > HEAD_MAX_BYTES and not self.transport.is_closing():
             self.send_400_response(f"The head of the request is larger than {HEAD_MAX_BYTES // 1024} kB.")
 
     def on_message_begin(self) -> None:
+        self._is_arriving = True
         self._head_bytes = 0
         if self._head_due.cancelled():  # not the first request of the connection
             self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
@@ -100,8 +119,17 @@ class _Protocol(HttpToolsProtocol):
         self._head_bytes = 0
         super().on_body(body)
 
+    def on_message_complete(self) -> None:
+        self._is_arriving = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self._is_arriving and self.cycle.response_complete:  # else it is an earlier request's response
+            self.transport.close()
+        super().on_response_complete()
+
     def _give_up(self) -> None:
-        self.transport.close()
+        self.transport.close_now()
 
 
 class _Refusal:
@@ -149,7 +177,8 @@ class _Server(uvicorn.Server):
 class RestServer:
     """The port, open from `start` to `stop`. ``port`` 0 takes a free one.
 
-    ``body_max_bytes``: larger bodies are refused. ``connections_max``: the requests of further
+    ``body_max_bytes``: larger bodies are refused. ``held``: counts the bytes of large ones; None: there is no
+    limit for all of them. ``connections_max``: the requests of further
     connections get the HTTP status 503, with a text; None for no limit. ``tls``: None serves without TLS.
     ``mounts``: routes of other applications on this port.
     """
@@ -162,13 +191,19 @@ class RestServer:
         port: int,
         *,
         body_max_bytes: int,
+        held: HeldBytes | None = None,
         connections_max: int | None = None,
         tls: Certificates | None = None,
         mounts: Sequence[BaseRoute] = (),
     ) -> None:
         self._host, self._port = host, port
         app = application(
-            front, workers, body_max_bytes=body_max_bytes, is_local=is_local_name(host), mounts=mounts
+            front,
+            workers,
+            body_max_bytes=body_max_bytes,
+            is_local=is_local_name(host),
+            mounts=mounts,
+            held=held,
         )
         self._server = _Server(
             _Config(

@@ -160,7 +160,7 @@ def _obstacle(cached: CachedCollection, status: LoadStatus, partitions: Sequence
     wanted = partition_ids(cached, tuple(partitions))
     found = [one.reason for one in status.unreadable if not wanted or one.partition_id in wanted]
     more = f" (and {len(found) - _OBSTACLES_SHOWN} more segments)" if len(found) > _OBSTACLES_SHOWN else ""
-    return "; ".join(found[:_OBSTACLES_SHOWN]) + more
+    return "; ".join([*status.unreadable_logs, *found[:_OBSTACLES_SHOWN]]) + more
 
 
 def _loaded(cached: CachedCollection, status: LoadStatus, partitions: Sequence[str]) -> LoadedView:

@@ -33,6 +33,8 @@ from elanus.proxy.verbs.plans import KEPT_MAX_CHARS
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 _OF_LISTS = "not supported for multi-search-multi on embedding list fields"
+_TIMED_QUERIES_MIN = 32
+"""A search of fewer vectors does not look at the client's deadline while it runs."""
 _ROWS_HAVE_NO_ELEMENTS = (
     "element_filter is only supported for element-level search on vector sub-fields of the same struct "
     "array; use MATCH_ANY/MATCH_* for row-level vector search"
@@ -124,8 +126,16 @@ def pinned(
         raise InvalidParameter(
             f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"
         )
+    timeout_s = plan.request.timeout_s
+    if timeout_s is not None:
+        is_timed = query_count(plan.request) >= _TIMED_QUERIES_MIN
+        timeout_s = max(0.0, timeout_s - patience.elapsed_s()) if is_timed else None
     draft = structs.replace(
-        plan.draft, metric_type=metric, read_ts=read_ts, expired_until=cached.expired_until(read_ts)
+        plan.draft,
+        metric_type=metric,
+        read_ts=read_ts,
+        expired_until=cached.expired_until(read_ts),
+        timeout_s=timeout_s,
     )
     if plan.field.has_vector_lists:
         _check_lists(plan, Metric(metric), cached.view.schema.primary_field.name)

@@ -16,6 +16,7 @@ import grpc
 
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.wire.connection_limit import ConnectionLimit
+from elanus.proxy.wire.message_parts import TooManyParts
 
 Deserializer = Callable[[bytes], Any]
 
@@ -26,8 +27,10 @@ def received_max_bytes(request_max_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _TooLarge:
-    size_bytes: int
+class _Refused:
+    """In place of a request that is not decoded. ``text``: why."""
+
+    text: str
 
 
 class LimitedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
@@ -58,7 +61,16 @@ class LimitedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
         deserialize: Deserializer = handler.request_deserializer or (lambda data: data)
 
         def read(data: bytes) -> Any:
-            return _TooLarge(len(data)) if len(data) > self._request_max_bytes else deserialize(data)
+            if len(data) > self._request_max_bytes:
+                return _Refused(
+                    f"the request has {len(data)} bytes, proxy.message_max_mb allows "
+                    f"{self._request_max_bytes}: insert fewer rows at a time, use `elanus import`, or raise "
+                    "the setting"
+                )
+            try:
+                return deserialize(data)
+            except TooManyParts as error:
+                return _Refused(str(error))
 
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
@@ -85,10 +97,5 @@ class LimitedHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
     def _check(self, request: Any, context: grpc.ServicerContext) -> None:
         if self._connections is not None:
             self._connections.check(context)
-        if isinstance(request, _TooLarge):
-            context.abort(
-                grpc.StatusCode.RESOURCE_EXHAUSTED,
-                f"the request has {request.size_bytes} bytes, proxy.message_max_mb allows "
-                f"{self._request_max_bytes}: insert fewer rows at a time, use `elanus import`, or raise the "
-                "setting",
-            )
+        if isinstance(request, _Refused):
+            context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, request.text)

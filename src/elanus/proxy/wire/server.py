@@ -25,18 +25,24 @@ from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
 from elanus.rpc.serving.choice import Serving, grpc_server
+from elanus.rpc.serving.held import HeldBytes
 
 REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """The reference's default."""
 _INTERFACES = (ConnectorApi, BackupApi, KeysApi)
 """The interfaces that Elanus' own clients call."""
+STREAMS_MAX = 1024
+"""Unfinished calls of one connection; a client keeps further ones until others have ended. gRPC itself has no
+limit: 200,000 heads of calls, of one client, took 2.2 GB, and the others waited for half a minute."""
 _OPTIONS = (
     ("grpc.max_send_message_length", GRPC_MESSAGE_MAX_BYTES),
-    # Clients ping every 10 to 55 s even when idle; pings must not end a connection.
+    ("grpc.max_concurrent_streams", STREAMS_MAX),
+    # Clients ping every 10 to 55 s even when idle; that must not end a connection. A flood of pings does: one
+    # client with millions a second delayed the calls of others by two seconds.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
-    ("grpc.http2.max_ping_strikes", 0),
+    ("grpc.http2.max_ping_strikes", 100),
 )
 
 
@@ -54,7 +60,7 @@ class MilvusServer:
     requests queue. ``request_max_bytes``: larger requests are refused before they are decoded, with the
     status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: the
     calls of further connections get the status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.connection_limit`);
-    None for no limit.
+    None for no limit. ``held``: counts the bytes of large requests, and has a limit for them.
     ``security``: the certificate presented to clients; None serves without TLS.
 
     ``host`` may also be a local socket, ``unix:PATH``; then ``port`` means nothing. ``shares_port``: the
@@ -72,6 +78,7 @@ class MilvusServer:
         max_workers: int = 64,
         request_max_bytes: int = REQUEST_MAX_BYTES,
         connections_max: int | None = None,
+        held: HeldBytes | None = None,
         security: FrontSecurity | None = None,
         serving: Serving = "loop",
         shares_port: bool = False,
@@ -96,7 +103,7 @@ class MilvusServer:
             handlers = (PassingHandler(calls, main, names),)
         limited = tuple(LimitedHandler(handler, request_max_bytes, connections) for handler in handlers)
         options = (*limits, *_OPTIONS)
-        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes)
+        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes, held)
 
     def start(self) -> int:
         """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from elanus.core.errors import AccessRefused, ElanusError
 from elanus.proxy.calls import Caller, Calls
 from elanus.proxy.wire.context import Context, end_refused, explanation_forms, signed_in
+from elanus.proxy.wire.message_parts import checked
 from elanus.proxy.wire.status import add_explanation
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
@@ -35,13 +36,14 @@ def _grpc_handler(method: MethodDescriptor, calls: Calls) -> grpc.RpcMethodHandl
     if method.name not in calls:
         return _refusing_handler(method, request_type, response_type, calls)
     answer = _answering(method.name, calls)
+    decode: Callable[[bytes], Message] = request_type.FromString
+
+    def read(data: bytes) -> Message:
+        return decode(checked(data, method.input_type))
+
     if method.server_streaming:
-        return grpc.unary_stream_rpc_method_handler(
-            _once(answer), request_type.FromString, response_type.SerializeToString
-        )
-    return grpc.unary_unary_rpc_method_handler(
-        answer, request_type.FromString, response_type.SerializeToString
-    )
+        return grpc.unary_stream_rpc_method_handler(_once(answer), read, response_type.SerializeToString)
+    return grpc.unary_unary_rpc_method_handler(answer, read, response_type.SerializeToString)
 
 
 def _answering(name: str, calls: Calls) -> Handler:

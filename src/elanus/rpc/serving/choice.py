@@ -9,6 +9,7 @@ from typing import Any, Literal
 import grpc
 import structlog
 
+from elanus.rpc.serving.held import HeldBytes
 from elanus.rpc.serving.loop import SHORT_REQUEST_MAX_BYTES, KindOf, LoopServer
 from elanus.rpc.serving.pooled import PooledServer, Server
 from elanus.rpc.serving.selftest import loop_fault
@@ -26,12 +27,15 @@ def grpc_server(
     options: Sequence[tuple[str, Any]],
     kind_of: KindOf,
     request_max_bytes: int,
+    held: HeldBytes | None = None,
 ) -> Server:
-    """Return a server that is not started. ``request_max_bytes``: larger requests are not decoded."""
+    """Return a server that is not started. ``request_max_bytes``: larger requests are not decoded. ``held``:
+    counts the bytes of large requests; grpcio's own server does not know it.
+    """
     if serving == "loop":
         fault = loop_fault()
         if not fault:
             short_max_bytes = min(SHORT_REQUEST_MAX_BYTES, request_max_bytes)
-            return LoopServer(handlers, workers, options, kind_of, short_max_bytes)
+            return LoopServer(handlers, workers, options, kind_of, short_max_bytes, held=held)
         _log.warning("serving loop not used, grpcio's server serves", reason=fault)
     return PooledServer(handlers, workers, options)

@@ -15,6 +15,7 @@ import structlog
 
 from elanus.rpc.serving import queue
 from elanus.rpc.serving.calls import UnaryCall, UnaryMethod
+from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes
 from elanus.rpc.serving.leading import Leadership
 from elanus.rpc.serving.placement import Placement
 from elanus.rpc.serving.waiting import on_wait
@@ -45,7 +46,8 @@ class LoopServer:
     """Implements `elanus.rpc.serving.pooled.Server`: short calls run in the thread that reads the queue,
     others in ``workers``.
 
-    ``kind_of``: see `KindOf`. ``short_max_bytes``: larger requests go to ``workers``.
+    ``kind_of``: see `KindOf`. ``short_max_bytes``: larger requests go to ``workers``. ``held``: counts their
+    bytes; None: nothing does.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class LoopServer:
         kind_of: KindOf,
         short_max_bytes: int = SHORT_REQUEST_MAX_BYTES,
         placement: Placement | None = None,
+        held: HeldBytes | None = None,
     ) -> None:
+        self._held = held
         self._handlers = tuple(handlers)
         self._workers = workers
         self._kind_of = kind_of
@@ -160,6 +164,9 @@ class LoopServer:
 
     def _on_request(self, call: UnaryCall, data: bytes) -> None:
         kind_of = call.method.kind
+        if self._held is not None and len(data) > SMALL_MAX_BYTES:
+            self._hold(call, data, self._held)
+            return
         if kind_of is None or len(data) > self._short_max_bytes:
             self._hand_to_pool(call, partial(self._work_unmeasured, call, data))
             return
@@ -174,6 +181,22 @@ class LoopServer:
         else:
             self._hand_to_pool(call, partial(self._work, call, kind, request))
 
+    def _hold(self, call: UnaryCall, data: bytes, held: HeldBytes) -> None:
+        """Have a large request answered by the pool, unless too much is held."""
+        size_bytes = len(data)
+        if not held.add(size_bytes):
+            call.end(grpc.StatusCode.UNAVAILABLE, held.refusal())
+            return
+
+        def work(data: bytes = data) -> None:
+            try:
+                self._work_unmeasured(call, data)
+            finally:
+                held.remove(size_bytes)
+
+        if not self._hand_to_pool(call, work):
+            held.remove(size_bytes)
+
     def _run_here(self, call: UnaryCall, kind: Hashable, request: Any) -> None:
         leadership = self._leadership
         term = leadership.term
@@ -185,12 +208,15 @@ class LoopServer:
             leads = leadership.end(term)
         self._placement.ran(kind, thread_time() - began_s, held_up=not leads)
 
-    def _hand_to_pool(self, call: UnaryCall, work: Callable[[], None]) -> None:
+    def _hand_to_pool(self, call: UnaryCall, work: Callable[[], None]) -> bool:
+        """Have the pool do it. Returns whether it takes work."""
         call.watch()
         try:
             self._workers.submit(_logged, work)
         except RuntimeError:  # the pool was shut down
             call.end(grpc.StatusCode.UNAVAILABLE, "the server is stopping")
+            return False
+        return True
 
     def _on_over(self) -> None:
         self._live -= 1

@@ -28,6 +28,18 @@ def files_unreadable(status: Status) -> Iterator[Finding]:
             )
 
 
+def log_unreadable(status: Status) -> Iterator[Finding]:
+    """Query nodes cannot read the log of a collection: it is damaged, or it lacks what is still needed."""
+    for collection in status.collections:
+        for reason in collection.unreadable_logs:
+            yield critical(
+                f"the log of {_name(collection)} cannot be read, so its reads are refused",
+                reason,
+                "restore the log from a copy and start the server again, or drop the collection; the other "
+                "collections are not affected (docs/reliability.md)",
+            )
+
+
 def load_incomplete(status: Status) -> Iterator[Finding]:
     """A collection is not loaded completely although the server has been up for two minutes."""
     partial = [
@@ -133,6 +145,7 @@ def _name(collection: CollectionStatus) -> str:
 
 RULES = (
     files_unreadable,
+    log_unreadable,
     load_incomplete,
     small_segments,
     flushes_behind,

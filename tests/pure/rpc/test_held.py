@@ -1,0 +1,103 @@
+"""Large requests are counted together, and refused beyond their limit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, Holding
+from elanus.rpc.serving.loop import LoopServer
+
+LIMIT_S = 60.0
+LARGE = bytes(1 << 20)
+
+
+def test_small_pieces_count_when_they_add_up() -> None:
+    held = HeldBytes(200_000)
+    with Holding(held) as one, Holding(held) as other:
+        assert one.add(SMALL_MAX_BYTES)
+        assert held.held_bytes == 0, "it is small as far as is known"
+        assert one.add(150_000)
+        assert held.held_bytes == 150_000
+        assert other.add(SMALL_MAX_BYTES)
+        assert not other.add(50_001)
+        assert held.held_bytes == 150_000
+        assert held.refusal().startswith("requests of 0 MB are being received or answered, and proxy.req")
+    assert held.held_bytes == 0
+
+
+class Slow:
+    """A server whose handler waits until ``go_on``; ``held`` has room for two large requests."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.held = HeldBytes(2 * len(LARGE))
+        self.workers = ThreadPoolExecutor(1)
+        handlers = {"Wait": grpc.unary_unary_rpc_method_handler(self._wait)}
+        generic = grpc.method_handlers_generic_handler("slow", handlers)
+        options = (("grpc.max_receive_message_length", 1 << 24),)
+        self.server = LoopServer((generic,), self.workers, options, lambda _: None, held=self.held)
+        self.port = self.server.open("127.0.0.1:0", None)
+        self.server.start()
+
+    def _wait(self, request: bytes, _: object) -> bytes:
+        assert self.go_on.wait(LIMIT_S)
+        return str(len(request)).encode()
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    slow = Slow()
+    yield slow
+    slow.go_on.set()
+    slow.server.stop(1.0)
+    slow.workers.shutdown()
+
+
+def ended(calls: list[grpc.Future], count: int) -> list[grpc.Future]:
+    """Return the calls that end first."""
+    until_s = time.monotonic() + LIMIT_S
+    while len(done := [call for call in calls if call.done()]) < count:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+    return done
+
+
+def ended_holding(slow: Slow) -> None:
+    """Wait until nothing is held: an answer may arrive a moment before."""
+    until_s = time.monotonic() + LIMIT_S
+    while slow.held.held_bytes:
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_large_requests_beyond_the_limit_are_refused_and_small_ones_are_not(slow: Slow) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{slow.port}") as channel:
+        call = channel.unary_unary("/slow/Wait")
+        large = [call.future(LARGE, timeout=LIMIT_S) for _ in range(5)]
+        small = call.future(b"123", timeout=LIMIT_S)
+        refused = ended(large, 3)
+        assert {one.code() for one in refused} == {grpc.StatusCode.UNAVAILABLE}
+        assert "proxy.requests_max_mb allows 2: retry" in refused[0].details()
+        assert slow.held.held_bytes == 2 * len(LARGE)
+        slow.go_on.set()
+        assert small.result(LIMIT_S) == b"3"
+        answers = [one.result(LIMIT_S) for one in large if one not in refused]
+        assert answers == [str(len(LARGE)).encode()] * 2
+        assert call(LARGE, timeout=LIMIT_S) == str(len(LARGE)).encode()
+    ended_holding(slow)
+
+
+def test_nothing_is_held_for_clients_that_gave_up(slow: Slow) -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{slow.port}") as channel:
+        call = channel.unary_unary("/slow/Wait")
+        for one in [call.future(LARGE, timeout=0.5) for _ in range(2)]:
+            assert one.exception(LIMIT_S).code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        slow.go_on.set()
+        assert call(b"1", timeout=LIMIT_S) == b"1"
+    ended_holding(slow)
