@@ -5,7 +5,7 @@ of hundreds. A block above the first threshold is mapped, and returned when it i
 to provide and clear every page of the next one, which takes 2 ms for 5 MB, twenty times as long as copying
 them: as much as everything else that an insert of this size costs, for its request is copied some times. So
 blocks of requests come from the heap, of which each arena keeps the second threshold. glibc's own thresholds
-adapt to what is freed, and never return much more. What stays is returned when no more rows arrive, and when
+adapt to what is freed, and never return much more. The rest is returned when no more rows arrive, and when
 segments are released (`elanus.querynode.memory`). Does nothing on other C libraries.
 """
 

@@ -24,7 +24,7 @@ KEPT_MAX_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """What all searches of one template share, checked. ``draft`` lacks vectors, metric and timestamps."""
+    """The checked part that all searches of a template share. ``draft`` lacks vectors, metric, timestamps."""
 
     field: FieldSchema
     draft: NodeSearch
