@@ -154,7 +154,7 @@ MEANING = [
     ("'a' like 'a%'", 0, "like operation on complicated expr is unsupported", ""),
     ("color like 5", 11, "the pattern of like must be a string", ""),
     ("vector is not null", 0, "unsupported data type: VECTOR_FLOAT", ""),
-    ("longs[0] is null", 0, "not supported on array element access, got: longs[0]", "array_length(longs)"),
+    ("longs[0] is null", 0, "IsNull/IsNotNull operations are not supported on array", "array_length(longs)"),
     ("longs[0] is not null", 0, "IsNull/IsNotNull operations are not supported on array", ""),
     ("id + 1 is null", 0, "null tests are only supported on single fields", ""),
     ("exists id", 7, "exists operations are only supportted on json field, got:Int64", "is not null"),
