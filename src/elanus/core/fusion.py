@@ -76,8 +76,9 @@ def _query_of(found: RankedList) -> Places:
 def _contributions(lists: Sequence[RankedList], ranker: Ranker) -> tuple[Scores, bool]:
     """Return what each hit adds to its row's score, and whether larger scores are better."""
     if isinstance(ranker, Rrf):
-        ranks = [_ranks(found) for found in lists]
-        return np.concatenate([(1.0 / (ranker.k + rank)).astype(np.float32) for rank in ranks]), True
+        shares = ranker.weights or (1.0,) * len(lists)
+        added = [share / (ranker.k + _ranks(found)) for share, found in zip(shares, lists, strict=True)]
+        return np.concatenate(added).astype(np.float32), True
     converted, descending = _in_one_direction(lists, ranker)
     if isinstance(ranker, Weighted):
         weights = np.asarray(ranker.weights, dtype=np.float32)

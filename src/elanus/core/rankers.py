@@ -1,7 +1,7 @@
 """Rankers: how the hits of one or several searches get their final scores, checked as the reference does.
 
 ============  ========================================================================================
-`Rrf`         the sum of 1 / (k + rank) over the searches that found the row; the first rank is 1
+`Rrf`         the sum of weight / (k + rank) over the searches that found the row; the first rank is 1
 `Weighted`    the sum of weight · score; the scores may be normalized to [0, 1] first
 `Decay`       the scores, combined over the searches, times a factor that falls with the distance of a
               numeric field from an origin
@@ -38,9 +38,10 @@ BOOST_MODES = ("multiply", "sum")
 
 @dataclass(frozen=True, slots=True)
 class Rrf:
-    """Reciprocal rank fusion."""
+    """Reciprocal rank fusion. ``weights``: one for each search, in [0, 1]; None: all are 1."""
 
     k: float = RRF_K
+    weights: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +100,25 @@ CURVES: Mapping[str, Callable[[Values, float, float], Values]] = {
 def check_ranker(ranker: Ranker, searches: int) -> None:
     """Raises `InvalidParameter`, with the reference's texts, for a ranker that cannot rank these searches."""
     match ranker:
-        case Rrf(k):
+        case Rrf(k, weights):
             if not 0 < k < RRF_K_MAX:
                 raise InvalidParameter(f"The rank params k should be in range (0, {RRF_K_MAX})")
+            if weights is not None:
+                _check_weights(weights, searches)
         case Weighted(weights):
-            if not all(0 <= weight <= 1 for weight in weights):
-                raise InvalidParameter("rank param weight should be in range [0, 1]")
-            if len(weights) != searches:
-                raise InvalidParameter(
-                    "the length of weights param mismatch with ann search requests: "
-                    f"invalid parameter[expected={searches}][actual={len(weights)}]"
-                )
+            _check_weights(weights, searches)
         case Decay():
             _check_decay(ranker)
+
+
+def _check_weights(weights: tuple[float, ...], searches: int) -> None:
+    if not all(0 <= weight <= 1 for weight in weights):
+        raise InvalidParameter("rank param weight should be in range [0, 1]")
+    if len(weights) != searches:
+        raise InvalidParameter(
+            "the length of weights param mismatch with ann search requests: "
+            f"invalid parameter[expected={searches}][actual={len(weights)}]"
+        )
 
 
 def _check_decay(decay: Decay) -> None:

@@ -306,7 +306,8 @@ class _Binder:
         if column.is_element:
             name = column.field.name
             remedy = f"elements are never null: test {name}, or array_length({name})"
-            raise self._source.error("unsupported data type: ARRAY", node.item.start, remedy)
+            what = "IsNull/IsNotNull operations are not supported on array element access"
+            raise self._source.error(f"{what}, got: {self._source.of(node.item)}", node.item.start, remedy)
         return IsNull(column, node.negated)
 
     def _exists(self, node: syntax.Exists) -> Predicate:

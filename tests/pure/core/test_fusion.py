@@ -73,7 +73,8 @@ def oracle(found: list[list[Hits]], metrics: list[Metric], ranker: Ranker) -> li
             for rank, (key, score) in enumerate(of_search[query], start=1):
                 part = score
                 if isinstance(ranker, Rrf):
-                    part = 1 / (ranker.k + rank)
+                    share = 1 if ranker.weights is None else ranker.weights[number]
+                    part = share / (ranker.k + rank)
                 elif (
                     ranker.normalized
                     or isinstance(ranker, Decay)
@@ -100,9 +101,12 @@ def check(found: list[list[Hits]], metrics: list[Metric], ranker: Ranker) -> Non
         assert hits == sorted(hits, key=lambda hit: (sign * hit[1], hit[0]))
 
 
-@given(drawn=searches(), k=st.integers(1, 100))
-def test_rrf_is_what_a_loop_computes(drawn: tuple[list[list[Hits]], list[Metric]], k: int) -> None:
+@given(drawn=searches(), k=st.integers(1, 100), data=st.data())
+def test_rrf_is_what_a_loop_computes(
+    drawn: tuple[list[list[Hits]], list[Metric]], k: int, data: st.DataObject
+) -> None:
     check(*drawn, Rrf(k))
+    check(*drawn, Rrf(k, tuple(data.draw(st.integers(0, 4)) / 4 for _ in drawn[1])))
 
 
 @given(drawn=searches(), normalized=st.booleans(), data=st.data())
@@ -165,6 +169,10 @@ def test_the_curves_between_origin_and_scale() -> None:
         (Weighted((0.5, 1.1)), "rank param weight should be in range [0, 1]"),
         (Weighted((-0.1, 1)), "rank param weight should be in range [0, 1]"),
         (Weighted((0.5,)), "the length of weights param mismatch with ann search requests"),
+        (Rrf(60, (0.5,)), "the length of weights param mismatch with ann search requests"),
+        (Rrf(60, ()), "[expected=2][actual=0]"),
+        (Rrf(60, (0.5, 1.1)), "rank param weight should be in range [0, 1]"),
+        (Rrf(60, (0.5, math.nan)), "rank param weight should be in range [0, 1]"),
         (Decay("a", "cubic", 0, 1), "Invaild decay function: cubic, only support [gauss,linear,exp]"),
         (Decay("a", "exp", 0, 0), "scale must > 0, but got 0.0"),
         (Decay("a", "exp", 0, 1, -1), "offset must >= 0, but got -1.0"),

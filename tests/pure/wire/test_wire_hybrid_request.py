@@ -114,6 +114,7 @@ def test_a_search_without_a_limit_has_that_of_the_whole_request(topk: str | None
 RANKERS: dict[str, tuple[dict[str, object], Ranker]] = {
     "RRF": ({"strategy": "RRF", "params": '{"k":10}'}, Rrf(10)),
     "RRF by default": ({}, Rrf(60)),
+    "RRF with weights": ({"strategy": "rrf", "params": '{"k":10,"weights":[0.5,1]}'}, Rrf(10, (0.5, 1.0))),
     "weights": ({"strategy": "weighted", "params": '{"weights":[0.5,1]}'}, Weighted((0.5, 1.0))),
     "normalized weights": (
         {"strategy": "weighted", "params": '{"weights":[0.5,1],"norm_score":true}'},
@@ -178,6 +179,7 @@ def test_what_is_not_built_is_refused(fields: dict[str, Any], text: str) -> None
 FUNCTIONS: dict[str, tuple[Message, Ranker]] = {
     "rrf": (function({"reranker": "rrf", "k": 9}), Rrf(9)),
     "rrf by default": (function({"reranker": "RRF"}), Rrf(60)),
+    "rrf with weights": (function({"reranker": "rrf", "weights": "[0.7, 0]"}), Rrf(60, (0.7, 0.0))),
     "weighted": (
         function({"reranker": "weighted", "weights": "[0.1, 0.9]", "norm_score": "True"}),
         Weighted((0.1, 0.9), normalized=True),

@@ -42,7 +42,7 @@ def legacy_ranker(pairs: Mapping[str, str]) -> Ranker:
         k = params.get("k", RRF_K)
         if isinstance(k, bool) or not isinstance(k, int | float):
             raise InvalidParameter("The type of rank param k should be float")
-        return Rrf(float(k))
+        return Rrf(float(k), _weights(params["weights"]) if "weights" in params else None)
     if strategy == "weighted":
         if "weights" not in params:
             raise InvalidParameter("weights not found in rank_params")
@@ -70,7 +70,7 @@ def function_score(message: schema_pb2.FunctionScore) -> FunctionScore:
                 boosts.append(_boost(params))
             case "rrf":
                 _check_no_inputs("rrf", fields)
-                rankers.append(Rrf(_number(params, "k", RRF_K)))
+                rankers.append(Rrf(_number(params, "k", RRF_K), _sent_weights(params)))
             case "weighted":
                 _check_no_inputs("weighted", fields)
                 rankers.append(_weighted(params))
@@ -101,13 +101,20 @@ def _check_no_inputs(name: str, fields: tuple[str, ...]) -> None:
 
 
 def _weighted(params: Mapping[str, str]) -> Weighted:
-    if "weights" not in params:
+    weights = _sent_weights(params)
+    if weights is None:
         raise InvalidParameter("weights not found")
+    return Weighted(weights, boolean(params, "norm_score"))
+
+
+def _sent_weights(params: Mapping[str, str]) -> tuple[float, ...] | None:
+    if "weights" not in params:
+        return None
     try:
         weights = msgspec.json.decode(params["weights"])
     except msgspec.MsgspecError:
         weights = None
-    return Weighted(_weights(weights), boolean(params, "norm_score"))
+    return _weights(weights)
 
 
 def _weights(value: object) -> tuple[float, ...]:
