@@ -133,7 +133,7 @@ def test_a_load_names_all_vector_fields_without_an_index() -> None:
 
     def load(bench: Bench, defined: list[Any]) -> None:
         bench.index.defined = defined
-        bench.front.load("default", "c", (), 1, False)
+        bench.front.load(LoadRequest("default", "c", replicas=1))
 
     names = f"there is no vector index on field: \\[{vector.name} a b\\]"
     refused(lambda b: load(b, []), IndexNotFound, names, of)
