@@ -66,10 +66,10 @@ bench: $(VENV)/.demo  ## Measure against Milvus and milvus-lite; DATA=file.npz t
 	$(BIN)/python -m benchmarks run $(if $(DATA),--data $(DATA)) $(ARGS)
 
 .PHONY: large
-large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Milvus: an hour; writes .bench/large.md
+large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Milvus: half an hour
 	$(BIN)/python -m benchmarks run --drawn 1000000x128 --systems milvus,elanus --only "search, recall 0.95" \
-		--only "several clients" --only filters --only restart --out .bench/large.json
-	$(BIN)/python -m benchmarks render benchmarks .bench/large.json > .bench/large.md
+		--only filters --out docs/large-benchmarks.json
+	$(BIN)/python -m benchmarks render large > docs/large-benchmarks.md
 
 .PHONY: surface
 surface: $(VENV)/.demo  ## Measure full text, hybrid search, narrow vectors and the index on disk; an hour

@@ -87,7 +87,9 @@ def _size(text: str) -> tuple[int, int]:
 
 @app.command()
 def render(
-    page: Annotated[str, typer.Argument(help="benchmarks, freshness, limits, pipeline, scaling, surface")],
+    page: Annotated[
+        str, typer.Argument(help="benchmarks, freshness, large, limits, pipeline, scaling, surface")
+    ],
     results: Annotated[
         Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")
     ] = None,

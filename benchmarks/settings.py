@@ -15,6 +15,9 @@ BENCH_FOLDER = Path(".bench")
 #: The results that the page in the documentation is made from, and what is said about them by hand.
 SHOWN_RESULTS = Path("docs/benchmarks.json")
 NOTES = Path("docs/benchmarks-notes.md")
+#: The same for a million vectors.
+SHOWN_LARGE = Path("docs/large-benchmarks.json")
+LARGE_NOTES = Path("docs/large-benchmarks-notes.md")
 #: The results that the freshness page is made from.
 SHOWN_FRESHNESS = Path("docs/freshness.json")
 SHOWN_SCALING = Path("docs/scaling.json")

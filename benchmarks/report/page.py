@@ -27,6 +27,17 @@ which is what the hardware allows. **Compare columns, not digits**: the machine 
 with any other. The peers are installed into `.bench/` by the run itself.
 """
 
+LARGE_HEAD = """\
+# Benchmarks of a million vectors
+
+*Made from `large-benchmarks.json` by `python -m benchmarks render large > docs/large-benchmarks.md`; the
+comments are in `large-benchmarks-notes.md`. `make large` measures again.*
+
+A part of [the comparison](benchmarks.md), with a larger set: drawn vectors in clusters, measured in the same
+way. Before it is asked anything, a server has been at rest for more than a minute: Milvus merges the segments
+of a large set for some minutes after a load, and builds their indexes again.
+"""
+
 QUICK = """\
 > **A quick run**: one short repeat of every measure. It shows that everything works and is too short to
 quote.
@@ -66,20 +77,34 @@ def render_page(results: Results, notes: str | None = None) -> str:
         results: one run.
         notes: Markdown on why targets are missed, included as it is.
     """
-    figures = {name: one.values for name, one in results.systems.items()}
-    systems = [name for name in COLUMNS if name in results.systems]
-    parts = [HEAD, _circumstances(results), _verdicts(figures)]
+    parts = list(_parts(HEAD, results, notes, _verdicts(results)))
     if results.settings["repeats"] == 1:
         parts.insert(1, QUICK)
-    if notes:
-        parts.append("## What falls short, and why\n\n" + notes.strip() + "\n")
-    parts.append("## Every figure\n")
-    parts += [_table(table, systems, results.systems) for table in TABLES]
-    parts += _roles(figures)
-    parts.append(_speeds(results.systems))
-    parts += _failures(results.systems)
     parts.append(METHOD.format(**results.settings))
     return "\n".join(parts)
+
+
+def render_large_page(results: Results, notes: str | None = None) -> str:
+    """As `render_page`, of a run that asks a part of the questions of a large set."""
+    return "\n".join(_parts(LARGE_HEAD, results, notes, _verdicts(results, asked_only=True)))
+
+
+def _parts(head: str, results: Results, notes: str | None, verdicts: str) -> Iterator[str]:
+    """The parts of both pages, from the head to the figures."""
+    systems = [name for name in COLUMNS if name in results.systems]
+    yield from (head, _circumstances(results), verdicts)
+    if notes:
+        yield "## What falls short, and why\n\n" + notes.strip() + "\n"
+    yield "## Every figure\n"
+    tables = (_table(table, systems, results.systems) for table in TABLES)
+    yield from (table for table in tables if table)
+    yield from _roles(_figures(results))
+    yield _speeds(results.systems)
+    yield from _failures(results.systems)
+
+
+def _figures(results: Results) -> Figures:
+    return {name: one.values for name, one in results.systems.items()}
 
 
 def _circumstances(results: Results) -> str:
@@ -88,10 +113,13 @@ def _circumstances(results: Results) -> str:
     return "## The run\n\n" + "\n".join([*lines, f"- systems, in the order measured: {versions}"]) + "\n"
 
 
-def _verdicts(figures: Figures) -> str:
+def _verdicts(results: Results, *, asked_only: bool = False) -> str:
+    """The targets. ``asked_only``: leave out those that the run did not ask about."""
     rows: list[Sequence[str]] = []
     for target in TARGETS:
-        verdict = judge(target, figures)
+        verdict = judge(target, _figures(results))
+        if asked_only and verdict.reached is None:
+            continue
         reached = MISSING if verdict.reached is None else _short(verdict.reached)
         rows.append((target.claim, target.wanted, reached, verdict.text))
     intro = "Ratios are Elanus to the system named, both of this run.\n\n"
@@ -108,7 +136,7 @@ def _table(table: Table, systems: Sequence[str], results: Mapping[str, SystemRes
         for metric in table.metrics
         if (row := _row(metric, systems, results, ratio=has_milvus)) is not None
     ]
-    return f"### {table.title}\n\n" + markdown_table(head, rows)
+    return f"### {table.title}\n\n" + markdown_table(head, rows) if rows else ""
 
 
 def _row(

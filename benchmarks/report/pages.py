@@ -14,15 +14,17 @@ from benchmarks.limits.figures import Limits
 from benchmarks.pipeline.figures import Figures
 from benchmarks.report.freshness_page import render_freshness
 from benchmarks.report.limits_page import render_limits
-from benchmarks.report.page import render_page
+from benchmarks.report.page import render_large_page, render_page
 from benchmarks.report.pipeline_page import render_pipeline
 from benchmarks.report.scaling_page import render_scaling
 from benchmarks.report.surface_page import render_surface
 from benchmarks.results import Results
 from benchmarks.scaling.figures import Scaling
 from benchmarks.settings import (
+    LARGE_NOTES,
     NOTES,
     SHOWN_FRESHNESS,
+    SHOWN_LARGE,
     SHOWN_LIMITS,
     SHOWN_PIPELINE,
     SHOWN_RESULTS,
@@ -55,9 +57,14 @@ def _render_peers(found: Results) -> str:
     return render_page(found, NOTES.read_text() if NOTES.exists() else None)
 
 
+def _render_large(found: Results) -> str:
+    return render_large_page(found, LARGE_NOTES.read_text() if LARGE_NOTES.exists() else None)
+
+
 PAGES: dict[str, Page[Any]] = {
     "benchmarks": Page(SHOWN_RESULTS, Results.read, _render_peers),
     "freshness": Page(SHOWN_FRESHNESS, _json_of(Freshness), render_freshness),
+    "large": Page(SHOWN_LARGE, Results.read, _render_large),
     "limits": Page(SHOWN_LIMITS, _json_of(Limits), render_limits),
     "pipeline": Page(SHOWN_PIPELINE, _json_of(Figures), render_pipeline),
     "scaling": Page(SHOWN_SCALING, _json_of(Scaling), render_scaling),

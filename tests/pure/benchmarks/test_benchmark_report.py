@@ -9,7 +9,7 @@ import pytest
 from benchmarks.freshness import Freshness, ProxyFigures, Round
 from benchmarks.report.catalogue import TABLES
 from benchmarks.report.freshness_page import render_freshness
-from benchmarks.report.page import markdown_table, render_page
+from benchmarks.report.page import markdown_table, render_large_page, render_page
 from benchmarks.report.pages import PAGES
 from benchmarks.report.targets import TARGETS, Side, Target, judge
 from benchmarks.results import Results, SystemResult
@@ -88,6 +88,19 @@ def test_roles_and_failures_are_shown() -> None:
     assert "| online process, loaded, MB | ≤ 450 | 430 | pass |" in page
     assert "- Elanus, restart: WorkerError: not there\n" in page
     assert "It never came back." in page
+
+
+def test_a_run_of_a_large_set_shows_what_it_asked() -> None:
+    asked = results(
+        milvus=SystemResult("2.3.5", {"filter10.qps": 400.0}, yardstick=[1, 1]),
+        elanus=SystemResult("0.1", {"filter10.qps": 900.0}, yardstick=[1, 1]),
+    )
+    page = render_large_page(asked, notes="Because of this.")
+    assert "| filter 10 %: QPS | ≥ 2 × milvus | 2.25 | pass |" in page
+    assert "Because of this." in page
+    assert "not measured" not in page
+    assert "### Getting data in" not in page
+    assert "not measured" in render_page(asked)
 
 
 def test_a_quick_run_says_so() -> None:
