@@ -1,4 +1,4 @@
-"""What all definitions share: the catalog, one change of it at a time, and cache invalidation."""
+"""The parts that all definitions share: the catalog, one change of it at a time, and cache invalidation."""
 
 from __future__ import annotations
 
