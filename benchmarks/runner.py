@@ -33,8 +33,10 @@ from benchmarks.yardstick import machine_speed
 
 #: How long a server may go on working after a measure before the next system is asked.
 QUIET_LIMIT_S = 20.0
-#: The same after loading: Milvus merges segments of a large set and builds their indexes again, for minutes.
-LOADED_QUIET_LIMIT_S = 900.0
+#: The same after loading a large set: Milvus looks every minute whether it should merge segments, and then
+#: indexes for minutes.
+LARGE_ROWS = 500_000
+LARGE_QUIET_S, LARGE_QUIET_LIMIT_S = 70, 1200.0
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,16 @@ class _Run:
                 if all(self.ask(measure, bench) for measure in LOADING):
                     if bench.server is not None:
                         self._say(name, "coming to rest")
-                        wait_for_quiet(bench.server.usage, LOADED_QUIET_LIMIT_S)
+                        self._wait_until_merged(bench.server)
                     self.started.push(own.pop_all())
                     return bench
         return None
+
+    def _wait_until_merged(self, server: Server) -> None:
+        if len(self.plan.data.train) < LARGE_ROWS:
+            wait_for_quiet(server.usage, QUIET_LIMIT_S)
+        else:
+            wait_for_quiet(server.usage, LARGE_QUIET_LIMIT_S, quiet_s=LARGE_QUIET_S)
 
     def ask(self, measure: Measure, bench: Bench) -> bool:
         """Take one measure of one system; returns whether it succeeded."""

@@ -138,7 +138,9 @@ class DatacoordSettings(Section):
     """Segment allocation, sealing and flush."""
 
     segment_size_max_mb: int = Field(default=512, ge=1, le=16_384)
-    """The planned size of a segment, measured as the size of its rows in memory."""
+    """The planned size of a segment, measured as the size of its rows in memory. A standalone server with
+    12 GB of memory or more doubles this, `backpressure.growing_soft_mb` and `backpressure.growing_hard_mb`,
+    if none of the three is set."""
     seal_proportion: float = Field(default=0.75, gt=0, le=1)
     """A segment is sealed when it reaches this fraction of its planned size."""
     seal_age_s: float = Field(default=86_400, gt=0)

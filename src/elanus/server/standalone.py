@@ -33,7 +33,7 @@ from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
 from elanus.server.fronts import Fronts
 from elanus.server.http_front import HttpFront, http_front, url_of
-from elanus.server.memory_limit import memory_limit_bytes, within_memory
+from elanus.server.memory_limit import memory_limit_bytes, with_ample_memory, within_memory
 from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
 from elanus.server.open_files import check_room_for_spark
@@ -50,7 +50,9 @@ def serve(settings: Settings) -> int:
     limit = set_up_process(settings.logging, "online")
     if settings.pipeline.enabled:
         check_room_for_spark(limit)
-    return asyncio.run(_serve(within_memory(settings, memory_limit_bytes())))
+    memory_bytes = memory_limit_bytes()
+    fitted = within_memory(with_ample_memory(settings, memory_bytes), memory_bytes)
+    return asyncio.run(_serve(fitted))
 
 
 async def _serve(settings: Settings) -> int:

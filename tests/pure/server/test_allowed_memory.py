@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from elanus.server.memory_limit import memory_limit_bytes, within_memory
+from elanus.server.memory_limit import memory_limit_bytes, with_ample_memory, within_memory
 from elanus.server.pipeline_process import end_first_without_memory
-from elanus.server.settings import BackpressureSettings, Settings
+from elanus.server.settings import BackpressureSettings, DatacoordSettings, Settings
 
 GB = 1 << 30
 
@@ -56,6 +56,26 @@ def test_growing_rows_get_half_of_what_spark_leaves(limit_bytes: int, soft_mb: i
 def test_limits_that_are_lower_already_stay() -> None:
     settings = Settings(backpressure=BackpressureSettings(growing_soft_mb=100, growing_hard_mb=200))
     assert within_memory(settings, 2 * GB) is settings
+
+
+@pytest.mark.parametrize(("limit_bytes", "factor"), [(12 * GB, 2), (64 * GB, 2), (12 * GB - 1, 1), (GB, 1)])
+def test_segments_are_larger_where_memory_is_ample(limit_bytes: int, factor: int) -> None:
+    plain, sized = Settings(), with_ample_memory(Settings(), limit_bytes)
+    assert sized.datacoord.segment_size_max_mb == factor * plain.datacoord.segment_size_max_mb
+    assert sized.backpressure.growing_soft_mb == factor * plain.backpressure.growing_soft_mb
+    assert sized.backpressure.growing_hard_mb == factor * plain.backpressure.growing_hard_mb
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        Settings(datacoord=DatacoordSettings(segment_size_max_mb=512)),
+        Settings(backpressure=BackpressureSettings(growing_soft_mb=1024)),
+        Settings(backpressure=BackpressureSettings(growing_hard_mb=3000)),
+    ],
+)
+def test_chosen_sizes_stay_where_memory_is_ample(settings: Settings) -> None:
+    assert with_ample_memory(settings, 64 * GB) is settings
 
 
 @pytest.mark.parametrize(("before", "after"), [("0\n", "800"), ("200\n", "1000"), ("900\n", "1000")])
