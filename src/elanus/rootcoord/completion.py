@@ -1,7 +1,7 @@
 """The steps of a definition that follow the catalog's write, and their completion after an interruption.
 
-Every step is repeatable. Those that a crash or an error cut off are repeated until they are complete: by the
-next tidying, or by the next definition whose answer depends on it.
+Every step is repeatable. After a crash or an error the steps are repeated until they are complete: by the
+next tidying, or by the next definition whose answer depends on them.
 """
 
 from __future__ import annotations
