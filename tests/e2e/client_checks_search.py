@@ -261,29 +261,6 @@ def _() -> None:
         )
 
 
-@check("Reads", "a million hits and rows at a time: the property `query_mode`", needs=NEWEST)
-def _() -> None:
-    rows, limit = 17_000, 16_385
-    with collection(made_with={"properties": {"query_mode": "large_topk"}}) as made:
-        vectors = np.zeros((rows, DIM), np.float32)
-        vectors[:, 0] = np.arange(rows)
-        made.insert([list(range(rows)), vectors])
-        made.create_index("v", FLAT, sync=False)
-        made.load()
-        client = MilvusClient(uri=program.uri)
-        (hits,) = client.search(made.name, [[0.0] * DIM], limit=limit, search_params=L2)
-        assert [hit["key"] for hit in hits] == list(range(limit))
-        assert len(client.query(made.name, "key >= 0", output_fields=["key"], limit=limit)) == limit
-        refused(
-            "topk [1000001] is invalid, it should be in range [1, 1000000]",
-            lambda: client.search(made.name, [[0.0] * DIM], limit=1_000_001, search_params=L2),
-        )
-        refused(
-            "can not alter query_mode if the collection already has a vector index",
-            lambda: client.drop_collection_properties(made.name, ["query_mode"]),
-        )
-
-
 @check("Reads", "aggregates and `group_by_fields` in queries", needs=NEWEST)
 def _() -> None:
     with two_vectors() as made:

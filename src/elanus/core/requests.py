@@ -12,9 +12,11 @@ from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
     NQ_MAX,
+    QUERY_WINDOW_MAX_ROWS,
     ROUND_DECIMAL_MAX,
     ROUND_DECIMAL_MIN,
     SHARDS_MAX,
+    TOP_K_MAX,
 )
 from elanus.core.schema import CollectionSchema, FieldSchema
 
@@ -22,32 +24,32 @@ _DEFAULT_SHARDS = 1
 MB = 1024 * 1024
 
 
-def check_search_window(limit: int, offset: int, rows_max: int) -> None:
-    """Check the window of a search: limit, offset and their sum are bounded. Raises `InvalidTopK`.
-
-    ``rows_max``: what the collection allows (`elanus.core.query_mode`).
-    """
+def check_search_window(limit: int, offset: int) -> None:
+    """Check the window of a search: limit, offset and their sum are bounded. Raises `InvalidTopK`."""
     for name, value, low in (("topk", limit, 1), ("offset", offset, 0)):
-        if not low <= value <= rows_max:
+        if not low <= value <= TOP_K_MAX:
             raise InvalidTopK(
-                f"{name} [{value}] is invalid, it should be in range [1, {rows_max}], but got {value}"
+                f"{name} [{value}] is invalid, it should be in range [1, {TOP_K_MAX}], but got {value}"
             )
-    if limit + offset > rows_max:
+    if limit + offset > QUERY_WINDOW_MAX_ROWS:
         both = limit + offset
         raise InvalidTopK(
-            f"offset+topk [{both}] is invalid, it should be in range [1, {rows_max}], but got {both}"
+            f"offset+topk [{both}] is invalid, "
+            f"it should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {both}"
         )
 
 
-def check_query_window(limit: int | None, offset: int, rows_max: int) -> None:
+def check_query_window(limit: int | None, offset: int) -> None:
     """Check the window of a query; no limit means all rows. Raises `InvalidParameter`."""
     window = "invalid max query result window"
     if limit is not None and limit <= 0:
         raise InvalidParameter(f"{window}, limit [{limit}] is invalid, should be greater than 0")
     if offset < 0:
         raise InvalidParameter(f"{window}, offset [{offset}] is invalid, should be gte than 0")
-    if limit is not None and (end := limit + offset) > rows_max:
-        raise InvalidParameter(f"{window}, (offset+limit) should be in range [1, {rows_max}], but got {end}")
+    if limit is not None and (end := limit + offset) > QUERY_WINDOW_MAX_ROWS:
+        raise InvalidParameter(
+            f"{window}, (offset+limit) should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {end}"
+        )
 
 
 _ROUND_DECIMALS = {str(digits): digits for digits in range(ROUND_DECIMAL_MIN, ROUND_DECIMAL_MAX + 1)}

@@ -21,7 +21,6 @@ from elanus.core.errors import (
     IndexConflict,
     InvalidFilter,
     InvalidParameter,
-    InvalidProperty,
 )
 from elanus.core.ids import ALL_PARTITIONS, FieldID, PartitionID
 from elanus.core.messages import UpsertMessage
@@ -250,34 +249,6 @@ def test_isolation_is_not_changed_under_an_index() -> None:
         assert len(changes) == 1
 
     in_a_thread(work)
-
-
-def test_the_query_mode_is_not_changed_under_an_index() -> None:
-    vector_field = KEYED.schema.field("v0").field_id
-
-    def work(bench: Bench) -> None:
-        changes: list[object] = []
-
-        async def alter(*change: object) -> None:
-            changes.append(change)
-
-        bench.root.alter_collection = alter  # type: ignore[attr-defined]
-        bench.index.defined = [index(field_id=vector_field)]
-        with pytest.raises(InvalidProperty, match="invalid query_mode value"):
-            bench.front.alter_collection("default", "c", {"query_mode": "small"}, ())
-        with pytest.raises(IndexConflict, match="can not alter query_mode if the collection already has a"):
-            bench.front.alter_collection("default", "c", {"query_mode": "large_topk"}, ())
-        bench.front.alter_collection("default", "c", {}, ("query_mode",))  # it has none
-        assert len(changes) == 1
-
-    in_a_thread(work)
-
-    def dropped(bench: Bench) -> None:
-        bench.index.defined = [index(field_id=vector_field)]
-        with pytest.raises(IndexConflict, match="can not alter query_mode"):
-            bench.front.alter_collection("default", "c", {}, ("query_mode",))
-
-    in_a_thread(dropped, replace(KEYED, properties={"query_mode": "large_topk"}))
 
 
 def test_an_isolated_search_names_one_key() -> None:

@@ -112,20 +112,6 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
     assert text in refusal(search_request(params=params), InvalidTopK)
 
 
-def test_a_search_of_a_collection_for_large_answers_may_have_a_million_hits() -> None:
-    large = resolved(BOOKS, query_mode="large_topk")
-    cache = TemplateCache()
-    asked = search_request(params={"topk": 999_990, "offset": 10})
-    assert decode_search(asked, large, cache).limit == 999_990
-    for params, text in (
-        ({"topk": 1_000_001}, "topk [1000001] is invalid, it should be in range [1, 1000000], but got"),
-        ({"topk": 999_990, "offset": 11}, "offset+topk [1000001] is invalid, it should be in range [1, "),
-    ):
-        with pytest.raises(InvalidTopK) as refused:
-            decode_search(search_request(params=params), large, cache)
-        assert text in refused.value.message
-
-
 @pytest.mark.parametrize(
     ("params", "text"),
     [

@@ -19,7 +19,6 @@ from elanus.core.errors import IndexNotFound, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.partition_keys import isolates_keys, key_partitions
-from elanus.core.query_mode import window_max_rows
 from elanus.core.rate_limits import Allowed, of_collection, of_database
 from elanus.core.schema import FieldSchema
 from elanus.core.sent_keys import keeps_sent_keys
@@ -68,11 +67,6 @@ class CachedCollection:
     def keeps_sent_keys(self) -> bool:
         """Whether rows keep the keys that clients send, though keys are automatic."""
         return keeps_sent_keys(self.view.properties)
-
-    @cached_property
-    def window_max_rows(self) -> int:
-        """The largest offset and limit of a read, together."""
-        return window_max_rows(self.view.properties)
 
     def expired_until(self, read_ts: Timestamp) -> Timestamp:
         """Return the timestamp up to which rows have expired for a read as of ``read_ts``; 0: none have."""

@@ -24,7 +24,6 @@ from elanus.core.moments import check_timezone
 from elanus.core.names import check_index_name
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
 from elanus.core.property_changes import check_property_change, collection_needs_release
-from elanus.core.query_mode import QUERY_MODE_PROPERTY, window_max_rows
 from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
@@ -61,7 +60,6 @@ class Alterations(Verbs):
         check_properties(set_properties)
         property_target(set_properties)
         property_ratio(set_properties)
-        window_max_rows(set_properties)
         if asks_for_dynamic_field(set_properties, delete_keys):
             self._enable_dynamic_field(database, name)
             return
@@ -69,10 +67,6 @@ class Alterations(Verbs):
         check_takes_sent_keys(set_properties, self._collection(database, name).view.schema)
         if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
             _check_isolation_change(self._collection(database, name), set_properties)
-        if QUERY_MODE_PROPERTY in {*set_properties, *delete_keys}:
-            cached = self._collection(database, name)
-            if window_max_rows(set_properties) != cached.window_max_rows:
-                _check_unindexed(cached, QUERY_MODE_PROPERTY)
         root = self._proxy.coordinators.root
 
         def alter() -> Coroutine[Any, Any, None]:
@@ -233,16 +227,10 @@ async def _served_again(query: QueryCoordApi, collection_id: CollectionID) -> No
 def _check_isolation_change(cached: CachedCollection, properties: Mapping[str, str]) -> None:
     """Raises `IndexConflict` while an index made for the other mode exists."""
     wanted = isolates_keys(properties, cached.view.schema)
-    if wanted != cached.isolates_keys:
-        _check_unindexed(cached, "partition key isolation mode")
-
-
-def _check_unindexed(cached: CachedCollection, what: str) -> None:
-    """Raises `IndexConflict` if a vector index exists."""
     vectors = {field.field_id for field in cached.view.schema.searched_fields}
-    names = ", ".join(index.name for index in cached.indexes if index.field_id in vectors)
-    if names:
+    if wanted != cached.isolates_keys and any(index.field_id in vectors for index in cached.indexes):
+        names = ", ".join(index.name for index in cached.indexes if index.field_id in vectors)
         raise IndexConflict(
-            f"can not alter {what} if the collection already has a vector index. "
+            "can not alter partition key isolation mode if the collection already has a vector index. "
             f"Please drop the index first: index duplicates[indexName={names}]"
         )

@@ -25,7 +25,6 @@ from elanus.core.names import (
 )
 from elanus.core.partition_keys import checked_partitions, isolates_keys
 from elanus.core.property_changes import check_description
-from elanus.core.query_mode import window_max_rows
 from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_collection, refuse_denied
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
@@ -102,7 +101,6 @@ class Definitions(Verbs):
         check_collection_warmups(request.properties)
         check_properties(request.properties)
         keeps_sent_keys(request.properties)
-        window_max_rows(request.properties)
         property_target(request.properties)
         property_ratio(request.properties)
         self._proxy.admission.allow_in(Action.DDL, request.database)

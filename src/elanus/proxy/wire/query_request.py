@@ -84,10 +84,10 @@ def decode_query(
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, {})
-    limit, offset = _window(params, collection.window_max_rows)
+    limit, offset = _window(params)
     order = parse_order(params.get(ORDER, ""), collection.view.schema)
     if order and limit is None:
-        raise InvalidParameter("ORDER BY requires explicit limit: send one")
+        raise InvalidParameter("ORDER BY requires explicit limit: send one, at most 16384")
     group_by = tuple(name.strip() for name in params.get(GROUP_BY, "").split(",") if name.strip())
     if iterates(params) and (order or group_by):
         # the next page begins behind the last row's key: with another order, rows would be left out
@@ -131,9 +131,9 @@ def _cursor(params: Mapping[str, str]) -> ElementCursor | None:
     return None if element is None else ElementCursor(params[_LAST_KEY], element)
 
 
-def _window(params: Mapping[str, str], rows_max: int) -> tuple[int | None, int]:
+def _window(params: Mapping[str, str]) -> tuple[int | None, int]:
     """Return limit (``None``: all rows) and offset, which has no effect without a limit."""
     limit = integer(params, "limit")
     offset = 0 if limit is None else integer(params, "offset") or 0
-    check_query_window(limit, offset, rows_max)
+    check_query_window(limit, offset)
     return limit, offset
