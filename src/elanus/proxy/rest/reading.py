@@ -10,8 +10,8 @@ other, so both ways give one answer.
 
 Parsers keep the interpreter's lock: a quarter of a second for a body of 24 MB. So the rows of large bodies
 are read in pieces, between which the event loop can run. Finding where each row ends is thirty times as fast.
-What cannot be read in short pieces is no body that an endpoint accepts, such as a row of a million members:
-it is refused before it is parsed.
+No endpoint accepts a body that cannot be read in short pieces, such as a row of a million members: it is
+refused before it is parsed.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class HeldBytes:
 
 
 class Holding:
-    """What one request holds, from its first piece on until the end of the block."""
+    """The bytes that one request holds, from its first piece on until the end of the block."""
 
     def __init__(self, held: HeldBytes) -> None:
         self._held = held
