@@ -169,25 +169,21 @@ class ChannelCalls(CloneCalls, Protocol):
     @repeatable
     async def holds_channels(self, collection_id: CollectionID) -> bool:
         """Whether the drop message of any vchannel of the collection is still unread."""
-        ...
 
     @repeatable
     async def channel_owners(self) -> dict[str, NodeID]:
         """The data node that owns each vchannel, `NO_NODE` where none does yet. Vchannels of dropped
         collections are left out."""
-        ...
 
     @repeatable
     async def owned_vchannels(self) -> dict[NodeID, int]:
         """How many vchannels each data node owns; `NO_NODE`: those without an owner. Without those of dropped
         collections."""
-        ...
 
     @repeatable
     async def quarantined(self) -> dict[str, int]:
         """The number of entries in each vchannel's log that flushes left out because they do not fit the
         collection's schema. Vchannels without such entries and those of dropped collections are left out."""
-        ...
 
     @repeatable
     async def drop_collection(
@@ -197,12 +193,10 @@ class ChannelCalls(CloneCalls, Protocol):
 
         ``record``: the definition, by which the collection can be restored while its files exist.
         """
-        ...
 
     @repeatable
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:
         """Mark the partition's segments dropped."""
-        ...
 
     @repeatable
     async def channel_dropped(self, epoch: int, vchannel: str) -> None:
@@ -210,16 +204,10 @@ class ChannelCalls(CloneCalls, Protocol):
 
         Raises `CommitRefused` when the vchannel is no longer owned under the epoch.
         """
-        ...
 
     @repeatable
     async def channel_unreadable(self, epoch: int, vchannel: str) -> bool:
-        """The data node cannot read the vchannel's log. Returns whether the vchannel is dropped.
-
-        If its collection is being dropped, nothing in the log is needed any more: the vchannel is marked
-        dropped as by `channel_dropped`, which raises the same. Otherwise this changes nothing.
-        """
-        ...
+        """The log cannot be read: as `channel_dropped` if the collection is dropped. Returns whether it is."""
 
 
 class AllocationCalls(Protocol):

@@ -314,23 +314,6 @@ async def test_a_collection_ends_when_its_data_node_has_read_so(tmp_path: Path) 
     await bench.coord.stop()
 
 
-async def test_a_dropped_collection_whose_log_cannot_be_read_ends_without_it(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, collection(shards=2))
-    segment = await flushing(bench)
-    coord, vchannels = bench.coord, bench.collections[0].vchannels
-    assert not await coord.channel_unreadable(bench.epoch, vchannels[0])
-    assert (await bench.segment(segment)).state is not S.DROPPED
-    await coord.drop_collection(CID)
-    with pytest.raises(CommitRefused):
-        await coord.channel_unreadable(bench.epoch - 1, vchannels[0])
-    for vchannel in vchannels:
-        assert await coord.channel_unreadable(bench.epoch, vchannel)
-        assert await coord.channel_unreadable(bench.epoch, vchannel)  # said twice
-    assert not await coord.holds_channels(CID)
-    assert (await bench.segment(segment)).state is S.DROPPED
-    await coord.stop()
-
-
 async def test_only_the_owner_may_say_that_a_channel_has_ended(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.watched()

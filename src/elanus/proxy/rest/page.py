@@ -38,7 +38,7 @@ if the field were left out. Numbers may be quoted.
 |---|---|
 | `Authorization: Bearer TOKEN` | `user:password`, or an API key; `Basic` works as well |
 | `DB-Name` | the database, unless the body has `dbName` |
-| `Request-Timeout` | how long a read may wait, in seconds; 30 by default |
+| `Request-Timeout` | how long a read may wait and a large search take, in seconds; 30 by default |
 | `Accept-Type-Allow-Int64` | how 64-bit integers are written; see below |
 | `Idempotency-Key` | names an import, which is then made once; refused for inserts, no effect elsewhere |
 | `traceparent` | the trace id of the request (W3C Trace Context) |
