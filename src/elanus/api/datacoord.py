@@ -207,7 +207,7 @@ class ChannelCalls(CloneCalls, Protocol):
 
     @repeatable
     async def channel_unreadable(self, epoch: int, vchannel: str) -> bool:
-        """The log cannot be read: as `channel_dropped` if the collection is dropped. Returns whether it is."""
+        """The log cannot be read: as `channel_dropped` if the collection was. Returns whether it was."""
 
 
 class AllocationCalls(Protocol):
