@@ -100,6 +100,9 @@ TOLERANCES = (
     ),
     Tolerance("`filter` and `limit` next to `id`", "REST `entities/get`", _LOGGED),
     Tolerance("`db_id`", "AlterDatabase, in addition to the name", _IGNORED),
+    Tolerance(
+        "`query_mode`", "collection, a property", "kept, no effect: a search has at most 16,384 hits a vector"
+    ),
     Tolerance("any other property", "collection, database", "kept and described, no effect"),
     Tolerance("`priority`", "load", "accepted, no effect: loads have one priority"),
     Tolerance("`is_l0`", "compact", "accepted: every compaction that rewrites segments folds deletes in"),
