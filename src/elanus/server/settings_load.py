@@ -70,7 +70,7 @@ def load(config: Path | None = None, flags: Mapping[str, object] | None = None) 
     except ValidationError as error:
         sources = ((flags, "command line"), (in_environment, "environment"), (in_file, f"{path}"))
         raise InvalidSettings(_explain(e, sources) for e in error.errors()) from None
-    return Settings.model_validate(layered.model_dump())
+    return Settings.model_validate(layered.model_dump(exclude_unset=True))
 
 
 @cache

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from elanus.server.memory_limit import memory_limit_bytes, with_ample_memory, within_memory
 from elanus.server.pipeline_process import end_first_without_memory
 from elanus.server.settings import BackpressureSettings, DatacoordSettings, Settings
+from elanus.server.settings_load import load
 
 GB = 1 << 30
 
@@ -64,6 +65,13 @@ def test_segments_are_larger_where_memory_is_ample(limit_bytes: int, factor: int
     assert sized.datacoord.segment_size_max_mb == factor * plain.datacoord.segment_size_max_mb
     assert sized.backpressure.growing_soft_mb == factor * plain.backpressure.growing_soft_mb
     assert sized.backpressure.growing_hard_mb == factor * plain.backpressure.growing_hard_mb
+
+
+def test_settings_of_a_command_count_as_chosen_only_if_they_were_given() -> None:
+    of_others = load(None, {"proxy.port": "0", "datacoord.seal_age_s": "60"})
+    assert with_ample_memory(of_others, 64 * GB).datacoord.segment_size_max_mb == 1024
+    chosen = load(None, {"datacoord.segment_size_max_mb": "512"})
+    assert with_ample_memory(chosen, 64 * GB) is chosen
 
 
 @pytest.mark.parametrize(
