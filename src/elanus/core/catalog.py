@@ -6,7 +6,7 @@ Plain values: they are stored as JSON in the metadata and sent between the roles
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
@@ -125,7 +125,7 @@ class Collection:
     partitions whose drop is decided but not yet announced to every role. ``schema_ts``: when the schema last
     changed (0: never). ``truncated``: rows up to this moment have expired (0: none have). ``becoming``: the
     schema that the collection is about to have: readers may have it already, and a restart completes this.
-    ``origin``: of a clone.
+    ``origin``: of a clone. ``schema_changes``: how often the schema has changed.
     """
 
     collection_id: CollectionID
@@ -145,8 +145,14 @@ class Collection:
     truncated: Timestamp = NO_TIMESTAMP
     becoming: CollectionSchema | None = None
     origin: Origin | None = None
+    schema_changes: int = 0
 
     @property
     def readers_schema(self) -> CollectionSchema:
         """The schema that segments are read, written and indexed with."""
         return self.becoming or self.schema
+
+    def with_schema(self, schema: CollectionSchema, stamp: Timestamp) -> Collection:
+        """Return the collection as it is after a change of its schema at that moment."""
+        changes = self.schema_changes + 1
+        return replace(self, schema=schema, becoming=None, schema_ts=stamp, schema_changes=changes)

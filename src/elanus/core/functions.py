@@ -155,7 +155,7 @@ def _check_inputs(function: Function, by_name: Mapping[str, FieldSchema]) -> Non
     for name in function.inputs:
         if name not in by_name:
             raise InvalidParameter(f"function input field not found: {name}")
-        if by_name[name].nullable:
+        if by_name[name].nullable and function.kind == TEXT_EMBEDDING:
             raise InvalidParameter(
                 f"function input field cannot be nullable: function {function.name}, field {name}"
             )

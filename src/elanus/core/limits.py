@@ -23,6 +23,8 @@ JSON_LENGTH_MAX_BYTES = 65_536
 TOP_K_MAX = 16_384
 QUERY_WINDOW_MAX_ROWS = 16_384
 """offset + limit of one query or search."""
+LARGE_WINDOW_MAX_ROWS = 1_000_000
+"""The same of a collection with the property ``query_mode=large_topk``."""
 NQ_MAX = 16_384
 SPARSE_QUERY_PAIRS_MAX = 1 << 25
 """Sparse vectors of one search, times the values of the longest: 256 MB."""

@@ -5,18 +5,18 @@ The texts are the reference's, which clients and conformance suites match. Limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.ids import FieldID
 from elanus.core.limits import (
+    LARGE_WINDOW_MAX_ROWS,
     NQ_MAX,
     QUERY_WINDOW_MAX_ROWS,
     ROUND_DECIMAL_MAX,
     ROUND_DECIMAL_MIN,
     SHARDS_MAX,
-    TOP_K_MAX,
 )
 from elanus.core.schema import CollectionSchema, FieldSchema
 
@@ -24,31 +24,39 @@ _DEFAULT_SHARDS = 1
 MB = 1024 * 1024
 
 
-def check_search_window(limit: int, offset: int) -> None:
+QUERY_MODE = "query_mode"
+_LARGE_TOP_K = "large_topk"
+
+
+def window_rows_max(properties: Mapping[str, str]) -> int:
+    """Return how many rows offset and limit of one search or query of a collection may reach over."""
+    return LARGE_WINDOW_MAX_ROWS if properties.get(QUERY_MODE) == _LARGE_TOP_K else QUERY_WINDOW_MAX_ROWS
+
+
+def check_search_window(limit: int, offset: int, rows_max: int = QUERY_WINDOW_MAX_ROWS) -> None:
     """Check the window of a search: limit, offset and their sum are bounded. Raises `InvalidTopK`."""
     for name, value, low in (("topk", limit, 1), ("offset", offset, 0)):
-        if not low <= value <= TOP_K_MAX:
+        if not low <= value <= rows_max:
             raise InvalidTopK(
-                f"{name} [{value}] is invalid, it should be in range [1, {TOP_K_MAX}], but got {value}"
+                f"{name} [{value}] is invalid, it should be in range [1, {rows_max}], but got {value}"
             )
-    if limit + offset > QUERY_WINDOW_MAX_ROWS:
+    if limit + offset > rows_max:
         both = limit + offset
         raise InvalidTopK(
-            f"offset+topk [{both}] is invalid, "
-            f"it should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {both}"
+            f"offset+topk [{both}] is invalid, it should be in range [1, {rows_max}], but got {both}"
         )
 
 
-def check_query_window(limit: int | None, offset: int) -> None:
+def check_query_window(limit: int | None, offset: int, rows_max: int = QUERY_WINDOW_MAX_ROWS) -> None:
     """Check the window of a query; no limit means all rows. Raises `InvalidParameter`."""
     window = "invalid max query result window"
     if limit is not None and limit <= 0:
         raise InvalidParameter(f"{window}, limit [{limit}] is invalid, should be greater than 0")
     if offset < 0:
         raise InvalidParameter(f"{window}, offset [{offset}] is invalid, should be gte than 0")
-    if limit is not None and (end := limit + offset) > QUERY_WINDOW_MAX_ROWS:
+    if limit is not None and (end := limit + offset) > rows_max:
         raise InvalidParameter(
-            f"{window}, (offset+limit) should be in range [1, {QUERY_WINDOW_MAX_ROWS}], but got {end}"
+            f"{window}, (offset+limit) should be in range [1, {rows_max}], but got {end}"
         )
 
 

@@ -101,7 +101,9 @@ TOLERANCES = (
     Tolerance("`filter` and `limit` next to `id`", "REST `entities/get`", _LOGGED),
     Tolerance("`db_id`", "AlterDatabase, in addition to the name", _IGNORED),
     Tolerance(
-        "`query_mode`", "collection, a property", "kept, no effect: a search has at most 16,384 hits a vector"
+        "`query_mode`: `large_topk`",
+        "collection, a property",
+        "used: limit and offset reach over 1,000,000 rows; indexes stay as they are",
     ),
     Tolerance("any other property", "collection, database", "kept and described, no effect"),
     Tolerance("`priority`", "load", "accepted, no effect: loads have one priority"),

@@ -46,7 +46,7 @@ _NO_KEYS = pa.array([], pa.int64())
 class CollectionView:
     """A collection as described. ``name`` is the real name, even if the lookup was by an alias.
 
-    ``schema_ts`` and ``truncated``: see `elanus.core.catalog.Collection`.
+    ``schema_ts``, ``truncated`` and ``schema_changes``: see `elanus.core.catalog.Collection`.
     """
 
     database: str
@@ -62,6 +62,8 @@ class CollectionView:
     created: Timestamp
     schema_ts: Timestamp = NO_TIMESTAMP
     truncated: Timestamp = NO_TIMESTAMP
+    database_id: int = 0
+    schema_changes: int = 0
 
     @property
     def schema_version(self) -> Timestamp:

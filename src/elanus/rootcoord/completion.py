@@ -159,7 +159,7 @@ class Completion:
         await self._others.data.change_schema(collection_id, schema)
         await self._others.query.reload(collection_id)
         stamp = self._definitions.oracle.allocate()
-        await self._definitions.change(replace(found, schema=schema, becoming=None, schema_ts=stamp))
+        await self._definitions.change(found.with_schema(schema, stamp))
 
     async def complete_clone(self, collection: Collection) -> Collection:
         """Define the indexes of a clone and release its source; returns the collection then. Does nothing for

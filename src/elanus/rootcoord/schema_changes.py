@@ -55,9 +55,7 @@ class SchemaChanges:
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
             schema = with_altered_field(found.schema, field, params, delete_keys)
-            await self._definitions.change(
-                replace(found, schema=schema, schema_ts=self._definitions.oracle.allocate())
-            )
+            await self._definitions.change(found.with_schema(schema, self._definitions.oracle.allocate()))
 
     async def add_field(self, database: str, name: str, field: FieldSchema) -> None:
         """Readers get the field before any row can have it: see `elanus.core.added_fields`."""
@@ -76,9 +74,7 @@ class SchemaChanges:
     async def _widen(self, found: Collection, schema: CollectionSchema) -> None:
         await self._others.data.change_schema(found.collection_id, schema)
         await self._others.query.reload(found.collection_id)
-        await self._definitions.change(
-            replace(found, schema=schema, schema_ts=self._definitions.oracle.allocate())
-        )
+        await self._definitions.change(found.with_schema(schema, self._definitions.oracle.allocate()))
 
     async def add_function(
         self,

@@ -28,6 +28,7 @@ async def test_a_field_gets_other_bounds_and_the_schema_another_version() -> Non
     found = await root.describe_collection("default", "c")
     assert found.schema.field("pk").max_length == 128
     assert found.schema_ts > made.created > made.schema_ts
+    assert (made.schema_changes, found.schema_changes) == (0, 1)
     assert bench.proxy.calls.asked, "proxies drop the old schema"
     await refused(root.alter_field("default", "c", "nope", {"max_length": "1"}, ()), FieldNotFound)
     await root.stop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from fake_front import FakeFront
 from google.protobuf.message import Message
@@ -26,7 +27,7 @@ from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema, encode_schema
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
-from elanus.text import query_texts, with_computed_columns
+from elanus.text import computed_terms, query_texts, with_computed_columns
 
 TEXT = {"max_length": 99, "enable_analyzer": "true", "analyzer_params": '{"type": "english"}'}
 
@@ -99,8 +100,6 @@ def test_a_bad_function_is_refused_in_the_references_words(functions: list[Messa
     ("fields", "text"),
     [
         ([key_message(), text_message(enable_analyzer="false"), terms_message()], "must set enable_analyzer"),
-        ([key_message(), field_message("text", DataType.VARCHAR, TEXT, nullable=True), terms_message()],
-         "function input field cannot be nullable: function bm25, field text"),
         ([key_message(), text_message(), vector_message("terms")],
          "must be a SparseFloatVector field, but got FloatVector"),
         ([key_message(), text_message(analyzer_params='{"type": "x"}'), terms_message()],
@@ -119,6 +118,14 @@ def test_other_functions_and_outputs_without_one_are_refused() -> None:
         schema_of(schema_bytes(*FIELDS, functions=[fingerprint]))
     with pytest.raises(InvalidParameter, match="output of a function, but no function has it"):
         schema_of(schema_bytes(key_message(), terms_message(is_function_output=True)))
+
+
+def test_a_nullable_text_may_be_the_input() -> None:
+    nullable = field_message("text", DataType.VARCHAR, TEXT, nullable=True)
+    schema = schema_of(schema_bytes(key_message(), nullable, terms_message(), functions=[function()]))
+    assert schema.field("text").nullable
+    rows = pa.record_batch({"text": pa.array(["a b", None, ""])})
+    assert computed_terms(schema, schema.functions[0], rows).lengths.tolist() == [2, 0, 0]
 
 
 def test_a_text_without_a_maximum_length_may_be_the_input() -> None:

@@ -244,10 +244,13 @@ def test_describing_names_what_the_clients_read() -> None:
         properties={"k": "v"},
         num_partitions=3,
         created=created,
+        database_id=3,
+        schema_changes=2,
     )
     response = describe(view, "shelf")
     assert (response.collection_name, response.schema.name) == ("shelf", "books")
     assert (response.db_name, response.collectionID, response.num_partitions) == ("library", 7, 3)
+    assert (response.db_id, response.schema.version) == (3, 2)
     assert (response.shards_num, list(response.virtual_channel_names)) == (2, ["ch_0_7v0", "ch_1_7v1"])
     assert response.consistency_level == ConsistencyLevel.BOUNDED
     assert (response.created_timestamp, response.created_utc_timestamp) == (created, 1_700_000_000_123)

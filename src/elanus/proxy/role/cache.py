@@ -20,6 +20,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.partition_keys import isolates_keys, key_partitions
 from elanus.core.rate_limits import Allowed, of_collection, of_database
+from elanus.core.requests import window_rows_max
 from elanus.core.schema import FieldSchema
 from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.time_to_live import expired_until, time_to_live_s
@@ -80,6 +81,11 @@ class CachedCollection:
     def allowed(self) -> Allowed:
         """The collection's own switches and rates."""
         return of_collection(self.view.properties)
+
+    @cached_property
+    def window_rows_max(self) -> int:
+        """How many rows offset and limit of one search or query may reach over."""
+        return window_rows_max(self.view.properties)
 
     @property
     def timezone(self) -> str:
@@ -178,4 +184,6 @@ def collection_view(database: str, collection: Collection) -> CollectionView:
         created=collection.created,
         schema_ts=collection.schema_ts,
         truncated=collection.truncated,
+        database_id=collection.database_id,
+        schema_changes=collection.schema_changes,
     )

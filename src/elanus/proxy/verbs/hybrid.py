@@ -107,7 +107,7 @@ def check_hybrid(request: HybridSearch) -> int:
         raise InvalidParameter("minimum of ann search requests is 1")
     if len(request.searches) > HYBRID_SEARCHES_MAX:
         raise InvalidParameter(f"maximum of ann search requests is {HYBRID_SEARCHES_MAX}")
-    check_query_window(request.limit, request.offset)
+    check_query_window(request.limit, request.offset, request.collection.window_rows_max)
     check_round_decimal(request.round_decimal)
     queries = query_count(request.searches[0])
     for search in request.searches:

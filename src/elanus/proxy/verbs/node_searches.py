@@ -77,7 +77,7 @@ def planned(
     """
     schema = cached.view.schema
     field = search_field(schema, request.vector_field)
-    check_search_window(request.limit, request.offset)
+    check_search_window(request.limit, request.offset, cached.window_rows_max)
     k = request.offset + request.limit
     limits = proxy.limits
     check_size(proxy, request, k, grouping)

@@ -120,7 +120,7 @@ class _Plan:
 def _planned(request: Query) -> _Plan:
     """Raises `InvalidParameter` for a query that makes no sense."""
     cached = request.collection
-    check_query_window(request.limit, request.offset)
+    check_query_window(request.limit, request.offset, cached.window_rows_max)
     counts = asks_for_count(request.output_fields) and not request.group_by
     schema = cached.view.schema
     grouped = (

@@ -80,7 +80,7 @@ def decode_hybrid_search(
     note_ignored("search", [name for name in params if name not in _UNDERSTOOD_PARAMS])
     if params.get(ORDER):
         raise InvalidParameter("order_by is not supported for hybrid search")
-    limit, offset = _window(params)
+    limit, offset = _window(params, collection.window_rows_max)
     scoring = _scoring(request, params)
     assert scoring.ranker is not None
     return HybridSearch(
@@ -106,12 +106,12 @@ def decode_hybrid_search(
     )
 
 
-def _window(params: Mapping[str, str]) -> tuple[int, int]:
+def _window(params: Mapping[str, str], rows_max: int) -> tuple[int, int]:
     limit = integer(params, "limit")
     if limit is None:
         raise InvalidParameter("limit not found in rank_params")
     offset = integer(params, "offset") or 0
-    check_query_window(limit, offset)
+    check_query_window(limit, offset, rows_max)
     return limit, offset
 
 

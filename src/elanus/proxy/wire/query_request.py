@@ -84,7 +84,7 @@ def decode_query(
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a query")
     params = to_dict(request.query_params)
     refuse_unknown(params, _UNDERSTOOD_PARAMS, {})
-    limit, offset = _window(params)
+    limit, offset = _window(params, collection.window_rows_max)
     order = parse_order(params.get(ORDER, ""), collection.view.schema)
     if order and limit is None:
         raise InvalidParameter("ORDER BY requires explicit limit: send one, at most 16384")
@@ -131,9 +131,9 @@ def _cursor(params: Mapping[str, str]) -> ElementCursor | None:
     return None if element is None else ElementCursor(params[_LAST_KEY], element)
 
 
-def _window(params: Mapping[str, str]) -> tuple[int | None, int]:
+def _window(params: Mapping[str, str], rows_max: int) -> tuple[int | None, int]:
     """Return limit (``None``: all rows) and offset, which has no effect without a limit."""
     limit = integer(params, "limit")
     offset = 0 if limit is None else integer(params, "offset") or 0
-    check_query_window(limit, offset)
+    check_query_window(limit, offset, rows_max)
     return limit, offset

@@ -159,7 +159,9 @@ def describe(view: CollectionView, asked_name: str) -> milvus_pb2.DescribeCollec
         consistency_level=common_pb2.ConsistencyLevel.ValueType(view.consistency_level),
         collection_name=asked_name or view.name,
         db_name=view.database,
+        db_id=view.database_id,
         num_partitions=view.num_partitions,
     )
+    response.schema.version = view.schema_changes
     add_pairs(response.properties, view.properties)
     return response

@@ -172,7 +172,7 @@ def decode_search(
     key = (collection.view.database, request.SerializeToString())
     template = cache.get(key, schema)
     if template is None:
-        template = parse_template(request, schema)
+        template = parse_template(request, schema, collection.window_rows_max)
         if template.may_repeat:
             cache.put(key, template)
     times = time_format(template.timezone or collection.timezone, template.time_fields)
@@ -224,14 +224,16 @@ def decode_search(
     )
 
 
-def parse_template(request: milvus_pb2.SearchRequest, schema: CollectionSchema) -> SearchTemplate:
+def parse_template(
+    request: milvus_pb2.SearchRequest, schema: CollectionSchema, rows_max: int
+) -> SearchTemplate:
     """Parse and check everything in a request that does not change from call to call."""
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a search")
     if request.dsl and request.dsl_type != common_pb2.BoolExprV1:
         raise unsupported("a search in the JSON query language (dsl_type Dsl)", "use a boolean expression")
     params, index_params = split_search_params(to_dict(request.search_params), request.dsl)
     travel_ts = _travel_timestamp(index_params.pop(TRAVEL_TIMESTAMP, 0))
-    limit, offset = _window(params)
+    limit, offset = _window(params, rows_max)
     vector_field = search_field(schema, params.get("anns_field", ""))
     levels = bucket_levels(request, params, schema, offset)
     if levels:
@@ -288,13 +290,13 @@ def _highlight(asked: Highlight | None, placeholders: bytes) -> Highlight | None
     return replace(asked, texts=tuple(value.decode() for value in placeholder.values))
 
 
-def _window(params: Mapping[str, str]) -> tuple[int, int]:
+def _window(params: Mapping[str, str], rows_max: int) -> tuple[int, int]:
     """Return limit and offset."""
     limit = integer(params, "topk")
     if limit is None:
         raise InvalidTopK("topk not found in search_params")
     offset = integer(params, "offset") or 0
-    check_search_window(limit, offset)
+    check_search_window(limit, offset, rows_max)
     return limit, offset
 
 
