@@ -152,7 +152,7 @@ class QueryCoord:
                 rest = without_partitions(loader.load, collection, partition_ids)
             if rest is not None:
                 await self._state.put(rest)
-                await loader.change(rest, await self._peers.root.alloc_timestamp(1))
+                loader.leave_out(rest, partition_ids)
                 await self._mirrors.withhold(collection_id)
                 await loader.narrow()
                 return

@@ -20,6 +20,14 @@ class LoadProgress:
         self._initial: dict[SegmentID, PartitionID] | None = None
         self._heirs = Heirs()
 
+    def without(self, released: Collection[PartitionID]) -> LoadProgress:
+        """Return the progress of the load after a release of partitions: nothing else has to be loaded again."""
+        rest = LoadProgress(self.load_ts)
+        rest._heirs = self._heirs
+        if self._initial is not None:
+            rest._initial = {s: p for s, p in self._initial.items() if p not in released}
+        return rest
+
     @property
     def has_begun(self) -> bool:
         """Whether a target of the load has been read: before that, nobody knows what belongs to it."""

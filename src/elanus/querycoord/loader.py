@@ -126,6 +126,12 @@ class CollectionLoader:
         self.load, self._progress = load, LoadProgress(load_ts)
         self.wake()
 
+    def leave_out(self, load: Load, released: Collection[PartitionID]) -> None:
+        """Serve fewer partitions from now on. ``load``: the rest; what is loaded of it stays loaded."""
+        self.is_settled = False
+        self.load, self._progress = load, self._progress.without(released)
+        self.wake()
+
     def regroup(self, load: Load) -> None:
         """Move replicas to other resource groups; what they serve stays the same."""
         self.load = load
