@@ -19,11 +19,12 @@ class LoadProgress:
         self.load_ts = load_ts
         self._initial: dict[SegmentID, PartitionID] | None = None
         self._heirs = Heirs()
+        self._is_complete = False
 
     def without(self, released: Collection[PartitionID]) -> LoadProgress:
         """Return the progress of the load after a release of partitions: nothing else has to be loaded again."""
         rest = LoadProgress(self.load_ts)
-        rest._heirs = self._heirs
+        rest._heirs, rest._is_complete = self._heirs, self._is_complete
         if self._initial is not None:
             rest._initial = {s: p for s, p in self._initial.items() if p not in released}
         return rest
@@ -66,8 +67,10 @@ class LoadProgress:
     def percentages(
         self, partition_ids: Sequence[PartitionID], replicas: Sequence[Replica], statuses: Statuses
     ) -> dict[PartitionID, int]:
-        """Return each partition's progress: 100 once all replicas answer as of the load."""
-        is_ready = self._is_ready(replicas, statuses)
+        """Return each partition's progress: 100 once all replicas answer as of the load, and as long as
+        their nodes follow them."""
+        complete = bool(replicas) and self._is_complete and all(r.is_followed(statuses) for r in replicas)
+        self._is_complete = is_ready = complete or self._is_ready(replicas, statuses)
         here = [replica.here(statuses) | replica.stood_in_for for replica in replicas]
         return {p: 100 if is_ready else self._share(p, here) for p in partition_ids}
 

@@ -28,7 +28,7 @@ from elanus.querycoord.next_version import NextVersion, plan_next
 from elanus.querycoord.node_loads import NodeLoads
 from elanus.querycoord.repair import repaired_channel, without_failures, without_strays
 from elanus.querycoord.replica_records import ReplicaRecord
-from elanus.querycoord.served import Served, is_served, named_nodes, served_by
+from elanus.querycoord.served import Served, is_followed, is_served, named_nodes, served_by
 from elanus.querycoord.state import LoadState
 from elanus.querycoord.switching import VersionSwitch
 from elanus.querycoord.target import Target
@@ -103,6 +103,10 @@ class Replica:
     def is_served(self, statuses: Pulses) -> bool:
         """Whether every node the version names is alive, serves that version, and follows its vchannels."""
         return is_served(self.info, statuses)
+
+    def is_followed(self, statuses: Pulses) -> bool:
+        """See `served.is_followed`."""
+        return is_followed(self.info, statuses)
 
     # reconciliation
 

@@ -91,6 +91,19 @@ def is_served(info: QueryChannelInfo, statuses: Pulses) -> bool:
     return bool(info.version)
 
 
+def is_followed(info: QueryChannelInfo, statuses: Pulses) -> bool:
+    """Whether every node the version names is alive and serves this version, or one before it on the same
+    channel: a node applies a version a little later than it is announced."""
+    collection_id = info.collection_id
+    found = [statuses.get(node_id) for node_id in named_nodes(info)]
+    return bool(info.version) and all(
+        status is not None
+        and status.versions.get(collection_id, 0) > 0
+        and status.query_channels.get(collection_id, "") == info.channel
+        for status in found
+    )
+
+
 def named_nodes(info: QueryChannelInfo) -> set[NodeID]:
     """Return the nodes that the version in force names."""
     return {*info.sealed.values(), *info.vchannels.values()}

@@ -146,9 +146,9 @@ def check_field(spec: IndexSpec, field: FieldSchema) -> None:
     """Check what depends on more of the field than its type, and what new indexes may not be of, though ones
     of earlier releases may. Raises `InvalidParameter`."""
     if field.kind.is_long_text:
-        raise invalid(
-            f"create index on TEXT field is not supported: field {field.name}; text_match needs none, and "
-            "a VarChar field takes one"
+        raise InvalidParameter(
+            f"TEXT field does not support user-created scalar index: field {field.name}; text_match needs "
+            "none, and a VarChar field takes one"
         )
     if spec.kind.name == "BITMAP":
         if field.is_primary:

@@ -1,0 +1,65 @@
+"""The progress of a load: complete once the nodes have caught up with it, and then for as long as they serve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+from elanus.api.query_channel import QueryChannelInfo
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
+from elanus.core.timestamps import Timestamp
+from elanus.querycoord.load_progress import LoadProgress
+from elanus.querycoord.served import is_followed, is_served
+
+CID, NODE, SEGMENT = CollectionID(7), NodeID(1), SegmentID(3)
+ONE, TWO = PartitionID(11), PartitionID(12)
+INFO = QueryChannelInfo(CID, 0, "channel", 1, {SEGMENT: NODE}, {"v0": NODE})
+
+
+class Replica:
+    """What progress looks at. ``info``: the version that was announced last."""
+
+    stood_in_for: frozenset[SegmentID] = frozenset()
+    unrecovered = SimpleNamespace(all=set)
+
+    def __init__(self) -> None:
+        self.info = INFO
+
+    def is_served(self, statuses: Any) -> bool:
+        return is_served(self.info, statuses)
+
+    def is_followed(self, statuses: Any) -> bool:
+        return is_followed(self.info, statuses)
+
+    def here(self, _: Any) -> set[SegmentID]:
+        return {SEGMENT}
+
+    def serving(self, _: Any) -> dict[SegmentID, object]:
+        return {SEGMENT: object()}
+
+
+def status(version: int, tick: int, channel: str = "channel") -> Any:
+    return SimpleNamespace(
+        versions={CID: version}, query_channels={CID: channel}, failures={}, service_times={"v0": tick}
+    )
+
+
+def test_a_complete_load_stays_complete_while_nodes_apply_another_version() -> None:
+    replica, progress = Replica(), LoadProgress(Timestamp(5))
+    target = SimpleNamespace(segments={SEGMENT: SimpleNamespace(partition_id=ONE)}, damaged={})
+    progress.begin(cast(Any, target))
+
+    def percentages(statuses: dict[NodeID, Any], of: LoadProgress = progress) -> dict[PartitionID, int]:
+        return of.percentages((ONE,), cast(Any, (replica,)), statuses)
+
+    assert percentages({NODE: status(0, 9)}) == {ONE: 99}, "no version yet"
+    assert percentages({NODE: status(1, 4)}) == {ONE: 99}, "it has not caught up"
+    assert percentages({NODE: status(1, 6)}) == {ONE: 100}
+    replica.info = replace(INFO, version=2)
+    assert percentages({NODE: status(1, 6)}) == {ONE: 100}, "a handoff is not a load"
+    assert percentages({NODE: status(1, 6)}, progress.without({TWO})) == {ONE: 100}
+    assert percentages({NODE: status(1, 6, "another")}) == {ONE: 99}, "the node has lost the channel"
+    assert percentages({NODE: status(1, 6)}) == {ONE: 99}, "and has to serve the version again"
+    assert percentages({NODE: status(2, 6)}) == {ONE: 100}
+    assert percentages({}) == {ONE: 99}, "the node is gone"
