@@ -172,6 +172,7 @@ def _() -> None:
         client().add_collection_field(made.name, "n", DataType.INT64, nullable=True)
         text = {"nullable": True, "default_value": "old", "max_length": 9}
         client().add_collection_field(made.name, "s", DataType.VARCHAR, **text)
+        assert client().describe_collection(made.name).get("schema_version", 2) == 2
         client().insert(made.name, [{"key": 99, "v": VECTORS[0], "n": 5, "s": "new"}])
         assert keys(client().query(made.name, filter="n is null")) == list(range(20))
         assert keys(client().query(made.name, filter='n > 4 and s == "new"')) == [99]

@@ -95,6 +95,31 @@ def _() -> None:
         agrees(hits, expected(1.5, 0.5, range(150, 200)))
 
 
+@check("Reads", "full-text search over texts that may be null", needs=BM25)
+def _() -> None:
+    client, name = MilvusClient(uri=program.uri), new_name()
+    schema = client.create_schema()
+    schema.add_field("id", DataType.INT64, is_primary=True)
+    schema.add_field("text", DataType.VARCHAR, max_length=99, enable_analyzer=True, nullable=True)
+    schema.add_field("words", DataType.SPARSE_FLOAT_VECTOR)
+    kind = pymilvus.FunctionType.BM25
+    schema.add_function(
+        pymilvus.Function(
+            name="bm25", function_type=kind, input_field_names=["text"], output_field_names=["words"]
+        )
+    )
+    index = client.prepare_index_params()
+    index.add_index("words", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25")
+    client.create_collection(name, schema=schema, index_params=index, consistency_level="Strong")
+    try:
+        client.insert(name, [{"id": 1, "text": "red car"}, {"id": 2, "text": None}, {"id": 3}])
+        (hits,) = client.search(name, ["red"], anns_field="words", limit=5, output_fields=["text"])
+        assert [(hit["id"], hit["entity"]["text"]) for hit in hits] == [(1, "red car")]
+        assert sorted(row["id"] for row in client.query(name, filter="text is null")) == [2, 3]
+    finally:
+        client.drop_collection(name)
+
+
 @check("Reads", "near duplicates of texts (MinHash function)", needs=MINHASH)
 def _() -> None:
     client, name = MilvusClient(uri=program.uri), new_name()

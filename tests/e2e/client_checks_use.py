@@ -225,6 +225,27 @@ def _() -> None:
         assert list(made.search(VECTORS[5:6], "v", L2, 1, partition_names=["_default"])[0].ids) == [5]
 
 
+@check("Reads", "a million hits: the property `query_mode=large_topk`")
+def _() -> None:
+    with collection() as made:
+        filled(made, rows=20)
+        made.set_properties({"query_mode": "large_topk"})
+        (hits,) = made.search(VECTORS[:1], "v", L2, 1_000_000)
+        assert len(hits) == len(made.query("", limit=1_000_000)) == 20
+        assert not answers(lambda: made.search(VECTORS[:1], "v", L2, 1_000_001))
+        made.set_properties({"query_mode": "default"})
+        assert not answers(lambda: made.search(VECTORS[:1], "v", L2, 16_385))
+
+
+def answers(search: Callable[[], object]) -> bool:
+    """Whether the server does not refuse it."""
+    try:
+        search()
+    except MilvusException:
+        return False
+    return True
+
+
 @check("Reads", "range search")
 def _() -> None:
     with collection() as made:

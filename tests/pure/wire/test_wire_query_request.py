@@ -165,3 +165,11 @@ def test_a_page_of_elements_says_where_the_one_before_ended() -> None:
     ):
         with pytest.raises(InvalidParameter, match="query_iter_last"):
             decode_query(query_request({"limit": 1, **wrong}), BOOKS)
+
+
+def test_a_collection_may_ask_for_windows_of_a_million_rows() -> None:
+    large = resolved(schema(), query_mode="large_topk")
+    request = milvus_pb2.QueryRequest(expr="", query_params=pairs({"limit": "1000000"}))
+    assert decode_query(request, large).limit == 1_000_000
+    with pytest.raises(InvalidParameter, match=r"\(offset\+limit\) should be in range \[1, 16384\]"):
+        decode_query(request, BOOKS)

@@ -112,6 +112,16 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
     assert text in refusal(search_request(params=params), InvalidTopK)
 
 
+def test_a_collection_may_ask_for_windows_of_a_million_rows() -> None:
+    large, cache = resolved(BOOKS, query_mode="large_topk"), TemplateCache()
+    found = decode_search(search_request(params={"topk": 999_999, "offset": 1}), large, cache)
+    assert (found.limit, found.offset) == (999_999, 1)
+    with pytest.raises(InvalidTopK, match=r"offset\+topk \[1000001\] is invalid, .* in range \[1, 1000000\]"):
+        decode_search(search_request(params={"topk": 1_000_000, "offset": 1}), large, cache)
+    with pytest.raises(InvalidTopK, match=r"topk \[999999\] is invalid, it should be in range \[1, 16384\]"):
+        decode_search(search_request(params={"topk": 999_999}), resolved(BOOKS, query_mode="x"), cache)
+
+
 @pytest.mark.parametrize(
     ("params", "text"),
     [
