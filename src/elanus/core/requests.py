@@ -55,9 +55,7 @@ def check_query_window(limit: int | None, offset: int, rows_max: int = QUERY_WIN
     if offset < 0:
         raise InvalidParameter(f"{window}, offset [{offset}] is invalid, should be gte than 0")
     if limit is not None and (end := limit + offset) > rows_max:
-        raise InvalidParameter(
-            f"{window}, (offset+limit) should be in range [1, {rows_max}], but got {end}"
-        )
+        raise InvalidParameter(f"{window}, (offset+limit) should be in range [1, {rows_max}], but got {end}")
 
 
 _ROUND_DECIMALS = {str(digits): digits for digits in range(ROUND_DECIMAL_MIN, ROUND_DECIMAL_MAX + 1)}

@@ -22,7 +22,7 @@ class LoadProgress:
         self._is_complete = False
 
     def without(self, released: Collection[PartitionID]) -> LoadProgress:
-        """Return the progress of the load after a release of partitions: nothing else has to be loaded again."""
+        """Return the progress of the load after a release of partitions: the rest is not loaded again."""
         rest = LoadProgress(self.load_ts)
         rest._heirs, rest._is_complete = self._heirs, self._is_complete
         if self._initial is not None:

@@ -1,4 +1,4 @@
-"""The progress of a load: complete once the nodes have caught up with it, and then for as long as they serve."""
+"""The progress of a load: complete once the nodes have caught up with it, and as long as they serve then."""
 
 from __future__ import annotations
 
