@@ -56,6 +56,25 @@ def order_within(offsets: Places, columns: Mapping[str, pa.Array], order: Sequen
     return np.lexsort([*(_ranks(columns[by.field], by) for by in reversed(order)), query_of])
 
 
+def order_groups_within(
+    offsets: Places, columns: Mapping[str, pa.Array], order: Sequence[OrderBy], codes: Places
+) -> Places:
+    """As `order_within`, but groups of hits change places: each is where its first hit belongs, and keeps its
+    own order.
+
+    ``codes``: (n,); the hits of a group are next to each other and have the same code.
+    """
+    query_of = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    begins_group = np.ones(len(codes), dtype=np.bool_)
+    begins_group[1:] = (codes[1:] != codes[:-1]) | (query_of[1:] != query_of[:-1])
+    first = np.flatnonzero(begins_group)
+    best = {by.field: columns[by.field].take(pa.array(first)) for by in order}
+    places = np.lexsort([*(_ranks(best[by.field], by) for by in reversed(order)), query_of[first]])
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[places] = np.arange(len(first))
+    return np.argsort(rank[np.cumsum(begins_group) - 1], kind="stable")
+
+
 def parse_order(text: str, schema: CollectionSchema, *, dynamic: bool = False) -> tuple[OrderBy, ...]:
     """Parse ``field:desc,other:asc:nulls_first``.
 

@@ -22,7 +22,7 @@ from elanus.core.aggregation import (
 )
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
-from elanus.core.ordering import OrderBy, order_places, order_within, parse_order
+from elanus.core.ordering import OrderBy, order_groups_within, order_places, order_within, parse_order
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 
 SCHEMA = CollectionSchema(
@@ -82,6 +82,25 @@ def test_hits_are_ordered_within_their_query(queries: list[list[Row]], order: li
         for place in order_places(columns_of(query), order).tolist()
     ]
     assert places == expected
+
+
+@given(queries=st.lists(ROWS, min_size=1, max_size=3), order=ORDERS, data=st.data())
+def test_groups_are_ordered_by_their_first_hits(
+    queries: list[list[Row]], order: list[OrderBy], data: st.DataObject
+) -> None:
+    codes: list[int] = []
+    expected: list[int] = []
+    for query in queries:
+        sizes = data.draw(st.lists(st.integers(1, 3), min_size=len(query), max_size=len(query)))
+        group_of = [g for g, size in enumerate(sizes) for _ in range(size)][: len(query)]
+        begin, begins = len(codes), [group_of.index(g) for g in sorted(set(group_of))]
+        for g in order_places(columns_of([query[b] for b in begins]), order).tolist() if query else []:
+            expected += [begin + i for i, of in enumerate(group_of) if of == g]
+        codes += group_of
+    offsets = np.concatenate(([0], np.cumsum([len(query) for query in queries]))).astype(np.int64)
+    rows = columns_of([row for query in queries for row in query])
+    places = order_groups_within(offsets, rows, order, np.array(codes, dtype=np.int64))
+    assert places.tolist() == expected
 
 
 def test_a_number_that_is_none_is_the_largest() -> None:

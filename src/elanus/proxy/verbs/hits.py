@@ -19,7 +19,7 @@ from elanus.core.function_chains import ID, Chain, run_chain
 from elanus.core.fusion import RankedList, fuse
 from elanus.core.grouping import Grouping, choose_groups, group_codes
 from elanus.core.metrics import Metric
-from elanus.core.ordering import OrderBy, order_within
+from elanus.core.ordering import OrderBy, order_groups_within, order_within
 from elanus.core.rankers import Decay, Ranker
 from elanus.core.reduce import comparable_keys, joined, keys_of_elements
 from elanus.core.schema import CollectionSchema
@@ -121,9 +121,14 @@ def groups_window(
     return _taken(hits, chosen.places, chosen.offsets)
 
 
-def ordered(hits: NodeHits, order: Sequence[OrderBy]) -> NodeHits:
-    """Return the hits of each query in the order of fields."""
-    return _taken(hits, order_within(hits.offsets, hits.fields, order), hits.offsets)
+def ordered(hits: NodeHits, order: Sequence[OrderBy], grouping: Grouping | None) -> NodeHits:
+    """Return the hits of each query in the order of fields; groups in the order of their best hits."""
+    if grouping is None:
+        places = order_within(hits.offsets, hits.fields, order)
+    else:
+        codes = group_codes(grouping.keys(hits.fields.__getitem__).values())
+        places = order_groups_within(hits.offsets, hits.fields, order, codes)
+    return _taken(hits, places, hits.offsets)
 
 
 def chained(hits: NodeHits, chain: Chain) -> NodeHits:

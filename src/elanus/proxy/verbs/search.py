@@ -127,7 +127,7 @@ def _result(request: Search, found: _Found, outputs: Outputs, read_ts: Timestamp
     schema = request.collection.view.schema
     hits, descending = _ranked(found.hits, request)
     if request.order:
-        hits = ordered(hits, request.order)
+        hits = ordered(hits, request.order, request.grouping)
     hits = rounded(hits, request.round_decimal)
     buckets = None
     if request.levels:
