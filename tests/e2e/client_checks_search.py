@@ -224,6 +224,22 @@ def _() -> None:
             order_by_fields=order,
         )
         assert [hit["key"] for hit in hits] == sorted(ranked("v", 7, 9), key=lambda k: (-(k % 3), k))
+        (hits,) = client.search(
+            made.name,
+            VECTORS[7:8].tolist(),
+            limit=3,
+            anns_field="v",
+            search_params=L2,
+            output_fields=["tag"],
+            group_by_field="tag",
+            group_size=2,
+            strict_group_size=True,
+            order_by_fields=[{"field": "tag", "order": "desc"}],
+        )
+        near = ranked("v", 7, ROWS)
+        assert [hit["key"] for hit in hits] == [
+            k for tag in (2, 1, 0) for k in [key for key in near if key % 3 == tag][:2]
+        ]
         rows = client.query(made.name, "n < 7", output_fields=["tag"], limit=3, order_by_fields=order)
         assert [row["key"] for row in rows] == [2, 5, 1]
         session = client.session("here")  # of one cluster of several, where there are several
