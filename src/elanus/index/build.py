@@ -59,9 +59,12 @@ def build(
     return index
 
 
-def load(path: Path, spec: IndexSpec) -> SegmentIndex:
-    """Load a file that `SegmentIndex.save` wrote for this spec. Raises `Internal` for any other file."""
-    content = read_index_file(path, of_elements(spec))
+def load(path: Path, spec: IndexSpec, stays: bool = False) -> SegmentIndex:
+    """Load a file that `SegmentIndex.save` wrote for this spec. Raises `Internal` for any other file.
+
+    ``stays``: as of `read_index_file`.
+    """
+    content = read_index_file(path, of_elements(spec), stays)
     offsets = offsets_in(content)
     if offsets is not None:
         vectors = _loaded(content.spec, content) if offsets[-1] else None

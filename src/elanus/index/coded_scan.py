@@ -23,7 +23,8 @@ The scores are those of the exact scan, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -162,12 +163,23 @@ class CodedRanking(ABC):
 class CodedScan(CodedRanking):
     """Codes that are compared with all others, and the rows.
 
-    ``codes``: faiss's inverted list of 4-bit product codes, one list for all rows, in their order.
+    ``read``: returns faiss's inverted list of 4-bit product codes, one list for all rows, in their order. It
+    is called when they are first needed: a graph needs them for filters only.
     """
 
-    def __init__(self, codes: Any, rows: ExactRows) -> None:
+    def __init__(self, dim: int, read: Callable[[], Any], rows: ExactRows) -> None:
         super().__init__(rows)
-        self._codes = codes
+        self._dim = dim
+        self._read = read
+
+    @cached_property
+    def _codes(self) -> Any:
+        return self._read()
+
+    @classmethod
+    def over(cls, codes: Any, rows: ExactRows) -> CodedScan:
+        """Codes that are in memory, as faiss's list, and the rows."""
+        return cls(codes.d, lambda: codes, rows)
 
     @classmethod
     def of(cls, spec: IndexSpec, vectors: Any, rows: ExactRows) -> CodedScan | None:
@@ -178,15 +190,17 @@ class CodedScan(CodedRanking):
         if not fits(spec.dim):
             return None
         empty = trained(spec, vectors)
-        made = cls(encoded(spec, empty, vectors), rows)
+        made = cls.over(encoded(spec, empty, vectors), rows)
         return made if made.distinguishes_rows(compared(spec, vectors[sample_of(len(vectors))])) else None
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], rows: ExactRows) -> CodedScan | None:
+    def from_arrays(
+        cls, dim: int, arrays: Mapping[str, npt.NDArray[Any]], rows: ExactRows
+    ) -> CodedScan | None:
         """Read the arrays of an index file; None if it has no codes."""
         if CODES_KEY not in arrays:
             return None
-        return cls(faiss.deserialize_index(arrays[CODES_KEY]), rows)
+        return cls(dim, lambda: faiss.deserialize_index(arrays[CODES_KEY]), rows)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -194,10 +208,10 @@ class CodedScan(CodedRanking):
 
     @property
     def memory_bytes(self) -> int:
-        return round(self._rows.count * row_bytes(self._codes.d)) + table_bytes(self._codes.d)
+        return round(self._rows.count * row_bytes(self._dim)) + table_bytes(self._dim)
 
     def _cost_ns(self, candidates: int, visible: int) -> float:
-        return plan.coded_cost_ns(self._rows.count, self._codes.d, candidates)
+        return plan.coded_cost_ns(self._rows.count, self._dim, candidates)
 
     def _candidates(
         self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int

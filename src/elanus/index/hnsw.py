@@ -33,6 +33,8 @@ from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
 from elanus.index.coded_scan import (
+    CODES_KEY,
+    ROW_CODES_KEY,
     CodedRanking,
     CodedScan,
     RowCodes,
@@ -291,7 +293,7 @@ class PlainHnsw(HnswIndex):
         units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
         index = cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
         arrays = content.arrays
-        index._coded = CodedScan.from_arrays(arrays, index._exact)
+        index._coded = CodedScan.from_arrays(spec.dim, arrays, index._exact)
         if index._coded is None:
             index._coded = RowCodes.from_arrays(spec.dim, arrays, index._exact)
         return index
@@ -361,6 +363,7 @@ HNSW = IndexKind(
     build_params=GRAPH_PARAMS,
     search_params={EF_KEY: BREADTH},
     is_automatic=True,
+    late_arrays=frozenset({CODES_KEY, ROW_CODES_KEY}),
 )
 
 

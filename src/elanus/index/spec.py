@@ -134,6 +134,7 @@ class IndexKind:
     ``check``: checks the build parameters together, and with the dimension; raises `InvalidParameter`.
     ``withheld_from``: types of ``on`` for which clients cannot choose it, as in the reference; its files are
     read all the same. ``filed_arrays``: those of its file that are not read when it is loaded.
+    ``late_arrays``: those that only some searches need.
     """
 
     name: str
@@ -148,6 +149,7 @@ class IndexKind:
     check: Callable[[Mapping[str, Any], int], None] | None = None
     withheld_from: frozenset[DataType] = frozenset()
     filed_arrays: frozenset[str] = frozenset()
+    late_arrays: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
