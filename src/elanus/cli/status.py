@@ -1,6 +1,6 @@
 """`elanus status`: the server's status as tables of plain text.
 
-Normal values are plain; values that need attention are coloured: a role that does not serve, a
+Normal values are plain; values that need attention are colored: a role that does not serve, a
 channel whose ticks have stopped, a pipeline that is down. The columns are always the same, whatever
 the server answers.
 """
@@ -202,7 +202,7 @@ def _recalls(recalls: Sequence[RecallStatus], wide: bool) -> Text:
 
 
 def jobs_table(jobs: Sequence[JobStatus], *, wide: bool = False) -> Text:
-    """The jobs of a ledger as a table; those that ended badly are coloured.
+    """The jobs of a ledger as a table; those that ended badly are colored.
 
     The wide form also has the causes, and the errors of failed jobs.
     """

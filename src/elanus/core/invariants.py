@@ -1,6 +1,6 @@
 """The invariants of the system, by name: they hold whatever fails.
 
-One catalogue for production asserts, the simulator (`elanus.sim`) and the documentation
+One catalog for production asserts, the simulator (`elanus.sim`) and the documentation
 (`docs/reliability.md`). A failed check names its invariant, so a report can be looked up here.
 """
 

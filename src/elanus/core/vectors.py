@@ -102,7 +102,7 @@ class VectorForm:
         return int(arrow_type.list_size) * self.dims_per_value
 
     def empty(self, rows: int, dim: int) -> Matrix:
-        """An uninitialised matrix."""
+        """An uninitialized matrix."""
         return np.empty((rows, self.width(dim)), dtype=self.dtype)
 
     def to_matrix(self, column: pa.Array) -> Matrix:

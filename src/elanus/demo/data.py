@@ -34,7 +34,7 @@ def read(path: Path) -> Digits:
         )
 
 
-def exact_neighbours(
+def exact_neighbors(
     queries: npt.NDArray[np.float32], rows: npt.NDArray[np.float32], k: int
 ) -> npt.NDArray[np.int64]:
     """The k rows nearest to each query by Euclidean distance, nearest first: shape (m, k)."""
@@ -46,6 +46,6 @@ def exact_neighbours(
 
 
 def recall(found: list[list[int]], exact: npt.NDArray[np.int64]) -> float:
-    """The fraction of the exact neighbours that was found, over all queries."""
+    """The fraction of the exact neighbors that was found, over all queries."""
     hits = sum(len(set(ids) & set(row)) for ids, row in zip(found, exact.tolist(), strict=True))
     return hits / exact.size

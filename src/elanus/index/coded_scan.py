@@ -14,7 +14,7 @@ floats. There are two kinds:
 Codes are coarse, so each answer is checked. The candidates are ordered by their codes. If all hits are in the
 first half of them, the codes placed the near rows near, and hardly any near row is beyond the last candidate.
 If a hit is in the second half, more candidates are ranked, and if that does not help, all visible rows are.
-Data whose rows the codes cannot distinguish (independent noise in all dimensions) is recognised while the
+Data whose rows the codes cannot distinguish (independent noise in all dimensions) is recognized while the
 codes are made, and gets none.
 
 The scores are those of the exact scan, bit for bit.
@@ -303,7 +303,7 @@ def row_bytes(dim: int) -> float:
 
 
 def table_bytes(dim: int) -> int:
-    """The bytes of the codewords, and of the list's centre."""
+    """The bytes of the codewords, and of the list's center."""
     return 4 * dim * ((1 << CODE_BITS) + 1)
 
 
@@ -334,10 +334,10 @@ def trained(spec: IndexSpec, vectors: Any) -> Any:
     approximate better.
     """
     metric = faiss.METRIC_INNER_PRODUCT if spec.metric_type is Metric.IP else faiss.METRIC_L2
-    centre = faiss.IndexFlat(spec.dim, metric)
-    codes = faiss.IndexIVFPQFastScan(centre, spec.dim, 1, spec.dim // PART_DIMS, CODE_BITS, metric)
+    center = faiss.IndexFlat(spec.dim, metric)
+    codes = faiss.IndexIVFPQFastScan(center, spec.dim, 1, spec.dim // PART_DIMS, CODE_BITS, metric)
     codes.own_fields = True
-    centre.this.disown()
+    center.this.disown()
     codes.pq.cp.niter = TRAINING_ROUNDS
     codes.pq.cp.min_points_per_centroid = 1
     codes.train(compared(spec, vectors[_spread(len(vectors), TRAINING_ROWS)]))

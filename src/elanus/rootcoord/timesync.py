@@ -1,4 +1,4 @@
-"""Time synchronisation: reports in, ticks out.
+"""Time synchronization: reports in, ticks out.
 
 Every source of writes reports how far it has come; the minimum is written into each pchannel in use.
 The rules are in `elanus.core.ticks`; the waiting and the writing are here. A reader that wants to see the

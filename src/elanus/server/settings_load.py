@@ -1,7 +1,7 @@
 """Load settings from, in order of precedence: command line, environment, YAML file, defaults.
 
 The layers are merged key by key, so a file may set `proxy.host` and the environment `proxy.port`.
-Every key of every layer must be one of `elanus.server.settings.Settings`: a misspelt setting that is
+Every key of every layer must be one of `elanus.server.settings.Settings`: a misspelled setting that is
 silently ignored is discovered in production, so unknown keys are refused, with a suggestion of the
 setting that was probably meant. All problems are collected before any is reported.
 
@@ -180,7 +180,7 @@ def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:
 
 
 def _hint(key: str, known: Iterable[str], in_environment: bool) -> str:
-    """Suggest the setting that was probably meant: one spelt similarly, or the same name elsewhere."""
+    """Suggest the setting that was probably meant: one spelled similarly, or the same name elsewhere."""
     names = tuple(known)
     close = get_close_matches(key, names, n=1, cutoff=0.75)
     if not close:

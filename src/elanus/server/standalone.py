@@ -167,10 +167,10 @@ async def _start_pipeline(
         return None
 
     def make() -> Supervised:
-        from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
+        from elanus.server.standalone_pipeline import Neighbors, StandalonePipeline
 
-        neighbours = Neighbours(online.log, online.root, online.data, online.ledger, online.index)
-        return StandalonePipeline(settings, data_dir.paths, neighbours, online.pipeline)
+        neighbors = Neighbors(online.log, online.root, online.data, online.ledger, online.index)
+        return StandalonePipeline(settings, data_dir.paths, neighbors, online.pipeline)
 
     supervisor = PipelineSupervisor(
         LatePipeline(online.query.loads, make),

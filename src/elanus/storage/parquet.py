@@ -273,7 +273,7 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
     remote = not isinstance(data, pa.BufferReader)
     try:
         footer = read_footer(path, data)
-        # from a network store, neighbouring pieces are fetched together
+        # from a network store, neighboring pieces are fetched together
         reader = pq.ParquetFile(data, metadata=footer, page_checksum_verification=True, pre_buffer=remote)
         with reader as file:
             _check_header(path, kind, file.metadata.metadata or {})
