@@ -1,8 +1,8 @@
 """The backends of a port, by the scheme of the URL that selects one.
 
 The log, the query channels, the metadata and the object store each have one table of this kind, in the
-module ``backends`` of their package. Code that opens a backend, checks a setting or describes one looks up the
-scheme there, so a backend is added with a package of its own and a line in that table.
+module ``backends`` of their package. Code that opens a backend, checks a setting or describes one looks up
+the scheme there, so a backend is added with a package of its own and a line in that table.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import RETRY_PAUSE_S
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.dispatcher import Dispatcher
-from elanus.log.msgstream import EntryPack
 from elanus.log.port import CorruptLog, TrimmedLog
-from elanus.log.shared_reader import LogSource
+from elanus.log.shared_reader import EntryPack, LogSource
 
 _DROP_TRIES_MAX = 10
 _DAMAGED_PAUSE_S = 10.0

@@ -11,8 +11,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.log.msgstream import EntryPack
-from elanus.log.shared_reader import Subscription
+from elanus.log.shared_reader import EntryPack, Subscription
 
 _ROWS = (MsgKind.INSERT, MsgKind.UPSERT)
 _WRITES = (*_ROWS, MsgKind.DELETE)
