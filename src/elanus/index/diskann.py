@@ -80,7 +80,7 @@ class DiskannIndex(CodedHnsw):
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> DiskannIndex:
-        refiner = Refiner(DiskRows(spec, content.filed["refine"]), True, {})
+        refiner = Refiner(DiskRows(spec, content.filed["refine"]), lossless=True, arrays={})
         graph = content.faiss_index
         return cls(spec, graph, cls.walked(spec, graph), None, refiner)
 

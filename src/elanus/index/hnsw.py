@@ -276,7 +276,8 @@ class PlainHnsw(HnswIndex):
         codes = CodedRows(storage, spec.metric_type)
         if units is None:
             return cls(spec, graph, codes)
-        return cls(spec, graph, codes, None, Refiner(NarrowUnitRows(codes, units), True, units.arrays))
+        refiner = Refiner(NarrowUnitRows(codes, units), lossless=True, arrays=units.arrays)
+        return cls(spec, graph, codes, None, refiner)
 
     def coded(self, vectors: Any) -> PlainHnsw:
         """The same index with codes of its vectors, which are given in their stored form."""

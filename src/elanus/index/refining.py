@@ -97,7 +97,7 @@ class Refiner:
             return unchanged(spec, arrays["refine"].view(spec.form.dtype))
         if name in _HALVES:
             rows = NarrowRows(arrays["refine"].view(dtype_of(_HALVES[name])), spec.metric_type)
-            return cls(rows, False, {"refine": arrays["refine"]})
+            return cls(rows, lossless=False, arrays={"refine": arrays["refine"]})
         codec = scalar_codec(name, spec.dim, spec.metric_type)
         faiss.copy_array_to_vector(np.ascontiguousarray(arrays["refine_trained"]), codec.sq.trained)
         codec.is_trained = True
@@ -118,7 +118,8 @@ class Refiner:
 def unchanged(spec: IndexSpec, vectors: Any) -> Refiner:
     """Refine with the vectors in their stored form."""
     stored = np.ascontiguousarray(vectors)
-    return Refiner(exact_rows(spec.form, stored, spec.metric_type), True, {"refine": _plain(stored)})
+    rows = exact_rows(spec.form, stored, spec.metric_type)
+    return Refiner(rows, lossless=True, arrays={"refine": _plain(stored)})
 
 
 def _is_unchanged(name: str, spec: IndexSpec) -> bool:
@@ -129,7 +130,7 @@ def _is_unchanged(name: str, spec: IndexSpec) -> bool:
 def _coded(spec: IndexSpec, codec: Any) -> Refiner:
     codes = faiss.vector_to_array(codec.codes).reshape(codec.ntotal, codec.code_size)
     arrays = {"refine": codes, "refine_trained": faiss.vector_to_array(codec.sq.trained)}
-    return Refiner(CodedRows(codec, spec.metric_type), False, arrays)
+    return Refiner(CodedRows(codec, spec.metric_type), lossless=False, arrays=arrays)
 
 
 def _plain(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -135,7 +135,7 @@ class QueryCoord:
             else:
                 await loader.check_fits(load, set(load.resource_groups), await self._statuses(collection_id))
                 await self._state.put(load)
-                await loader.change(load, now)
+                loader.change(load, now)
                 await self._mirrors.withhold(collection_id)
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
@@ -152,7 +152,7 @@ class QueryCoord:
                 rest = without_partitions(loader.load, collection, partition_ids)
             if rest is not None:
                 await self._state.put(rest)
-                await loader.change(rest, await self._peers.root.alloc_timestamp(1))
+                loader.change(rest, await self._peers.root.alloc_timestamp(1))
                 await self._mirrors.withhold(collection_id)
                 await loader.narrow()
                 return

@@ -120,7 +120,7 @@ class CollectionLoader:
         """Reconcile again: what is served is not what it should be. A pause after a failure still applies."""
         self._loop.look_again()
 
-    async def change(self, load: Load, load_ts: Timestamp) -> None:
+    def change(self, load: Load, load_ts: Timestamp) -> None:
         """Serve another set of partitions from now on."""
         self.is_settled = False
         self.load, self._progress = load, LoadProgress(load_ts)

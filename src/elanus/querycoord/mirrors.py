@@ -89,7 +89,7 @@ class MirrorLoader(CollectionLoader):
         round_number = mirror.withheld.get(self.collection_id, 0)
         leads_load = lead.load
         if _load_of(lead) != self.load:
-            await self.change(_load_of(lead), NO_TIMESTAMP)
+            self.change(_load_of(lead), NO_TIMESTAMP)
         self._is_late = False
         segments = await super()._reconcile()
         is_current = lead.is_settled and lead.load is leads_load and not self._is_late

@@ -229,12 +229,12 @@ class ClusterProcess:
     def components(self) -> list[ComponentView]:
         """Every node of the cluster, and the coordinators that are missing."""
         there = [
-            ComponentView(node_id, role, True)
+            ComponentView(node_id, role, healthy=True)
             for role in (*COORDINATORS, *NODES)
             for node_id in sorted(self.peers.infos(role))
         ]
         missing = [r for r in COORDINATORS if not self.peers.infos(r)]
-        return [*there, *(ComponentView(NodeID(0), role, False) for role in missing)]
+        return [*there, *(ComponentView(NodeID(0), role, healthy=False) for role in missing)]
 
     # roles of this process
 
