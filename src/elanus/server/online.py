@@ -107,30 +107,31 @@ class Online:
         self.members = Members()
         """The further serving processes."""
         self._data_nodes = Directory(self.meta, DATA_NODE, lambda _: self.pipeline)
-        self._builders = Builders(
-            RoleDependencies(
-                settings=settings,
-                clock=self.clock,
-                meta=self.meta,
-                log=self.log,
-                store=self.store,
-                pools=self._threads.pools,
-                scratch=self._paths.scratch,
-                measures=measures,
-                job_ended=job_ended,
-                coordinators=Coordinators(self.root, self.data, self.index, self.query),
-                proxies=self._directory,
-                query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
-                data_nodes=self._data_nodes_of,
-                dial=lambda _: self.pipeline,
-                recall=self.recall,
-                caches=Both(self._directory, self.members.proxies()),
-                mirrors=self.members.mirrors,
-            )
-        )
+        self._builders = Builders(self._dependencies(measures, job_ended))
         self._growing_watch = self._builders.growing_watch()
         self._watching: asyncio.Task[None] | None = None
         self._add_roles()
+
+    def _dependencies(self, measures: Measures, job_ended: Callable[[JobEntry], None]) -> RoleDependencies:
+        return RoleDependencies(
+            settings=self._settings,
+            clock=self.clock,
+            meta=self.meta,
+            log=self.log,
+            store=self.store,
+            pools=self._threads.pools,
+            scratch=self._paths.scratch,
+            measures=measures,
+            job_ended=job_ended,
+            coordinators=Coordinators(self.root, self.data, self.index, self.query),
+            proxies=self._directory,
+            query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
+            data_nodes=self._data_nodes_of,
+            dial=lambda _: self.pipeline,
+            recall=self.recall,
+            caches=Both(self._directory, self.members.proxies()),
+            mirrors=self.members.mirrors,
+        )
 
     def _client(self, name: str, api: type[Api]) -> Api:
         return local_client(self._handles[name], api)

@@ -128,26 +128,7 @@ class ClusterProcess:
         self.query = self.peers.coordinator("querycoord", QueryCoordApi)
         self._query_nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None)
         self._payloads = self.peers.nodes("proxy", ReadPayloads, timeout_s=30.0)
-        self._builders = Builders(
-            RoleDependencies(
-                settings=settings,
-                clock=self.clock,
-                meta=services.meta,
-                log=services.log,
-                store=services.store,
-                pools=self._threads.pools,
-                scratch=workspace.scratch,
-                measures=measures,
-                job_ended=job_ended,
-                coordinators=Coordinators(self.root, self.data, self.index, self.query),
-                proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
-                query_nodes=self._fleet,
-                data_nodes=self.peers.data_nodes,
-                dial=self._connections.to,
-                leases=services.leases,
-                recall=self.recall,
-            )
-        )
+        self._builders = Builders(self._dependencies(workspace, measures, job_ended))
         self._handles = {role: LocalRole(role) for role in roles}
         self._fan_out: FanOut | None = None
         self._growing_watch = self._builders.growing_watch()
@@ -163,6 +144,29 @@ class ClusterProcess:
         reached_at = cluster.host if cluster.advertise == "auto" else cluster.advertise
         self.address = f"{reached_at}:{self._server.port}"
         self._add_roles()
+
+    def _dependencies(
+        self, workspace: Workspace, measures: Measures, job_ended: Callable[[JobEntry], None]
+    ) -> RoleDependencies:
+        services = self._services
+        return RoleDependencies(
+            settings=self._settings,
+            clock=self.clock,
+            meta=services.meta,
+            log=services.log,
+            store=services.store,
+            pools=self._threads.pools,
+            scratch=workspace.scratch,
+            measures=measures,
+            job_ended=job_ended,
+            coordinators=Coordinators(self.root, self.data, self.index, self.query),
+            proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
+            query_nodes=self._fleet,
+            data_nodes=self.peers.data_nodes,
+            dial=self._connections.to,
+            leases=services.leases,
+            recall=self.recall,
+        )
 
     @property
     def import_url(self) -> str:
