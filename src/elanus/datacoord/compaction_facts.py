@@ -65,7 +65,7 @@ class FactGatherer:
         self._expiring = ExpiringRows(dead.reader, thresholds.deleted_ratio)
         self._thresholds = thresholds
 
-    async def look(
+    async def gather(
         self,
         vchannel: Vchannel,
         bound: Timestamp,

@@ -67,7 +67,6 @@ class Compactor:
         self, context: DataContext, nodes: DataNodes, dead_rows: DeadRows, policy: CompactionPolicy
     ) -> None:
         self._state = context.state
-        self._manifests = context.manifests
         self._attempts = context.attempts
         self._rootcoord = context.rootcoord
         self._clock = context.clock

@@ -79,7 +79,6 @@ class Online:
         job_ended: Callable[[JobEntry], None],
     ) -> None:
         self._settings = settings
-        self._measures = measures
         self._paths = data_dir.paths
         self.clock = SystemClock()
         self._threads = ProcessThreads()
