@@ -73,7 +73,7 @@ class JobBook:
         )
         self._show(running)
 
-    def look(self, job_id: str, progress: JobProgress, ui_url: str = "") -> None:
+    def progressed(self, job_id: str, progress: JobProgress, ui_url: str = "") -> None:
         """Record the progress of a job. Ignored when the job has ended meanwhile."""
         entry = self._open.get(job_id)
         if entry is not None:

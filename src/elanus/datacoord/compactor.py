@@ -278,7 +278,7 @@ class Compactor:
 
     async def _forget_lost(self) -> None:
         """Give up the attempts that their data nodes do not have any more: their plans are ordered again."""
-        for lost in await self._orders.look():
+        for lost in await self._orders.lost():
             async with self._lock:  # a commit of the attempt is either complete or refused from now on
                 if self._orders.get(lost.plan_id) is lost:
                     _log.warning(

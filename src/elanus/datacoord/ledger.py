@@ -106,16 +106,16 @@ class JobLedger:
     # expiry
 
     async def keep(self) -> None:
-        """Look for silent owners and for entries to remove, until cancelled."""
+        """Call `expire` regularly, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                await self.look()
-            except Exception:  # noqa: BLE001 - an account for people; the next look may succeed
+                await self.expire()
+            except Exception:  # noqa: BLE001 - an account for people; the next round may succeed
                 _log.exception("job ledger not updated; trying again")
 
-    async def look(self) -> None:
-        """Look once: mark the open jobs of silent owners as lost, and remove entries beyond the bounds."""
+    async def expire(self) -> None:
+        """Mark the open jobs of silent owners as lost, and remove entries beyond the bounds."""
         now_s = self._clock.wall_ms() / 1000
         silent_since = self._clock.monotonic_s() - self._policy.silence_s
         silent = {name for name, owner in self._owners.items() if owner.reported_s < silent_since}

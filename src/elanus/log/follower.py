@@ -80,8 +80,8 @@ class FileLogFollower:
                 self._waiters.discard(waiter)
         raise LogClosed(f"the follower of {self._directory} is closed")
 
-    def look(self) -> None:
-        """Implements `elanus.log.port.LookingFollower`."""
+    def poll_now(self) -> None:
+        """Implements `elanus.log.port.PollingFollower`."""
         for waiter in self._waiters:
             if not waiter.bell.done() and waiter.announced.read() > waiter.position:
                 waiter.bell.set_result(None)
@@ -89,7 +89,7 @@ class FileLogFollower:
     async def _poll(self) -> None:
         while self._waiters:
             await asyncio.sleep(self._poll_s)
-            self.look()
+            self.poll_now()
 
 
 class _FollowingReader:

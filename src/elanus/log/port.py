@@ -149,11 +149,11 @@ class LogFollower(Protocol):
 
 
 @runtime_checkable
-class LookingFollower(LogFollower, Protocol):
+class PollingFollower(LogFollower, Protocol):
     """A follower that looks for new entries from time to time."""
 
-    def look(self) -> None:
-        """Look now: the caller knows that there are some."""
+    def poll_now(self) -> None:
+        """Look for new entries now: the caller knows that there are some."""
         ...
 
 

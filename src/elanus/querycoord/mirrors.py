@@ -230,7 +230,7 @@ class Mirror:
                 _log.info("mirror not reached", mirror=self.node_id, error=error.message)
                 continue
             self.pulse = pulse
-            self.watch.look({self.node_id: pulse}, self.groups.view())
+            self.watch.check({self.node_id: pulse}, self.groups.view())
             for collection_id in pulse.versions.keys() - self.loaders.keys():
                 self._begin_release(collection_id)
 
@@ -253,8 +253,8 @@ class Mirrors:
 
     def start(self) -> None:
         if self._nodes is not None:
-            self._unfollow.append(self._nodes.on_change(self._look))
-            self._look()
+            self._unfollow.append(self._nodes.on_change(self._follow_nodes))
+            self._follow_nodes()
 
     async def stop(self) -> None:
         for unfollow in self._unfollow:
@@ -296,7 +296,7 @@ class Mirrors:
             return []
         return await asyncio.gather(*(mirror.status() for mirror in self._mirrors.values()))
 
-    def _look(self) -> None:
+    def _follow_nodes(self) -> None:
         assert self._nodes is not None
         for node_id in self._mirrors.keys() - self._nodes.keys():
             ending = asyncio.create_task(self._mirrors.pop(node_id).stop(), name=f"end mirror {node_id}")

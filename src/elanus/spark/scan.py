@@ -191,7 +191,7 @@ def _absent(
         yield from (frozenset[str]() for _ in files)
         return
 
-    def look(of: tuple[SegmentManifest, BinlogFile]) -> frozenset[str]:
+    def lacking(of: tuple[SegmentManifest, BinlogFile]) -> frozenset[str]:
         with opened(store, of[1].path, INSERT_LOG) as parquet:
             lacks = absent_fields(parquet.schema_arrow, names, added)
         for field in lacks.values():
@@ -203,4 +203,4 @@ def _absent(
         return frozenset(lacks)
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        yield from pool.map(look, files)
+        yield from pool.map(lacking, files)

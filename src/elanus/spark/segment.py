@@ -103,7 +103,7 @@ def segment_rows(read: SegmentRead, store: ObjectStore, log: ReadsDeletes = read
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
                 if _may_match(group, chosen):
-                    first, mask = _look(read, parquet, number, chosen, deletes, file.until)
+                    first, mask = _visible(read, parquet, number, chosen, deletes, file.until)
                     keys += first.column(key.name).chunks
                     masks.append(mask)
                 else:
@@ -120,7 +120,7 @@ def _row_group(
     deletes: _Deletes,
     until: Timestamp,
 ) -> pa.RecordBatch | None:
-    first, mask = _look(read, parquet, group, chosen, deletes, until)
+    first, mask = _visible(read, parquet, group, chosen, deletes, until)
     if not mask.any():
         return None
     needed = first.column_names
@@ -135,7 +135,7 @@ def _row_group(
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _look(
+def _visible(
     read: SegmentRead,
     parquet: pq.ParquetFile,
     group: int,

@@ -21,7 +21,7 @@ from elanus.api.querynode import QueryNodeApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import ReadGrants, ServingFacts, ServingObserved, ServingProcessApi
 from elanus.core.ids import NodeID
-from elanus.log.port import Log, LookingFollower
+from elanus.log.port import Log, PollingFollower
 from elanus.metrics import Metrics
 from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.role.proxy import Coordinators, Proxy
@@ -160,7 +160,7 @@ class ServingProcess:
             live_proxies=lambda: 0,
             is_reader=True,
             own_writes=self._writes,
-            ticked=log.look if isinstance(log, LookingFollower) else lambda: None,
+            ticked=log.poll_now if isinstance(log, PollingFollower) else lambda: None,
         )
         self._proxy.reads.pages = PagesElsewhere()
         await self._proxy.start()
