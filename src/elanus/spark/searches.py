@@ -37,6 +37,11 @@ class SearchJob:
     sets: tuple[tuple[SegmentManifest, ...], ...]
 
     @property
+    def segments(self) -> list[SegmentManifest]:
+        """All segments, set by set."""
+        return [manifest for one in self.sets for manifest in one]
+
+    @property
     def bigger_is_better(self) -> bool:
         return self.plan.spec.metric_type.bigger_is_better
 
