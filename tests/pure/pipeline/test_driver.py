@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from polling import until
 
 from elanus.core.errors import DiskFull
 from elanus.core.jobs import JobProgress
@@ -261,9 +262,6 @@ def test_the_cores_of_a_task_and_the_slots_of_workers_that_join_are_known_on_bot
     assert pair.spark.cpus == [2]
     watch = pair.threads.submit(pair.calls.wait_for_death, 0.001)
     pair.spark.slots = 5
-    deadline_s = time.monotonic() + PATIENCE_S
-    while pair.session.slots != 5 and time.monotonic() < deadline_s:
-        time.sleep(0.001)
-    assert pair.session.slots == 5
+    until(lambda: pair.session.slots == 5, "the workers have joined")
     pair.session._call("stop").result(PATIENCE_S)
     assert watch.result(PATIENCE_S) is False
