@@ -149,7 +149,7 @@ async def keep_reported(book: JobBook, ledger: JobLedgerApi, address: str) -> No
             await ledger.report_jobs(book.owner, address, tuple(unsent.values()))
         except ElanusError as error:
             book.put_back(unsent)
-            _log.info("the ledger does not answer", error=error.message)
+            _log.info("jobs not reported; trying again", error=error.message)
             await asyncio.sleep(SIGN_OF_LIFE_S)
             continue
         try:

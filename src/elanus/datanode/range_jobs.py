@@ -163,7 +163,7 @@ class RangeJobs:
     def _ended_late(self, job: asyncio.Future[list[RangeOutcome]]) -> None:
         self._given_up.discard(job)
         error = None if job.cancelled() else job.exception()
-        _log.info("given up job ended", error="" if error is None else f"{type(error).__name__}: {error}")
+        _log.info("abandoned job ended", error="" if error is None else f"{type(error).__name__}: {error}")
 
     def _tries(self, vchannel: str) -> int:
         trouble = self._troubles.get(vchannel)

@@ -98,5 +98,5 @@ async def _answered(name: str, answering: Callable[[], Awaitable[Any]], left_s: 
     except ElanusError:
         raise
     except Exception as error:
-        _log.exception("call failed", method=name)
+        _log.exception("rpc failed", method=name)
         raise Internal(f"{name}: {type(error).__name__}: {error}") from error
