@@ -11,13 +11,14 @@ slow, its next report corrects this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import structlog
 
 from elanus.api.pipeline import PipelineApi
+from elanus.core.batches import batched
 from elanus.core.clock import Clock
 from elanus.core.errors import JobNotFound, NotCancellable, Unavailable
 from elanus.core.jobs import LASTING, JobEntry, follows, forgotten, lost
@@ -128,7 +129,7 @@ class JobLedger:
 
     async def _take(self, entries: Sequence[JobEntry]) -> None:
         changed = [e for e in entries if self._state_of(e) is not e.state]
-        for batch in _batches(changed):
+        for batch in batched(changed, TXN_OPERATIONS_MAX):
             await self._put(batch)
         for entry in entries:
             self._entries[entry.job_id] = entry  # not persisted: only the progress is new
@@ -146,12 +147,7 @@ class JobLedger:
                 self._ended(entry)
 
     async def _forget(self, entries: Sequence[JobEntry]) -> None:
-        for batch in _batches(entries):
+        for batch in batched(entries, TXN_OPERATIONS_MAX):
             await self._meta.txn([Delete(f"{_JOBS}{e.job_id}") for e in batch])
             for entry in batch:
                 self._entries.pop(entry.job_id, None)
-
-
-def _batches(entries: Sequence[JobEntry]) -> Iterable[Sequence[JobEntry]]:
-    for first in range(0, len(entries), TXN_OPERATIONS_MAX):
-        yield entries[first : first + TXN_OPERATIONS_MAX]

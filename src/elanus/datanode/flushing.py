@@ -15,6 +15,7 @@ from itertools import islice
 
 from elanus.api.datacoord import CheckpointMove, DataCoordApi, RangeCommit
 from elanus.core.attempts import NO_ATTEMPT
+from elanus.core.batches import batched
 from elanus.core.timestamps import physical_ms
 from elanus.datanode.orders import Order, Orders
 from elanus.datanode.ownership import OwnedChannels
@@ -144,8 +145,8 @@ class Flusher:
                 if channel.has_pending():
                     self._orders.add(channel.vchannel, Order(causes={"age"}))
             idle = [channel.vchannel for channel in behind if not channel.has_pending()]
-            for first in range(0, len(idle), _MOVES_MAX):
-                await self._move_idle(idle[first : first + _MOVES_MAX])
+            for some in batched(idle, _MOVES_MAX):
+                await self._move_idle(some)
 
     def _may_move(self, channel: ChannelProgress) -> bool:
         return channel.vchannel not in self._busy and not self._ranges.rest_s(channel.vchannel)

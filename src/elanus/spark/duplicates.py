@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from elanus.core.batches import batched
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import TOP_K_MAX
 from elanus.core.segments import SegmentManifest
@@ -86,14 +87,8 @@ def near_duplicates(
 
 def delete_filters(keys: Iterator[Any], name: str = "id", size: int = 1000) -> Iterator[str]:
     """Yield filters for `MilvusClient.delete`, ``size`` keys each. ``name``: of the primary key."""
-    some: list[Any] = []
-    for key in keys:
-        some.append(key)
-        if len(some) == size:
-            yield f"{name} in {some!r}"
-            some = []
-    if some:
-        yield f"{name} in {some!r}"
+    for some in batched(keys, size):
+        yield f"{name} in {list(some)!r}"
 
 
 def _find(job: SearchJob, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
