@@ -57,12 +57,14 @@ class DefiningClient:
         self._system = system
         self._judge = judge
         self._random = random_
+        self._number = 0
+        """The number of the operation that is being carried out."""
 
     async def run(self, operations: Iterable[Operation], seed: int) -> None:
         loop = asyncio.get_running_loop()
         for operation in operations:
             await asyncio.sleep(operation.at_s - loop.time())
-            self._random = random.Random(f"{seed}/{operation.number}")
+            self._random, self._number = random.Random(f"{seed}/{operation.number}"), operation.number
             self._system.trace.count(operation.kind)
             await self.operate(operation.kind, operation.collection)
 
