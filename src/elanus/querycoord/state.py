@@ -96,9 +96,7 @@ def _shown(fields: tuple[FieldID, ...]) -> str:
 
 
 def without_partitions(load: Load, collection: Collection, released: tuple[PartitionID, ...]) -> Load | None:
-    """Return the load without ``released`` (none: without everything); None if nothing is left of it."""
-    if not released:
-        return None
+    """Return the load without ``released``; None if nothing is left of it."""
     kept = tuple(p for p in load.partitions_of(collection) if p not in released)
     return replace(load, whole=False, partition_ids=kept) if kept else None
 
