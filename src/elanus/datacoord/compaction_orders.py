@@ -68,12 +68,12 @@ class CompactionOrders:
         self._asked_s.pop(epoch, None)
 
     def late(self) -> list[int]:
-        """The plans whose deadline has passed."""
+        """Return the plans whose deadline has passed."""
         now_s = self._clock.monotonic_s()
         return [plan_id for plan_id, order in self._given.items() if now_s >= order.deadline_s]
 
     def due_s(self) -> list[float]:
-        """The moments at which an order is late or a node is to be looked at."""
+        """Return the moments at which an order is late or a node is to be looked at."""
         looks_s = [at_s + LOOK_INTERVAL_S for at_s in self._asked_s.values()]
         return [order.deadline_s for order in self._given.values()] + looks_s
 
@@ -82,7 +82,7 @@ class CompactionOrders:
         self._room[node.epoch] = room
 
     def busy(self) -> Counter[NodeID]:
-        """How many orders each node has."""
+        """Return how many orders each node has."""
         return Counter(order.node.node_id for order in self._given.values())
 
     def with_room(self, nodes: Iterable[LiveNode]) -> list[LiveNode]:

@@ -56,7 +56,7 @@ class CompactionPolicy:
     clustering_timeout_s: float = 7200.0
 
     def timeout_of(self, plan: CompactionPlan) -> float:
-        """How long the plan may take. (s)"""
+        """Return how long the plan may take. (s)"""
         return self.timeout_s if plan.clustering is None else self.clustering_timeout_s
 
 

@@ -170,7 +170,7 @@ def _first_batch(records: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _cut(records: Mapping[str, bytes]) -> list[dict[str, bytes]]:
-    """The records in parts that each fit in one value; at least one part."""
+    """Return the records in parts that each fit in one value; at least one part."""
     parts: list[dict[str, bytes]] = [{}]
     size_bytes = 0
     for key, value in records.items():

@@ -211,7 +211,7 @@ class Flusher:
             await self._datacoord.close_attempts(unused)
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
-        """An attempt number for each vchannel's range; `NO_ATTEMPT` if none has anything to write."""
+        """Return an attempt number for each vchannel's range; `NO_ATTEMPT` if none has anything to write."""
         if not any(self._owned[v].has_pending() for v in vchannels):
             return dict.fromkeys(vchannels, NO_ATTEMPT)
         first = await self._datacoord.open_attempts(self._epoch, len(vchannels))

@@ -54,7 +54,7 @@ class LogReaders:
         self._failure: asyncio.Future[None] | None = None
 
     def failure(self) -> asyncio.Future[None]:
-        """A future that gets the error of the first vchannel that cannot be followed from now on."""
+        """Return a future that gets the error of the first vchannel that cannot be followed from now on."""
         self._failure = asyncio.get_running_loop().create_future()
         return self._failure
 

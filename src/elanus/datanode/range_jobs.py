@@ -83,7 +83,7 @@ class RangeJobs:
         """Jobs past their deadline whose tasks have not stopped."""
 
     def rest_s(self, vchannel: str) -> float:
-        """How long the vchannel must rest; 0: it may be tried."""
+        """Return how long the vchannel must rest; 0: it may be tried."""
         trouble = self._troubles.get(vchannel)
         return 0.0 if trouble is None else max(0.0, trouble.until_s - asyncio.get_running_loop().time())
 

@@ -37,7 +37,7 @@ class SurveyPlan:
 def survey_job(
     task_id: TaskID, tables: Sequence[FileRows], schema: CollectionSchema, source_url: str, slots: int
 ) -> Job[SurveyPlan, tuple[FileRows, ...]]:
-    """A job over these tables. Running it raises `InvalidParameter` for files that do not fit."""
+    """Return a job over these tables. Running it raises `InvalidParameter` for files that do not fit."""
     size = max(_TABLES_MIN, -(-len(tables) // (slots * _TASKS_PER_SLOT)))
     plans = tuple(SurveyPlan(schema, part, source_url) for part in batched(tables, size))
     inputs = (f"survey of import {task_id}", f"{len(tables)} files")

@@ -197,7 +197,7 @@ class OnDemandSession:
             session.stop_for_good()
 
     def _awake(self, group: str, description: str) -> SparkSession:
-        """The running session; waits for its start, and starts it if nobody does."""
+        """Return the running session; waits for its start, and starts it if nobody does."""
         with self._changed:
             self._waiting[group] = False
             try:

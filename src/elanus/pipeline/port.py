@@ -88,7 +88,7 @@ class JobSession(Protocol):
         ...
 
     def running_job(self, group: str) -> RunningJob | None:
-        """How far the running job of that group is; None when that is not known."""
+        """Return how far the running job of that group is; None when that is not known."""
         ...
 
     def is_alive(self) -> bool:

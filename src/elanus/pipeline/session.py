@@ -214,7 +214,7 @@ class PipelineSession:
             return self.context.parallelize(plans, len(plans))  # the first one would end Spark
 
     def running_job(self, group: str) -> RunningJob | None:
-        """How far the group's job is, by Spark's own account of its tasks."""
+        """Return how far the group's job is, by Spark's own account of its tasks."""
         try:
             with _jvm_errors():
                 tracker = self.context.statusTracker()
@@ -315,7 +315,7 @@ def _started(settings: SparkSettings, scratch: Path, java_options: str) -> Spark
 
 
 def _first_line(error: Exception) -> str:
-    """The message of a Spark error, without the Java stack trace."""
+    """Return the message of a Spark error, without the Java stack trace."""
     java_error = getattr(error, "java_exception", None)
     text = str(error) if java_error is None else str(java_error.getMessage())
     return text.strip().split("\n", 1)[0]

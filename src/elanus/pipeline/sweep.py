@@ -41,7 +41,7 @@ class SweptStore(Protocol):
 
 
 def sweep_job(orders: Sequence[SweepOrder], store_url: str) -> Job[SweepPlan, SweepOutcome]:
-    """A job over these prefixes. Its output counts what it deleted, or would have deleted."""
+    """Return a job over these prefixes. Its output counts what it deleted, or would have deleted."""
     plans = tuple(SweepPlan(order, store_url) for order in orders)
     return Job(JobKind.GC, tuple(order.prefix for order in orders), sweep_task, plans, _output)
 

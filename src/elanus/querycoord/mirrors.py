@@ -283,11 +283,11 @@ class Mirrors:
         return tuple(self._mirrors)
 
     def pulses(self) -> dict[NodeID, QueryNodePulse]:
-        """The latest of each mirror."""
+        """Return the latest of each mirror."""
         return {n: mirror.pulse for n, mirror in self._mirrors.items() if mirror.pulse is not None}
 
     def recovering(self) -> Iterator[VchannelRecovery]:
-        """The vchannels that mirrors are about to read."""
+        """Return the vchannels that mirrors are about to read."""
         return chain.from_iterable(of for m in self._mirrors.values() for of in m.recovering.values())
 
     async def statuses(self) -> list[QueryNodeStatus]:

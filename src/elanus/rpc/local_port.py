@@ -56,7 +56,7 @@ class LocalPort:
     def client(
         self, api: type[Api], timeout_s: float | None = _TIMEOUT_S, *, issued_by: NodeID | None = None
     ) -> Api:
-        """A client typed as the interface, as that of `elanus.rpc.carrier.RpcChannel`."""
+        """Return a client typed as the interface, as that of `elanus.rpc.carrier.RpcChannel`."""
         return cast(Api, _Client(functools.partial(self._call, api, timeout_s, issued_by)))
 
     async def _call(

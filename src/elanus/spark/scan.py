@@ -170,7 +170,7 @@ def _latest_deletes(snapshot: CollectionSnapshot) -> dict[str, Timestamp]:
 
 
 def _deletes(snapshot: CollectionSnapshot, horizon: Mapping[str, Timestamp]) -> Iterator[FileFacts]:
-    """The delta logs with deletes later than the oldest row that a vchannel's deletes may concern."""
+    """Yield the delta logs with deletes later than the oldest row that a vchannel's deletes may concern."""
     for vchannel, oldest in horizon.items():
         for log in snapshot.delta_logs[vchannel]:
             file = log.file
@@ -185,7 +185,7 @@ def _absent(
     names: set[str],
     store: ObjectStore,
 ) -> Iterator[frozenset[str]]:
-    """Which of the fields each file lacks."""
+    """Yield which of the fields each file lacks."""
     added = [field for field in schema.added_fields if field.name in names]
     if not added:
         yield from (frozenset[str]() for _ in files)

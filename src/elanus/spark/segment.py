@@ -61,7 +61,7 @@ def may_match(manifest: SegmentManifest, chosen: BoundFilter, schema: Collection
 
 
 def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBatch]:
-    """The rows of the snapshot, in the schema's Arrow types, one batch for a row group at most.
+    """Yield the rows of the snapshot, in the schema's Arrow types, one batch for a row group at most.
 
     Raises `ObjectMissing` for a file that is gone: the lease of the snapshot has ended.
     """
@@ -210,7 +210,7 @@ class _Deletes:
             self._ts = latest.column(f"{TIMESTAMP_FIELD}_max").to_numpy()
 
     def concern(self, keys: pa.ChunkedArray, row_ts: npt.NDArray[np.int64]) -> Mask:
-        """Which rows are deleted. shape (n,)"""
+        """Return which rows are deleted. shape (n,)"""
         if self._keys is None:
             return np.zeros(len(row_ts), dtype=np.bool_)
         places = pc.index_in(keys, self._keys)

@@ -196,7 +196,7 @@ class ElanusSource(DataSource):
         return ElanusStreamWriter(parse_write_options(self._given()), schema)
 
     def _given(self, of_table: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The options: those of the statement come first, then the table's, then the session's."""
+        """Return the options: those of the statement come first, then the table's, then the session's."""
         return {**self.defaults, **(of_table or {}), **tables.options_given(self.options)}
 
 
@@ -254,7 +254,7 @@ class ElanusReader(DataSourceReader):
 
 
 def spark_schema(collection: CollectionSchema, columns: tuple[str, ...] = ()) -> StructType:
-    """The collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
+    """Return the collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
     fields = [collection.field(name) for name in columns] or list(collection.fields)
     return StructType([StructField(f.name, _spark_type(f), f.nullable) for f in fields])
 
@@ -275,7 +275,8 @@ def _spark_type(field: FieldSchema) -> DataType:
 
 
 def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Schema) -> pa.RecordBatch:
-    """A batch in the Arrow types that Spark exchanges: vectors of floats as lists of variable length."""
+    """Return a batch in the Arrow types that Spark exchanges: vectors of floats as lists of variable
+    length."""
     columns = [
         _as_type(batch.column(n), collection.field(field.name), field.type)
         if field.name in collection.by_name

@@ -136,7 +136,7 @@ class S3Store:
             return obstore.get_range(self._store, path, start=start, length=length).to_bytes()
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A copy with a unique name in ``scratch``; the caller removes it."""
+        """Return a copy with a unique name in ``scratch``; the caller removes it."""
         checked_path(path)
         target = scratch / f"{uuid.uuid4().hex}-{Path(path).name}"
         try:
