@@ -46,7 +46,7 @@ class JobBook:
         self._unsent: dict[str, JobEntry] = {}
 
     def entries(self) -> tuple[JobEntry, ...]:
-        """The jobs that ended recently, oldest first, then those that run or wait."""
+        """Return the jobs that ended recently, oldest first, then those that run or wait."""
         return (*self._ended, *self._open.values())
 
     def order(
@@ -130,8 +130,8 @@ class JobBook:
     # what the ledger has not received yet
 
     def take_unsent(self) -> dict[str, JobEntry]:
-        """The latest entry of every job that changed, by id. A caller that fails to send them puts them
-        back."""
+        """Return the latest entry of every job that changed, by id. A caller that fails to send them puts
+        them back."""
         self.changed.clear()
         unsent, self._unsent = self._unsent, {}
         return unsent

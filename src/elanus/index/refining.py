@@ -74,7 +74,7 @@ class Refiner:
 
     @classmethod
     def of(cls, spec: IndexSpec, vectors: Any) -> Refiner | None:
-        """The rows to refine with; None if the index has none. ``vectors``: in their stored form."""
+        """Return the rows to refine with; None if the index has none. ``vectors``: in their stored form."""
         if not spec.params[REFINE_KEY]:
             return None
         name = spec.params[REFINE_TYPE_KEY]
@@ -105,7 +105,8 @@ class Refiner:
         return _coded(spec, codec)
 
     def best(self, queries: npt.NDArray[Any], candidates: Hits, k: int) -> Hits:
-        """The k best of each query's candidates by these rows, padded. ``candidates``: padded with -1."""
+        """Return the k best of each query's candidates by these rows, padded. ``candidates``: padded with
+        -1."""
         hits = no_hits(len(queries), k, self.rows.metric)
         for i, query in enumerate(queries):
             rows = candidates.rows[i][candidates.rows[i] >= 0]
@@ -134,5 +135,5 @@ def _coded(spec: IndexSpec, codec: Any) -> Refiner:
 
 
 def _plain(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The vectors as a type that a file's footer can name."""
+    """Return the vectors as a type that a file's footer can name."""
     return vectors if vectors.dtype.isbuiltin == 1 else vectors.view(np.uint16)

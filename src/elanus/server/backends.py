@@ -49,7 +49,8 @@ def store_url(settings: Settings, paths: Paths) -> str:
 
 
 def channels_url(settings: Settings) -> str:
-    """Where the query channels of a cluster are: with the log, unless `channels.url` says otherwise."""
+    """Return where the query channels of a cluster are: with the log, unless `channels.url` says
+    otherwise."""
     return settings.channels.url or settings.log.url
 
 

@@ -184,7 +184,7 @@ class Online:
         return replace(self._growing_watch.latest, total_bytes=self.growing_bytes())
 
     def components(self) -> list[ComponentView]:
-        """Every role of this process."""
+        """Return every role of this process."""
         return [
             ComponentView(self.roles.node_id(name), name, self.roles.is_running(name))
             for name in self.roles.names()

@@ -142,7 +142,7 @@ def proxy_policy(settings: Settings) -> ProxyPolicy:
 
 
 def _rates(settings: RateLimitSettings) -> dict[Rate, float]:
-    """The rates that are limited, in bytes, query vectors or queries a second."""
+    """Return the rates that are limited, in bytes, query vectors or queries a second."""
     limits = {
         Rate.INSERT: settings.insert_max_mb_per_s * _MB,
         Rate.UPSERT: settings.upsert_max_mb_per_s * _MB,

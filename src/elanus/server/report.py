@@ -241,7 +241,8 @@ class Report:
         return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
 
     async def spark_state(self) -> SparkState | None:
-        """The state of Spark in a standalone server; ``None`` if its data node is disabled or silent."""
+        """Return the state of Spark in a standalone server; ``None`` if its data node is disabled or
+        silent."""
         if self._pipeline is None or self._supervisor is None:
             return None
         try:

@@ -75,12 +75,12 @@ def load(config: Path | None = None, flags: Mapping[str, object] | None = None) 
 
 @cache
 def setting_names() -> tuple[str, ...]:
-    """The dotted names of all settings, in the order of the model."""
+    """Return the dotted names of all settings, in the order of the model."""
     return tuple(_leaves(Settings))
 
 
 def environment_name(setting: str) -> str:
-    """The environment variable of a setting: ``proxy.port`` → ``ELANUS_PROXY__PORT``."""
+    """Return the environment variable of a setting: ``proxy.port`` → ``ELANUS_PROXY__PORT``."""
     return ENV_PREFIX + setting.replace(".", ENV_DELIMITER).upper()
 
 
@@ -95,7 +95,8 @@ def _leaves(model: type[Section], prefix: str = "") -> Iterator[str]:
 
 @cache
 def _tables(model: type[Section] = Settings, prefix: str = "") -> tuple[str, ...]:
-    """The beginnings of the names in settings that hold any names, such as ``cluster.node_labels.``."""
+    """Return the beginnings of the names in settings that hold any names, such as
+    ``cluster.node_labels.``."""
     found: list[str] = []
     for name, field in model.model_fields.items():
         inner = field.annotation

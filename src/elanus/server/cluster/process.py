@@ -212,7 +212,7 @@ class ClusterProcess:
     # what it reports
 
     def growing_bytes(self) -> int:
-        """The growing data of the query node that has the most, about a second old."""
+        """Return the growing data of the query node that has the most, about a second old."""
         return self._growing_watch.latest.total_bytes
 
     def pressure(self) -> Pressure:
@@ -222,7 +222,7 @@ class ClusterProcess:
         return self._builders.pressure(lambda: self._growing_watch.latest, disk.free_bytes)
 
     def elsewhere(self) -> list[RoleStatus]:
-        """The roles of other processes, according to their sessions."""
+        """Return the roles of other processes, according to their sessions."""
         return [
             RoleStatus(f"{role} {node_id}", "Healthy", info.address)
             for role in (*COORDINATORS, *NODES)
@@ -231,7 +231,7 @@ class ClusterProcess:
         ]
 
     def components(self) -> list[ComponentView]:
-        """Every node of the cluster, and the coordinators that are missing."""
+        """Return every node of the cluster, and the coordinators that are missing."""
         there = [
             ComponentView(node_id, role, healthy=True)
             for role in (*COORDINATORS, *NODES)
@@ -243,7 +243,7 @@ class ClusterProcess:
     # roles of this process
 
     def _interfaces(self, roles: tuple[str, ...]) -> list[tuple[type[Any], Any]]:
-        """The interfaces that this process serves to the others."""
+        """Return the interfaces that this process serves to the others."""
         found: list[tuple[type[Any], Any]] = [
             (api, local_client(self._handles[role], api)) for role in roles for api in _INTERFACES[role]
         ]
