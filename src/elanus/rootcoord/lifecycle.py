@@ -116,7 +116,7 @@ class Lifecycle:
                     await self._announcer.announce(
                         MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
                     )
-                await self._completion.let_go(replace(collection, dropped=ts))
+                await self._completion.release_dropped(replace(collection, dropped=ts))
             await self._definitions.invalidations.confirmed(notifications)
 
     # partitions
