@@ -2,7 +2,7 @@
 
 ::
 
-    faiss's own serialisation (graph and inverted-file indexes; nothing for the others)
+    faiss's own serialization (graph and inverted-file indexes; nothing for the others)
     named arrays, raw little-endian, each at a multiple of 64 bytes
     footer: JSON (format, index, data and metric type, dimension, rows, the arrays' places)
     XXH64 of everything before it, 8 bytes · footer length, 8 bytes little-endian · magic, 8 bytes

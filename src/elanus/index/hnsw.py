@@ -228,7 +228,7 @@ class HnswIndex(VectorIndex):
         )
 
     def _candidates(self, k: int, ef: int) -> int:
-        """How many of the ef rows that a walk met are ranked by the refiner."""
+        """Return how many of the ef rows that a walk met are ranked by the refiner."""
         return ef
 
     def _asked(self, effort: int, k: int, share: float) -> int:
@@ -278,7 +278,8 @@ class PlainHnsw(HnswIndex):
         codes = CodedRows(storage, spec.metric_type)
         if units is None:
             return cls(spec, graph, codes)
-        return cls(spec, graph, codes, None, Refiner(NarrowUnitRows(codes, units), True, units.arrays))
+        refiner = Refiner(NarrowUnitRows(codes, units), lossless=True, arrays=units.arrays)
+        return cls(spec, graph, codes, None, refiner)
 
     def coded(self, vectors: Any) -> PlainHnsw:
         """The same index with codes of its vectors, which are given in their stored form."""
@@ -304,7 +305,7 @@ class PlainHnsw(HnswIndex):
 
 
 def new_graph(spec: IndexSpec, links: int, breadth: int) -> Any:
-    """An empty graph over float vectors."""
+    """Return an empty graph over float vectors."""
     graph = faiss.IndexHNSWFlat(spec.dim, links, faiss_metric(spec.metric_type))
     graph.hnsw.efConstruction = breadth
     return graph
@@ -328,7 +329,7 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
 
 
 def over_storage(storage: Any, links: int) -> Any:
-    """A graph without links that owns this storage."""
+    """Return a graph without links that owns this storage."""
     graph = faiss.IndexHNSW(storage, links)
     graph.own_fields = True
     storage.this.disown()
@@ -387,7 +388,7 @@ def _visible(met: Hits, mask: RowMask, most: int) -> Hits:
 
 
 def _with(hits: Hits | None, which: RowIds, found: Hits) -> Hits:
-    """The hits with those of some queries replaced; None: those of all are ``found``."""
+    """Return the hits with those of some queries replaced; None: those of all are ``found``."""
     if hits is None:
         return found
     _replace(hits, which, found)

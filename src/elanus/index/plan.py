@@ -105,7 +105,7 @@ class Walk(NamedTuple):
 
 
 def exact_cost_ns(rows: int, dim: int, queries: int, among: int = 0) -> float:
-    """The cost of comparing one query with this many rows.
+    """Return the cost of comparing one query with this many rows.
 
     ``among``: out of how many rows of the segment; 0: all of them.
     """
@@ -116,7 +116,7 @@ def exact_cost_ns(rows: int, dim: int, queries: int, among: int = 0) -> float:
 
 
 def uncached(rows: int, dim: int) -> float:
-    """The share of so many rows that the processor's cache has no room for."""
+    """Return the share of so many rows that the processor's cache has no room for."""
     return max(0.0, 1.0 - CACHE_BYTES / max(1, 4 * dim * rows))
 
 
@@ -126,32 +126,34 @@ def shares_for(work_ns: float, threads: int) -> int:
 
 
 def coded_cost_ns(rows: int, dim: int, candidates: int) -> float:
-    """The cost per query of scanning the codes of all rows, and comparing these candidates."""
+    """Return the cost per query of scanning the codes of all rows, and comparing these candidates."""
     ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
     return CODED_SEARCH_NS + rows * (CODED_BASE_NS + CODED_PER_DIM_NS * dim) + ranking
 
 
 def row_codes_cost_ns(rows: int, visible: int, dim: int, candidates: int) -> float:
-    """The cost per query of comparing the codes of the visible rows by number, and these candidates."""
+    """Return the cost per query of comparing the codes of the visible rows by number, and these
+    candidates."""
     ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
     per_row = ROW_CODES_BASE_NS + ROW_CODES_PER_DIM_NS * dim + APART_CODE_NS
     return ROW_CODES_SEARCH_NS + visible * per_row + ranking
 
 
 def graph_visits(ef: int, rows: int, links: int) -> float:
-    """How many rows a walk over a graph of this many rows with M = ``links`` and this ef visits, about."""
+    """Return how many rows a walk over a graph of this many rows with M = ``links`` and this ef visits,
+    about."""
     visits: float = VISITS_PER_EF * math.sqrt(links) * ef**VISITS_EXPONENT
     return min(float(rows), visits)
 
 
 def graph_cost_ns(walk: Walk, rows: int, dim: int, links: int) -> float:
-    """The cost per query of walking a graph of this many rows with M = ``links``."""
+    """Return the cost per query of walking a graph of this many rows with M = ``links``."""
     per_visit = VISIT_BASE_NS + VISIT_PER_DIM_NS * dim + APART_VISIT_NS * uncached(rows, dim)
     return graph_visits(walk.ef, rows, links) * per_visit * (1.0 + max(walk) / QUEUE_EF)
 
 
 def widened(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
-    """The ef with which a walk under a filter finds what it finds with ``ef`` ≥ k without the filter.
+    """Return the ef with which a walk under a filter finds what it finds with ``ef`` ≥ k without the filter.
 
     ``share``: the expected share of visible rows among those nearest to the query. ``coarse``: the walk ranks
     by codes, and all that it finds is ranked again: then as many visible rows are found as all rows without.
@@ -161,7 +163,7 @@ def widened(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
 
 
 def narrowed(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
-    """The ef ≥ k that `widened` widens to this one."""
+    """Return the ef ≥ k that `widened` widens to this one."""
     part = GROWING_PART * k
     return max(float(k), part + (ef - part / share) * _margin(share, coarse))
 
@@ -185,7 +187,7 @@ def walk(
     exact_weight: float = 1.0,
     coded_ns: float = math.inf,
 ) -> Walk | None:
-    """How to walk the graph, or None where a scan of the visible rows is cheaper.
+    """Return how to walk the graph, or None where a scan of the visible rows is cheaper.
 
     ``ef``: the requested value. ``share``, ``coarse``: as of `widened`. ``previous_ef``: the breadth that
     proved too small, 0 in the first round. ``exact_weight``: how much more than in memory a row of the exact
@@ -210,7 +212,8 @@ def walk(
 
 
 def probes(nprobe: float, lists: int, share: float) -> int:
-    """How many inverted lists to scan: as many *visible* rows as the search would scan without a filter.
+    """Return how many inverted lists to scan: as many *visible* rows as the search would scan without a
+    filter.
 
     Distances are computed for visible rows only, so the cost stays that of the unfiltered search, and
     the nearest k, which are further out among fewer rows, are still reached. ``nprobe``: a fraction of a list

@@ -187,7 +187,8 @@ class IndexSpec:
         return form
 
     def flattened(self) -> dict[str, str]:
-        """The resolved parameters as text, as recorded in an index file. `resolve_index` reads them back."""
+        """Return the resolved parameters as text, as recorded in an index file. `resolve_index` reads them
+        back."""
         flat = {INDEX_TYPE_KEY: self.index_type}
         if self.metric is not None:
             flat[METRIC_TYPE_KEY] = str(self.metric)
