@@ -46,16 +46,16 @@ test-long: $(VENV)/.dev  ## Run the further cases of scenarios of which `make te
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m long $(ARGS)
 
 .PHONY: check
-check: $(VENV)/.dev  ## The inner loop, about a minute: lint, types, quick pure tests; ROOM=proxy for one room
+check: $(VENV)/.dev  ## The inner loop, about a minute: lint, types, quick pure tests; PACKAGE=proxy for one package
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	$(if $(ROOM),,$(BIN)/lint-imports)
-	$(BIN)/python -m pytest -n 2 --dist $(if $(ROOM),load,loadfile) -q -m "not sim and not faults and not slow" \
-		--hypothesis-profile=quick tests/pure/$(ROOM) $(ARGS)
+	$(if $(PACKAGE),,$(BIN)/lint-imports)
+	$(BIN)/python -m pytest -n 2 --dist $(if $(PACKAGE),load,loadfile) -q -m "not sim and not faults and not slow" \
+		--hypothesis-profile=quick tests/pure/$(PACKAGE) $(ARGS)
 
 .PHONY: lint
-lint: $(VENV)/.dev  ## Check style, types and which room imports which
+lint: $(VENV)/.dev  ## Check style, types and which package imports which
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

@@ -98,17 +98,17 @@ def load(path: Path, rows: int | None, queries: int, vector_column: str | None =
 def drawn(rows: int, dim: int, queries: int) -> Dataset:
     """Draw vectors with the structure of embeddings: clusters of different sizes on a curved surface.
 
-    Points of `LATENT_DIM` latent dimensions around `CLUSTERS` centres go through a random layer with a
-    nonlinearity, and a little noise. So neighbours exist, unlike those of independent coordinates.
+    Points of `LATENT_DIM` latent dimensions around `CLUSTERS` centers go through a random layer with a
+    nonlinearity, and a little noise. So neighbors exist, unlike those of independent coordinates.
     """
     random = np.random.default_rng(SEED)
-    centres = random.standard_normal((CLUSTERS, LATENT_DIM), dtype=np.float32) * 1.5
+    centers = random.standard_normal((CLUSTERS, LATENT_DIM), dtype=np.float32) * 1.5
     shares = random.dirichlet(np.full(CLUSTERS, 2.0))
     layer = random.standard_normal((LATENT_DIM, dim), dtype=np.float32) / np.sqrt(LATENT_DIM)
     found = np.empty((rows + queries, dim), np.float32)
     for first in range(0, len(found), DRAWN_AT_ONCE):
         part = found[first : first + DRAWN_AT_ONCE]
-        latent = centres[random.choice(CLUSTERS, len(part), p=shares)]
+        latent = centers[random.choice(CLUSTERS, len(part), p=shares)]
         latent += random.standard_normal(latent.shape, dtype=np.float32)
         np.tanh(latent @ layer, out=part)
         part += 0.05 * random.standard_normal(part.shape, dtype=np.float32)

@@ -9,18 +9,18 @@ import numpy as np
 
 
 def recall(found: Sequence[Sequence[int]], truth: Sequence[Sequence[int]]) -> float:
-    """Share of the exact neighbours that were found, over all queries together.
+    """Share of the exact neighbors that were found, over all queries together.
 
     Args:
         found: keys returned per query.
         truth: exact keys per query; a query without any is left out.
 
     Raises:
-        ValueError: not one answer per query, or no query with a neighbour.
+        ValueError: not one answer per query, or no query with a neighbor.
     """
     wanted = sum(len(keys) for keys in truth)
     if not wanted:
-        raise ValueError("recall needs at least one exact neighbour")
+        raise ValueError("recall needs at least one exact neighbor")
     hits = sum(len(set(got) & set(exact)) for got, exact in zip(found, truth, strict=True))
     return hits / wanted
 

@@ -26,7 +26,7 @@ class SystemResult:
 
     Attributes:
         version: release measured; empty when the system could not be set up.
-        values: metric key → figure; the keys are those of `benchmarks.report.catalogue`.
+        values: metric key → figure; the keys are those of `benchmarks.report.catalog`.
         failures: measure → what went wrong; a measure that failed leaves no values.
         yardstick: the machine's speed just before each measure, see `benchmarks.yardstick`.
     """

@@ -44,7 +44,7 @@ class Settings:
     Attributes:
         index_m: HNSW's M.
         index_ef_construction: HNSW's efConstruction.
-        top_k: neighbours per query.
+        top_k: neighbors per query.
         ef_grid: search widths tried, ascending; each system uses its smallest that reaches the recall.
         queries: test vectors kept for timed searches.
         recall_queries: how many of them recall is measured on.

@@ -70,8 +70,8 @@ def data_sets(seed: int) -> Iterator[tuple[str, Floats]]:
     yield "no structure, 16 dimensions", random.standard_normal((count, 16), dtype=np.float32)
     hidden = random.standard_normal((count, 12)) @ random.standard_normal((12, 64))
     yield "12 of 64 dimensions", (hidden + 0.05 * random.standard_normal((count, 64))).astype(np.float32)
-    centres = random.standard_normal((100, 32))
-    clustered = centres[random.integers(0, 100, count)] + 0.5 * random.standard_normal((count, 32))
+    centers = random.standard_normal((100, 32))
+    clustered = centers[random.integers(0, 100, count)] + 0.5 * random.standard_normal((count, 32))
     yield "clusters, 32 dimensions", clustered.astype(np.float32)
 
 

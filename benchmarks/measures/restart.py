@@ -10,7 +10,7 @@ LIMIT_S = 180.0
 
 
 def measure_restart(bench: Bench) -> Values:
-    """Kill the whole server with SIGKILL, start it, and search until nine in ten exact neighbours come back.
+    """Kill the whole server with SIGKILL, start it, and search until nine in ten exact neighbors come back.
 
     The time runs from the start of the new process. A collection that the server does not load by itself is
     loaded by the client, within that time.

@@ -28,15 +28,15 @@ def draw_day(day: Day, path: Path) -> None:
         )
         axes.set_xlim(0, seconds[-1])
         axes.set_ylim(0, 1.3 * max(sample.total_bytes for sample in day.samples) / _MB)
-        labelled_s = -seconds[-1]
+        labeled_s = -seconds[-1]
         for at_s, name in day.steps:
             axes.axvline(at_s, color="0.6", linewidth=0.5)
-            if at_s - labelled_s > _LABEL_WIDTH * seconds[-1]:  # of steps that follow at once, the first
+            if at_s - labeled_s > _LABEL_WIDTH * seconds[-1]:  # of steps that follow at once, the first
                 place = (at_s, 0.99)
                 axes.annotate(
                     name, place, xycoords=axes.get_xaxis_transform(), rotation=90, va="top", fontsize=7
                 )
-                labelled_s = at_s
+                labeled_s = at_s
         axes.set_xlabel("seconds")
         axes.set_ylabel("MB on disk")
         axes.legend(frameon=False, fontsize=8, loc="upper right")

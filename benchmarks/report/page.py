@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.metrics import percentile
-from benchmarks.report.catalogue import TABLES, Metric, Table
+from benchmarks.report.catalog import TABLES, Metric, Table
 from benchmarks.report.targets import SUBJECT, TARGETS, Figures, judge
 from benchmarks.results import Results, SystemResult
 
@@ -61,7 +61,7 @@ METHOD = """\
 - *Strong read*: a query for the one row just written, at Strong consistency; time from the write's
   acknowledgement.
 - *Restart*: SIGKILL to every process of the server; then from the start of the new one until nine in ten
-  exact neighbours come back.
+  exact neighbors come back.
 - faiss builds and answers batches with all cores; its "4 clients" are four processes with a copy each.
 - Each system is loaded in turn; after that each question is put to every system before the next question,
   so that figures in one row were taken close together. The servers not being asked are idle meanwhile.

@@ -25,7 +25,7 @@ METHOD = """\
 Elanus {version} on {machine}. A collection of {rows:,} rows of dimension {dim} in two shards, in sealed
 segments of some 1,400 rows that are searched exactly, on a standalone server and on a cluster (coordinators,
 proxy, data node and each query node a process of its own; etcd, NATS, objects in a directory), both running
-at once. Single searches for 10 neighbours take turns between the two; medians. *Overhead* is the difference:
+at once. Single searches for 10 neighbors take turns between the two; medians. *Overhead* is the difference:
 timestamps and ticks by call, the query channel there and back, the merge in the proxy.
 """
 COSTS = """\

@@ -34,8 +34,9 @@ def about(rows: int) -> str:
         f"efConstruction 200), top {TOP_K} at ef {EF}. Memory is what loading adds to an online process in "
         f"which {FIRST_ROWS:,} such rows are loaded already: the first load of a process also brings in "
         f"parts of its libraries. A row of the index has its vector, {LINKS * 8 + 17} bytes of links, and a "
-        f"code of {DIM // 8 + 8} bytes for searches under filters: int8 cannot take less of float32 than the "
-        "computed share. Recall is against an exact search of the same numbers."
+        f"code of {DIM // 8 + 8} bytes that stays in the file until a filter needs it: none does here. int8 "
+        "cannot take less of float32 than the computed share. Recall is against an exact search of the same "
+        "numbers."
     )
 
 
@@ -75,8 +76,8 @@ def measure(rows: int, rounds: int, home: Path | None, say: Callable[[str], None
 
 
 def _row_bytes(kind: str) -> int:
-    """The bytes of one row: its vector, its links (``docs/index-types.md``), and its code for filters."""
-    return DIM * np.dtype(kind).itemsize + 8 * LINKS + 17 + DIM // 8 + 8
+    """The bytes of one row: its vector and its links (``docs/index-types.md``)."""
+    return DIM * np.dtype(kind).itemsize + 8 * LINKS + 17
 
 
 def _as(kind: str, vectors: Floats) -> Any:

@@ -43,7 +43,7 @@ class Question:
     Attributes:
         collection: the collection's name.
         ef: HNSW's search width; at least `top_k`.
-        top_k: neighbours asked for.
+        top_k: neighbors asked for.
         bucket_below: when given, only rows with ``bucket < bucket_below`` may be returned.
     """
 

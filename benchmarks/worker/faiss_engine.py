@@ -69,7 +69,7 @@ class FaissEngine:
         return np.ascontiguousarray(vectors)
 
     def search(self, question: Question, query: object) -> list[list[int]]:
-        """One faiss call; missing neighbours (-1) are left out."""
+        """One faiss call; missing neighbors (-1) are left out."""
         graph = self._graphs[question.collection]
         _, keys = graph.search(query, question.top_k, params=self._parameters[question])
         return [row[row >= 0].tolist() for row in keys]

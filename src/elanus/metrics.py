@@ -95,7 +95,7 @@ CHANNEL_LAG_MS = GaugeSpec(
 )
 LATE_MESSAGES = CounterSpec(
     "elanus_late_messages_total",
-    "Messages ignored because they stand at or below a time tick already in their channel.",
+    "Messages ignored because they are at or below a time tick already in their channel.",
     ("pchannel",),
 )
 QUARANTINED_ENTRIES = GaugeSpec(

@@ -14,8 +14,8 @@ from elanus.core.messages import MsgKind
 from elanus.core.packs import ORIGIN
 from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
-from elanus.log.msgstream import EntryPack
 from elanus.log.port import EntryHeader, Log, NewEntry
+from elanus.log.shared_reader import EntryPack
 
 
 @pytest.fixture(params=["memory", *KEPT])

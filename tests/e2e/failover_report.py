@@ -19,23 +19,23 @@ PAGE = Path(__file__).parents[2] / "docs" / "failover.md"
 SEED = 1
 INTRODUCTION = f"""# Failover
 
-The effects when a part of a cluster is killed, paused or restarted while clients write, delete, read and
-flush through two proxies. Written by `make failover`, which does it: two proxies, three query nodes that hold
-one replica, a data node, each coordinator with a standby, etcd, NATS JetStream, OpenStack Swift with its S3
-interface, and Spark, all on one machine; `session.ttl_s` is {TTL_S}. After each strike all rows are compared
-with what was acknowledged: none lost, none doubled, nothing deleted back, `count(*)` exact. While it lasts,
-each strong read is checked.
+How long reads and writes stop when a part of a cluster is killed, paused or restarted, while clients write,
+delete, read and flush through two proxies. `make failover` measures it and writes this page. The cluster
+has two proxies, three query nodes that hold one replica, a data node, each coordinator with a standby,
+etcd, NATS JetStream, OpenStack Swift with its S3 interface, and Spark, all on one machine; `session.ttl_s`
+is {TTL_S}. After each strike all rows are compared with what was acknowledged: no row is lost or doubled,
+no delete is undone, and `count(*)` is exact. Every strong read during a strike is checked too.
 
-*Reads stood still* and *writes stood still*: the longest time from the strike on in which no strong read, or
-no write, succeeded at a proxy that was not struck itself. *Repeated*: reads and writes that ended in an error
-that says to try again, and were tried again, those at a struck proxy included. Kills are `kill -9`, without
-warning; what was killed is started again after the others serve. A pause is SIGSTOP until the others have
-counted the process out, then SIGCONT: it joins again under a new id, in the same process. The object store is
-away while its processes stand still. A roll is an orderly stop and a start.
+*Reads stopped* and *writes stopped*: the longest time after the strike in which no strong read, or no
+write, succeeded at a proxy that was not struck itself. *Repeated*: reads and writes whose error says to try
+again, and that were tried again, those at a struck proxy included. Kills are `kill -9`, without warning;
+what was killed is started again once the others serve. A pause is SIGSTOP until the others have declared
+the process dead, then SIGCONT: the same process joins again under a new id. The object store is made
+unavailable by pausing its processes. A roll is an orderly stop and a start.
 
-A query node's share moves to the others when its session has ended; that is most of the time that reads take.
-With two replicas, a read that waits for a lost node is answered by the other one. Writes stand still with
-reads where they have to read first: deletes by expression.
+The share of a query node moves to the others when its session has ended; most of the time that reads are
+stopped is this wait. With two replicas, a read that waits for a lost node is answered by the other one.
+Writes that have to read first, deletes by expression, stop together with reads.
 """
 
 
@@ -74,7 +74,7 @@ def _under_load(stage: Stage, strike: Strike) -> Result:
 
 def page(rows: list[str]) -> str:
     table = [
-        "| strike | reads stood still, s | writes stood still, s | repeated reads | repeated writes |",
+        "| strike | reads stopped, s | writes stopped, s | repeated reads | repeated writes |",
         "|---|---:|---:|---:|---:|",
         *rows,
     ]

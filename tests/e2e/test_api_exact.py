@@ -26,7 +26,7 @@ BITS = CHANCE.integers(0, 256, (ROWS + MORE_ROWS, DIM // 8), np.uint8)
 
 @dataclass(frozen=True)
 class Case:
-    """``recall``: of the exact neighbours, the part that the sealed segment's index must find.
+    """``recall``: of the exact neighbors, the part that the sealed segment's index must find.
 
     ``tolerance``: how far its scores may be from the exact ones; scores of growing rows are exact.
     """

@@ -147,7 +147,7 @@ def wait_until_indexed(client: MilvusClient) -> None:
 
 
 def recall(client: MilvusClient, rows: np.ndarray[tuple[int, int], np.dtype[np.float32]]) -> float:
-    """The share of the ten exact neighbours of twenty rows that is found."""
+    """The share of the ten exact neighbors of twenty rows that is found."""
     queries = rows[::1500]
     hits = client.search(NAME, list(queries), limit=10, search_params={"params": {"ef": 200}})
     distances = ((queries[:, None, :] - rows[None, :, :]) ** 2).sum(axis=2)

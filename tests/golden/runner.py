@@ -38,8 +38,9 @@ from story import Story
 from elanus.api.rootcoord import NewCollection
 from elanus.core.consistency import WIRE_EVENTUALLY, ConsistencyLevel, ReadConsistency
 from elanus.core.errors import ElanusError
+from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query
+from elanus.proxy.api import Query
 from elanus.sim.chance import Chance
 from elanus.sim.client_collections import rows_of, schema_of
 from elanus.sim.client_verbs import ClientVerbs

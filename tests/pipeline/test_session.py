@@ -322,7 +322,7 @@ def test_a_job_is_cancelled_and_looked_at_without_an_error_when_the_jvm_is_gone(
     session._running["one"] = False
     session.cancel("one")
     assert session._running["one"], "what makes `run` end with JobCancelled"
-    assert session.look("one") is None
+    assert session.running_job("one") is None
 
 
 @pytest.mark.usefixtures("no_gateway")

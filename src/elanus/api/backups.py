@@ -110,8 +110,8 @@ class BackupApi(Protocol):
     async def release(self, snapshot_id: int) -> None: ...
     @repeatable
     async def users(self) -> AccessPolicy:
-        """All users, with the hashes of their passwords, roles, grants, privilege groups, and the digests of
-        API keys."""
+        """Return all users, with the hashes of their passwords, roles, grants, privilege groups, and the
+        digests of API keys."""
         ...
 
     async def restore_users(self, added: AccessPolicy) -> None:

@@ -147,7 +147,7 @@ class ConnectorApi(Protocol):
     async def undrop_collection(self, database: str, collection: str, target: str) -> RestoreJob: ...
     @repeatable
     async def import_directory(self) -> str:
-        """The URL of the directory or store that files are imported from."""
+        """Return the URL of the directory or store that files are imported from."""
         ...
 
     async def start_import(

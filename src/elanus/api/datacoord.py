@@ -172,18 +172,19 @@ class ChannelCalls(CloneCalls, Protocol):
 
     @repeatable
     async def channel_owners(self) -> dict[str, NodeID]:
-        """The data node that owns each vchannel, `NO_NODE` where none does yet. Vchannels of dropped
+        """Return the data node that owns each vchannel, `NO_NODE` where none does yet. Vchannels of dropped
         collections are left out."""
 
     @repeatable
     async def owned_vchannels(self) -> dict[NodeID, int]:
-        """How many vchannels each data node owns; `NO_NODE`: those without an owner. Without those of dropped
-        collections."""
+        """Return how many vchannels each data node owns; `NO_NODE`: those without an owner. Without those of
+        dropped collections."""
 
     @repeatable
     async def quarantined(self) -> dict[str, int]:
-        """The number of entries in each vchannel's log that flushes left out because they do not fit the
-        collection's schema. Vchannels without such entries and those of dropped collections are left out."""
+        """Return the number of entries in each vchannel's log that flushes left out because they do not
+        fit the collection's schema. Vchannels without such entries and those of dropped collections are
+        left out."""
 
     @repeatable
     async def drop_collection(
@@ -246,7 +247,8 @@ class ChangeCalls(Protocol):
 
     @repeatable
     async def changed_since(self, since: int) -> tuple[CollectionID, ...] | None:
-        """The collections that the changes after ``since`` concerned; ``None``: it may be any of them."""
+        """Return the collections that the changes after ``since`` concerned; ``None``: it may be any of
+        them."""
         ...
 
 
@@ -278,7 +280,8 @@ class DataNodeCalls(Protocol):
 
     @repeatable
     async def open_attempts(self, epoch: int, count: int) -> int:
-        """The first of ``count`` consecutive numbers for attempts of jobs that are about to write files.
+        """Return the first of ``count`` consecutive numbers for attempts of jobs that are about to write
+        files.
 
         Raises `CommitRefused` for an epoch that has been replaced.
         """
@@ -316,12 +319,14 @@ class CompactionCalls(Protocol):
 
     @repeatable
     async def compaction_plans(self, trigger_id: int) -> tuple[CompactionPlan, ...]:
-        """The current state of the plans made together; none when the id is unknown or ended long ago."""
+        """Return the current state of the plans made together; none when the id is unknown or ended long
+        ago."""
         ...
 
     @repeatable
     async def compactions_of(self, collection_id: CollectionID) -> tuple[CompactionPlan, ...]:
-        """The plans of a collection that are remembered: those that run, and those that ended lately."""
+        """Return the plans of a collection that are remembered: those that run, and those that ended
+        lately."""
         ...
 
     async def commit_compaction(self, commit: CompactionCommit) -> None:
@@ -350,7 +355,7 @@ class ImportCalls(Protocol):
 
     @repeatable
     async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
-        """The tasks of a collection, or all when it is 0; oldest first."""
+        """Return the tasks of a collection, or all when it is 0; oldest first."""
         ...
 
     @repeatable
@@ -377,8 +382,8 @@ class MemoryCalls(Protocol):
 
     @repeatable
     async def flushing_bytes(self) -> int:
-        """How much growing data of a query node is sealed and on its way out of memory: the largest figure of
-        all nodes, a few seconds old. 0 while no node is above the soft limit of back-pressure."""
+        """Return how much growing data of a query node is sealed and on its way out of memory: the largest
+        figure of all nodes, a few seconds old. 0 while no node is above the soft limit of back-pressure."""
         ...
 
 

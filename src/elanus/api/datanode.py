@@ -115,8 +115,8 @@ class DataNodeApi(Protocol):
     @order_of("datacoord")
     @repeatable
     async def compactions(self, epoch: int) -> CompactionWork:
-        """The compactions that the node has: those that run, wait for Spark or are being committed. Raises as
-        `compact` does."""
+        """Return the compactions that the node has: those that run, wait for Spark or are being committed.
+        Raises as `compact` does."""
         ...
 
     @order_of("datacoord")

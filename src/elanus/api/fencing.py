@@ -54,7 +54,7 @@ def order_of(role: str) -> Callable[[Method], Method]:
 
 
 def orders_of(api: type[Any]) -> dict[str, str]:
-    """The orders among the methods of an interface, each with the role that gives it."""
+    """Return the orders among the methods of an interface, each with the role that gives it."""
     methods = inspect.getmembers(api, inspect.iscoroutinefunction)
     return {name: getattr(method, _MARK) for name, method in methods if hasattr(method, _MARK)}
 

@@ -96,12 +96,12 @@ class IndexCoordApi(Protocol):
     async def unbuilt(
         self, collection_id: CollectionID, segment_ids: tuple[SegmentID, ...]
     ) -> tuple[SegmentID, ...]:
-        """The segments among these that still wait for an index of the collection."""
+        """Return the segments among these that still wait for an index of the collection."""
         ...
 
     @repeatable
     async def index_references(self) -> IndexReferences:
-        """Every index file in use, and which builds may still add one: one moment of the metadata."""
+        """Return every index file in use, and which builds may still add one: one moment of the metadata."""
         ...
 
     @repeatable

@@ -46,7 +46,7 @@ class JobBook:
         self._unsent: dict[str, JobEntry] = {}
 
     def entries(self) -> tuple[JobEntry, ...]:
-        """The jobs that ended recently, oldest first, then those that run or wait."""
+        """Return the jobs that ended recently, oldest first, then those that run or wait."""
         return (*self._ended, *self._open.values())
 
     def order(
@@ -73,7 +73,7 @@ class JobBook:
         )
         self._show(running)
 
-    def look(self, job_id: str, progress: JobProgress, ui_url: str = "") -> None:
+    def progressed(self, job_id: str, progress: JobProgress, ui_url: str = "") -> None:
         """Record the progress of a job. Ignored when the job has ended meanwhile."""
         entry = self._open.get(job_id)
         if entry is not None:
@@ -130,8 +130,8 @@ class JobBook:
     # what the ledger has not received yet
 
     def take_unsent(self) -> dict[str, JobEntry]:
-        """The latest entry of every job that changed, by id. A caller that fails to send them puts them
-        back."""
+        """Return the latest entry of every job that changed, by id. A caller that fails to send them puts
+        them back."""
         self.changed.clear()
         unsent, self._unsent = self._unsent, {}
         return unsent
@@ -149,7 +149,7 @@ async def keep_reported(book: JobBook, ledger: JobLedgerApi, address: str) -> No
             await ledger.report_jobs(book.owner, address, tuple(unsent.values()))
         except ElanusError as error:
             book.put_back(unsent)
-            _log.info("the ledger does not answer", error=error.message)
+            _log.info("jobs not reported; trying again", error=error.message)
             await asyncio.sleep(SIGN_OF_LIFE_S)
             continue
         try:

@@ -48,7 +48,7 @@ class KeysApi(Protocol):
 
     @repeatable
     async def list_keys(self, user: str) -> tuple[KeyInfo, ...]:
-        """The keys of a user, or, with "", of all users; the oldest first."""
+        """Return the keys of a user, or, with "", of all users; the oldest first."""
         ...
 
     async def drop_key(self, user: str, key_id: str) -> None:

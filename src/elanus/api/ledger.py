@@ -24,7 +24,7 @@ class JobLedgerApi(Protocol):
 
     @repeatable
     async def jobs(self) -> tuple[JobEntry, ...]:
-        """Every job the ledger knows, in the order in which they were ordered."""
+        """Return every job the ledger knows, in the order in which they were ordered."""
         ...
 
     @repeatable

@@ -187,7 +187,7 @@ class ChannelReader(Protocol):
     """A subscription, in order from its first position."""
 
     async def next(self) -> tuple[int, bytes]:
-        """The next message with its position. Raises `ChannelLost` when the channel is gone."""
+        """Return the next message with its position. Raises `ChannelLost` when the channel is gone."""
         ...
 
     async def close(self) -> None: ...
@@ -226,7 +226,7 @@ class QueryChannels(Protocol):
         ...
 
     async def end(self, channel: str) -> int:
-        """The position that the next message gets. Raises `ChannelLost`, `Unavailable`."""
+        """Return the position that the next message gets. Raises `ChannelLost`, `Unavailable`."""
         ...
 
     async def open_reader(self, channel: str, start: int) -> ChannelReader:
@@ -242,7 +242,7 @@ class ReadPayloads(Protocol):
 
     @repeatable
     async def fetch_read(self, request_id: int) -> bytes:
-        """The ``read`` of a request. Raises `Unavailable` when the proxy has given the request up."""
+        """Return the ``read`` of a request. Raises `Unavailable` when the proxy has given the request up."""
         ...
 
     @repeatable

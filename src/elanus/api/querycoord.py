@@ -100,7 +100,7 @@ class QueryCoordApi(Protocol):
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None: ...
     @repeatable
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
-        """The state of loads: of one collection (empty when it is not loaded), or of all (0)."""
+        """Return the state of loads: of one collection (empty when it is not loaded), or of all (0)."""
         ...
 
     @repeatable
@@ -113,29 +113,30 @@ class QueryCoordApi(Protocol):
 
     @repeatable
     async def growing_bytes(self) -> int:
-        """The recent growing data size of the query node that has most of it: for back-pressure."""
+        """Return the recent growing data size of the query node that has most of it: for back-pressure."""
         ...
 
     @repeatable
     async def growing_memory(self) -> tuple[GrowingMemory, ...]:
-        """The recent growing data of each query node that has any, with its segments."""
+        """Return the recent growing data of each query node that has any, with its segments."""
         ...
 
     @repeatable
     async def growing_collections(self) -> Mapping[CollectionID, int]:
-        """The recent bytes of growing rows by collection, on the query node that has most growing data."""
+        """Return the recent bytes of growing rows by collection, on the query node that has most growing
+        data."""
         ...
 
     @repeatable
     async def serving(self, collection_id: CollectionID) -> tuple[tuple[NodeID, SegmentServing], ...]: ...
     @repeatable
     async def query_channels(self, collection_id: CollectionID) -> tuple[QueryChannelInfo, ...]:
-        """The channels of the replicas that can be read. Raises `CollectionNotLoaded`."""
+        """Return the channels of the replicas that can be read. Raises `CollectionNotLoaded`."""
         ...
 
     @repeatable
     async def replicas(self, collection_id: CollectionID) -> tuple[ReplicaStatus, ...]:
-        """The replicas that can be read. Raises `CollectionNotLoaded`."""
+        """Return the replicas that can be read. Raises `CollectionNotLoaded`."""
         ...
 
     async def load_balance(
@@ -170,7 +171,7 @@ class QueryCoordApi(Protocol):
     async def describe_resource_group(self, name: str) -> ResourceGroupStatus: ...
     @repeatable
     async def resource_groups(self) -> tuple[ResourceGroupStatus, ...]:
-        """All of them, by name."""
+        """Return all of them, by name."""
         ...
 
     async def transfer_node(self, source: str, target: str, count: int) -> None:

@@ -472,7 +472,7 @@ class QueryNodeReads(Protocol):
     """The synchronous read side, safe to call from many threads."""
 
     def service_time(self, collection_id: CollectionID) -> Timestamp:
-        """The lowest tick over the collection's vchannels. Raises `CollectionNotLoaded`."""
+        """Return the lowest tick over the collection's vchannels. Raises `CollectionNotLoaded`."""
         ...
 
     def wait_service_time(self, collection_id: CollectionID, ts: Timestamp, timeout_s: float) -> None:
@@ -484,10 +484,10 @@ class QueryNodeReads(Protocol):
 
     def search(self, request: NodeSearch) -> NodeHits: ...
     def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
-        """The output columns (the primary key is always among them)."""
+        """Return the output columns (the primary key is always among them)."""
         ...
 
     def statistics(self, request: NodeStatistics) -> TermStatistics: ...
     def count(self, request: NodeQuery) -> int:
-        """The number of live rows that match; duplicates of a primary key count separately."""
+        """Return the number of live rows that match; duplicates of a primary key count separately."""
         ...

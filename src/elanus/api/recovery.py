@@ -81,17 +81,18 @@ class SegmentCalls(Protocol):
 
     @repeatable
     async def segments(self, collection_id: CollectionID) -> tuple[SegmentInfo, ...]:
-        """All segments of a collection; of all collections when it is 0. ``rows`` includes unflushed ones."""
+        """Return all segments of a collection; of all collections when it is 0. ``rows`` includes unflushed
+        ones."""
         ...
 
     @repeatable
     async def segment_states(self) -> dict[str, int]:
-        """How many segments there are in each state, by the lower-case name of a `SegmentState`."""
+        """Return how many segments there are in each state, by the lower-case name of a `SegmentState`."""
         ...
 
     @repeatable
     async def segments_by_id(self, segment_ids: tuple[SegmentID, ...]) -> tuple[SegmentInfo, ...]:
-        """The segments among these that exist, in any order."""
+        """Return the segments among these that exist, in any order."""
         ...
 
     @repeatable

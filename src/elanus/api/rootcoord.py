@@ -61,12 +61,12 @@ class ServiceCalls(Protocol):
 
     @repeatable
     async def alloc_timestamp(self, count: int) -> Timestamp:
-        """The first of ``count`` consecutive timestamps, all larger than any handed out before."""
+        """Return the first of ``count`` consecutive timestamps, all larger than any handed out before."""
         ...
 
     @repeatable
     async def alloc_ids(self, count: int) -> int:
-        """The first of ``count`` consecutive ids, unique over the life of the system."""
+        """Return the first of ``count`` consecutive ids, unique over the life of the system."""
         ...
 
     @repeatable
@@ -86,12 +86,12 @@ class ServiceCalls(Protocol):
 
     @repeatable
     async def ticks(self) -> Mapping[str, Timestamp]:
-        """The last tick written to each pchannel in use."""
+        """Return the last tick written to each pchannel in use."""
         ...
 
     @repeatable
     async def tick_holders(self) -> Mapping[str, NodeID]:
-        """The proxy that bounds the next tick of each pchannel in use; 0 if none does."""
+        """Return the proxy that bounds the next tick of each pchannel in use; 0 if none does."""
         ...
 
 
@@ -107,7 +107,7 @@ class LookupCalls(Protocol):
     async def collection_by_id(self, collection_id: CollectionID) -> Collection: ...
     @repeatable
     async def list_collections(self, database: str) -> tuple[Collection, ...]:
-        """The collections of one database; of all databases when the name is empty."""
+        """Return the collections of one database; of all databases when the name is empty."""
         ...
 
 

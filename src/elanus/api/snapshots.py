@@ -115,7 +115,7 @@ class SnapshotCalls(Protocol):
 
     @repeatable
     async def named_snapshots(self) -> tuple[Pin, ...]:
-        """All named snapshots, in the order in which they were made."""
+        """Return all named snapshots, in the order in which they were made."""
         ...
 
     @repeatable
@@ -139,7 +139,7 @@ class SnapshotCalls(Protocol):
 
     @repeatable
     async def dropped_collections(self) -> tuple[Collection, ...]:
-        """The dropped collections whose files still exist, the latest drop last."""
+        """Return the dropped collections whose files still exist, the latest drop last."""
         ...
 
 

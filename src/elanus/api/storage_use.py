@@ -13,7 +13,7 @@ class StorageCalls(Protocol):
 
     @repeatable
     async def stored_bytes(self, collection_ids: tuple[CollectionID, ...]) -> int:
-        """The size of the insert logs of these collections together; of all if none is named.
+        """Return the size of the insert logs of these collections together; of all if none is named.
 
         Files that wait for garbage collection, delete logs and indexes do not count.
         """

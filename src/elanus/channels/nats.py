@@ -148,7 +148,7 @@ class NatsChannels:
         await self._connection.close()
 
     async def _check(self, channel: str) -> tuple[int, int]:
-        """The channel's first and last position. Raises `ChannelLost`, `Unavailable`."""
+        """Return the channel's first and last position. Raises `ChannelLost`, `Unavailable`."""
         deadline_s = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -189,7 +189,8 @@ class NatsChannels:
         await asyncio.sleep(_RETRY_S)
 
     def _stream(self, channel: str) -> str:
-        """A stream name that no stream of the log has. Querycoord and proxies make the channel names."""
+        """Return a stream name that no stream of the log has. Querycoord and proxies make the channel
+        names."""
         plain = quote(channel, safe="").replace(".", "%2E").replace("%", "=")
         return f"{self._connection.source.prefix}_query-{plain}"
 
@@ -243,7 +244,7 @@ class _Reader(StreamFollower):
 
 
 def _once(handed: Handed) -> dict[str, str]:
-    """The header that makes a server store a message once, however often it is sent."""
+    """Return the header that makes a server store a message once, however often it is sent."""
     return {"Nats-Msg-Id": handed.mark}
 
 

@@ -185,27 +185,29 @@ def encode_read(read: Read) -> bytes:
             _Statistics(read.collection_id, read.field_id, terms, read.read_ts, read.expired_until)
         )
     if isinstance(read, NodeSearch):
-        queries = np.ascontiguousarray(read.queries)
-        vectors = _Vectors(queries.tobytes(), queries.dtype.str, len(queries))
-        search = _Search(
-            _common(read),
-            read.field_id,
-            vectors,
-            read.k,
-            read.metric_type,
-            dict(read.params),
-            read.grouping,
-            read.candidates_max,
-            None if read.boosts is None else _sent_boosts(read.boosts),
-            read.chains,
-            read.timeout_s,
-        )
-        return msgspec.msgpack.encode(search)
+        return msgspec.msgpack.encode(_sent_search(read))
     query = read.query if isinstance(read, NodeCount) else read
     keys = None if query.primary_keys is None else _stream({_IDS: query.primary_keys})
     counts = isinstance(read, NodeCount)
     return msgspec.msgpack.encode(
         _Query(_common(query), keys, query.limit, counts, query.order, query.aggregation)
+    )
+
+
+def _sent_search(read: NodeSearch) -> _Search:
+    queries = np.ascontiguousarray(read.queries)
+    return _Search(
+        _common(read),
+        read.field_id,
+        _Vectors(queries.tobytes(), queries.dtype.str, len(queries)),
+        read.k,
+        read.metric_type,
+        dict(read.params),
+        read.grouping,
+        read.candidates_max,
+        None if read.boosts is None else _sent_boosts(read.boosts),
+        read.chains,
+        read.timeout_s,
     )
 
 
@@ -257,35 +259,44 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
     if isinstance(read, _Statistics):
         terms = np.frombuffer(read.terms, dtype="<u4")
         return NodeStatistics(read.collection_id, read.field_id, terms, read.read_ts, read.expired_until)
-    common = read.common
-    bound = compile_filter(common.filter, common.values)
     if isinstance(read, _Search):
-        queries = np.frombuffer(read.queries.data, dtype=read.queries.dtype)
-        return NodeSearch(
-            collection_id=common.collection_id,
-            partition_ids=common.partition_ids,
-            field_id=read.field_id,
-            queries=queries.reshape(read.queries.rows, -1),
-            k=read.k,
-            metric_type=read.metric_type,
-            params=read.params,
-            filter=bound,
-            output_fields=common.output_fields,
-            read_ts=common.read_ts,
-            ignore_growing=common.ignore_growing,
-            answer_bytes_max=common.answer_bytes_max,
-            expired_until=common.expired_until,
-            grouping=read.grouping,
-            candidates_max=read.candidates_max,
-            boosts=None if read.boosts is None else _received_boosts(read.boosts, compile_filter),
-            chains=read.chains,
-            spared_fields=common.spared_fields,
-            timeout_s=read.timeout_s,
-        )
-    query = NodeQuery(
+        return _received_search(read, compile_filter)
+    query = _received_query(read, compile_filter)
+    return NodeCount(query) if read.counts else query
+
+
+def _received_search(read: _Search, compile_filter: Compile) -> NodeSearch:
+    common = read.common
+    queries = np.frombuffer(read.queries.data, dtype=read.queries.dtype)
+    return NodeSearch(
         collection_id=common.collection_id,
         partition_ids=common.partition_ids,
-        filter=bound,
+        field_id=read.field_id,
+        queries=queries.reshape(read.queries.rows, -1),
+        k=read.k,
+        metric_type=read.metric_type,
+        params=read.params,
+        filter=compile_filter(common.filter, common.values),
+        output_fields=common.output_fields,
+        read_ts=common.read_ts,
+        ignore_growing=common.ignore_growing,
+        answer_bytes_max=common.answer_bytes_max,
+        expired_until=common.expired_until,
+        grouping=read.grouping,
+        candidates_max=read.candidates_max,
+        boosts=None if read.boosts is None else _received_boosts(read.boosts, compile_filter),
+        chains=read.chains,
+        spared_fields=common.spared_fields,
+        timeout_s=read.timeout_s,
+    )
+
+
+def _received_query(read: _Query, compile_filter: Compile) -> NodeQuery:
+    common = read.common
+    return NodeQuery(
+        collection_id=common.collection_id,
+        partition_ids=common.partition_ids,
+        filter=compile_filter(common.filter, common.values),
         primary_keys=None if read.primary_keys is None else _columns(read.primary_keys)[_IDS],
         output_fields=common.output_fields,
         limit=read.limit,
@@ -297,7 +308,6 @@ def decode_read(data: bytes, compile_filter: Compile) -> Read:
         aggregation=read.aggregation,
         spared_fields=common.spared_fields,
     )
-    return NodeCount(query) if read.counts else query
 
 
 def encode_answer(answer: Answer) -> bytes:

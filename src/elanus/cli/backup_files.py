@@ -190,7 +190,7 @@ class BackupFiles:
         expected = {file.path: file for c in backup.collections for file in self.rows(c.path).files}
         wrong: list[str] = []
 
-        def look(copy: Copy) -> StoredFile:
+        def digest(copy: Copy) -> StoredFile:
             try:
                 return digest_of(self.store, copy.path)
             except ObjectMissing:
@@ -207,5 +207,5 @@ class BackupFiles:
                     f"backed up, there are {found.size_bytes} with {found.checksum}"
                 )
 
-        in_threads(look, (Copy(path, "") for path in expected), threads_for(self.store), compare)
+        in_threads(digest, (Copy(path, "") for path in expected), threads_for(self.store), compare)
         return sorted(wrong)

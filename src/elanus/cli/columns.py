@@ -1,7 +1,7 @@
 """Tables as plain text: columns separated by spaces, the same in a terminal, in a file and in a pipe.
 
 A cell is never truncated and never empty, and only the last column may contain spaces, so ``awk`` finds
-every column by its number. Colour is used only on terminals.
+every column by its number. Color is used only on terminals.
 """
 
 from __future__ import annotations

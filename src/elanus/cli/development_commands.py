@@ -24,7 +24,7 @@ def demo(
     ] = None,
     out: Annotated[Path, typer.Option(help="The directory for the picture.")] = Path("out"),
 ) -> None:
-    """Run a tour on real data: start a server, insert, index, search, and draw the neighbours."""
+    """Run a tour on real data: start a server, insert, index, search, and draw the neighbors."""
     if find_spec("pymilvus") is None:
         fail("the demo is a client: pip install 'elanus[demo]'", EXIT_FAILED)
     from elanus.demo.run import DemoFailed, run

@@ -17,6 +17,7 @@ from elanus.cli.options import (
     Url,
     effective_settings,
     fail,
+    named_values,
     observe_url,
 )
 
@@ -93,12 +94,7 @@ def estimate(
 
     settings = effective_settings(config, {}, assignments)
     segments = settings.datacoord
-    sent: dict[str, str] = {}
-    for param in params or ():
-        name, equals, value = param.partition("=")
-        if not equals:
-            fail(f"--param {param}: write it as NAME=VALUE", EXIT_MISUSED)
-        sent[name] = value
+    sent = named_values("--param", params)
     plan = Plan(
         rows,
         int(segments.segment_size_max_mb * segments.seal_proportion) << 20,

@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, DataDir, Token, Url, fail, observe_url, rest_url
+from elanus.cli.options import (
+    EXIT_FAILED,
+    DataDir,
+    Token,
+    Url,
+    fail,
+    named_values,
+    observe_url,
+    rest_url,
+)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print it as JSON.")]
 
@@ -43,12 +52,7 @@ def explain(
     from elanus.cli.explain import Explained
     from elanus.cli.explain import explain as run
 
-    params = {}
-    for assignment in param or ():
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            fail(f"--param {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
-        params[name] = value
+    params = named_values("--param", param)
     read = Explained(
         database, collection, filter_, vector, like or (), field, limit, output or (), consistency, params
     )

@@ -54,7 +54,7 @@ def _status(base_url: str) -> GcStatus:
 
 
 def render(report: GcReport) -> Iterator[RenderableType]:
-    """The lines about what is deleted and why, and what is kept until when."""
+    """Yield the lines about what is deleted and why, and what is kept until when."""
     gone = [f for f in report.findings if f.verdict.goes]
     if gone:
         yield _findings("Deleted" if report.deleted else "Would be deleted", gone)

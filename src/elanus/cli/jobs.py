@@ -47,7 +47,7 @@ def follow(base_url: str, latest: int, console: Console | None = None, *, wide: 
 
 
 def _story(job: JobStatus) -> Iterator[str]:
-    """The events of a job, in order."""
+    """Yield the events of a job, in order."""
     yield f"{job.job_id}: {job.kind}, {job.state}, attempt {job.attempt}"
     yield f"  {job.ordered}  ordered: {job.cause}"
     for who in job.waiting:

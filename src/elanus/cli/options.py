@@ -70,15 +70,22 @@ def effective_settings(
     from elanus.server.settings_load import InvalidSettings, load
 
     flags = {name: value for name, value in named.items() if value is not None}
-    for assignment in assignments or ():
-        name, equals, value = assignment.partition("=")
-        if not equals:
-            fail(f"--set {assignment}: write it as NAME=VALUE", EXIT_MISUSED)
-        flags[name.strip()] = value.strip()
+    flags |= named_values("--set", assignments)
     try:
         return load(config, flags)
     except InvalidSettings as error:
         fail("\n".join(error.problems), EXIT_MISUSED)
+
+
+def named_values(option: str, given: Iterable[str] | None) -> dict[str, str]:
+    """Return the values that an option was given as ``NAME=VALUE``, or end the command with exit code 2."""
+    values: dict[str, str] = {}
+    for one in given or ():
+        name, equals, value = one.partition("=")
+        if not equals:
+            fail(f"{option} {one}: write it as NAME=VALUE", EXIT_MISUSED)
+        values[name.strip()] = value.strip()
+    return values
 
 
 def observe_url(data_dir: Path | None, url: str | None) -> str:

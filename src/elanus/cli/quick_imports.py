@@ -5,7 +5,7 @@ looks through them again and again meanwhile, which takes a tenth of the time of
 full collection, when clients wait. So nothing is collected during these imports, and what they made is left
 out of all later collections. The methods of dataclasses are compiled once (`elanus.storage.dataclass_code`).
 
-Where the package rich is installed, structlog imports it, for tracebacks in colour, which no server prints.
+Where the package rich is installed, structlog imports it, for tracebacks in color, which no server prints.
 pyarrow imports its own client of S3, which takes 3 MB; Elanus has another.
 
 pyarrow's allocator would begin with two huge pages, 4 MB that stay almost empty. With the setting here it

@@ -60,7 +60,7 @@ def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
-    """The error text that the server sent, or none: something else may answer at that address."""
+    """Return the error text that the server sent, or none: something else may answer at that address."""
     try:
         return msgspec.json.decode(error.read(), type=dict[str, str])["error"]
     except (msgspec.DecodeError, KeyError):

@@ -1,6 +1,6 @@
 """`elanus status`: the server's status as tables of plain text.
 
-Normal values are plain; values that need attention are coloured: a role that does not serve, a
+Normal values are plain; values that need attention are colored: a role that does not serve, a
 channel whose ticks have stopped, a pipeline that is down. The columns are always the same, whatever
 the server answers.
 """
@@ -191,7 +191,7 @@ def _groups(groups: Sequence[ResourceGroup], wide: bool) -> Text:
 
 
 def _recalls(recalls: Sequence[RecallStatus], wide: bool) -> Text:
-    """The measured recall of the searches that the process answered."""
+    """Return the measured recall of the searches that the process answered."""
     rows = []
     for one in recalls:
         recall = Cell(f"{one.recall:.3f}", "red" if one.cause else "")
@@ -202,7 +202,7 @@ def _recalls(recalls: Sequence[RecallStatus], wide: bool) -> Text:
 
 
 def jobs_table(jobs: Sequence[JobStatus], *, wide: bool = False) -> Text:
-    """The jobs of a ledger as a table; those that ended badly are coloured.
+    """Return the jobs of a ledger as a table; those that ended badly are colored.
 
     The wide form also has the causes, and the errors of failed jobs.
     """

@@ -46,7 +46,9 @@ def allocate(rows: int, open_segments: Sequence[OpenSegment], max_rows: int) -> 
 
 
 @dataclass(slots=True)
-class _Grant:
+class _Unused:
+    """The rows of an allocation that have not been written."""
+
     segment_id: SegmentID
     rows: int
     expires: Timestamp
@@ -67,40 +69,40 @@ class AllocationCache:
     """A proxy's unused allocations."""
 
     def __init__(self) -> None:
-        self._grants: dict[_Key, deque[_Grant]] = {}
+        self._unused: dict[_Key, deque[_Unused]] = {}
 
     def put(self, key: _Key, segment_id: SegmentID, rows: int, expires: Timestamp) -> None:
-        self._grants.setdefault(key, deque()).append(_Grant(segment_id, rows, expires))
+        self._unused.setdefault(key, deque()).append(_Unused(segment_id, rows, expires))
 
     def missing(self, key: _Key, rows: int, ts: Timestamp) -> int:
         """Return how many of ``rows`` rows stamped ``ts`` the unused allocations do not cover.
 
         Drops expired allocations.
         """
-        grants = self._grants.get(key)
-        if not grants:
+        unused = self._unused.get(key)
+        if not unused:
             return rows
-        for grant in [g for g in grants if g.expires < ts or g.rows <= 0]:
-            grants.remove(grant)
-        return max(0, rows - sum(g.rows for g in grants))
+        for allocation in [a for a in unused if a.expires < ts or a.rows <= 0]:
+            unused.remove(allocation)
+        return max(0, rows - sum(a.rows for a in unused))
 
     def spend(self, key: _Key, rows: int) -> list[SegmentRows]:
         """Use allocations that `missing` has confirmed. Raises `ValueError` if they do not cover ``rows``."""
         places = []
-        grants = self._grants.get(key, deque())
+        unused = self._unused.get(key, deque())
         while rows:
-            if not grants:
+            if not unused:
                 raise ValueError(f"{rows} rows more than the allocations of {key} cover")
-            grant = grants[0]
-            taken = min(rows, grant.rows)
-            places.append(SegmentRows(grant.segment_id, taken))
-            grant.rows -= taken
+            allocation = unused[0]
+            taken = min(rows, allocation.rows)
+            places.append(SegmentRows(allocation.segment_id, taken))
+            allocation.rows -= taken
             rows -= taken
-            if grant.rows == 0:
-                grants.popleft()
+            if allocation.rows == 0:
+                unused.popleft()
         return places
 
-    def give_back(self, collection_id: CollectionID) -> None:
+    def forget(self, collection_id: CollectionID) -> None:
         """Forget all allocations of a collection."""
-        for key in [k for k in self._grants if k[0] == collection_id]:
-            del self._grants[key]
+        for key in [k for k in self._unused if k[0] == collection_id]:
+            del self._unused[key]

@@ -1,8 +1,8 @@
 """The backends of a port, by the scheme of the URL that selects one.
 
 The log, the query channels, the metadata and the object store each have one table of this kind, in the
-module ``backends`` of their room. Code that opens a backend, checks a setting or describes one looks up the
-scheme there, so a backend is added with a package of its own and a line in that table.
+module ``backends`` of their package. Code that opens a backend, checks a setting or describes one looks up
+the scheme there, so a backend is added with a package of its own and a line in that table.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Backends(Generic[B]):
     by_scheme: dict[str, B]
 
     def of(self, url: str) -> B:
-        """The backend that the URL's scheme selects. Raises `InvalidParameter` for an unknown scheme."""
+        """Return the backend that the URL's scheme selects. Raises `InvalidParameter` for an unknown
+        scheme."""
         backend = self.by_scheme.get(scheme_of(url))
         if backend is None:
             example = next(iter(self.by_scheme.values())).form
@@ -67,7 +68,7 @@ def scheme_of(url: str) -> str:
 
 
 def without_user(url: str) -> str:
-    """The URL without the user and the password in it, for messages."""
+    """Return the URL without the user and the password in it, for messages."""
     scheme, separator, rest = url.partition("://")
     return scheme + separator + rest.rpartition("@")[2] if separator else url
 

@@ -42,7 +42,7 @@ class BloomFilter:
 
     @classmethod
     def of_hashes(cls, hashes: npt.NDArray[np.uint64]) -> BloomFilter:
-        """A filter that holds the keys with these hashes (`hash_keys`)."""
+        """Return a filter that holds the keys with these hashes (`hash_keys`)."""
         blocks = max(1, math.ceil(len(hashes) * BITS_PER_KEY / (32 * _WORDS)))
         words = np.zeros((blocks, _WORDS), dtype=np.uint32)
         block, masks = _probes(hashes, blocks)
@@ -55,7 +55,7 @@ class BloomFilter:
         return cls(np.frombuffer(data, dtype="<u4").reshape(-1, _WORDS))
 
     def to_bytes(self) -> bytes:
-        """The blocks in order, each as eight little-endian words."""
+        """Return the blocks in order, each as eight little-endian words."""
         return self.words.astype("<u4", copy=False).tobytes()
 
     def may_contain(self, keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.bool_]:

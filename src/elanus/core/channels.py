@@ -21,7 +21,7 @@ def vchannel_name(pchannel: str, collection_id: CollectionID, shard: int) -> str
 
 
 def pchannel_of(vchannel: str) -> str:
-    """The pchannel that carries a vchannel."""
+    """Return the pchannel that carries a vchannel."""
     return vchannel.rsplit("_", 1)[0]
 
 

@@ -40,7 +40,7 @@ def choose_deltas(
 
 
 def _runs(deltas: Sequence[DeltaLog], span_max_ms: float) -> Iterator[tuple[DeltaLog, ...]]:
-    """Divide delta logs into runs of neighbours, each within the limits of one merged delta log."""
+    """Divide delta logs into runs of neighbors, each within the limits of one merged delta log."""
     run: list[DeltaLog] = []
     size_bytes, oldest_ms = 0, 0
     for delta in deltas:

@@ -18,12 +18,12 @@ _VALUE, _ELEMENT = "=", "∋"
 
 
 def entries_of(document: Any) -> list[str]:
-    """The entries of a decoded document, each once."""
+    """Return the entries of a decoded document, each once."""
     return list(dict.fromkeys(_entries((), document)))
 
 
 def entry_of(path: Path, value: bool | int | float | str, *, of_array: bool = False) -> str | None:
-    """The entry of a value at a path; with ``of_array``, of an array at the path that holds the value.
+    """Return the entry of a value at a path; with ``of_array``, of an array at the path that holds the value.
 
     None for NaN, and for a path whose keys may be read as an array's index in more than one way.
     """

@@ -108,8 +108,8 @@ def apart(boxes: Boxes, other: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]
     return distant
 
 
-def metres_between(shapes: Geometries, point: Any) -> npt.NDArray[np.float64]:
-    """Return the distances of geometries to a point on the sphere, in metres; NaN for empty ones. shape (n,)
+def meters_between(shapes: Geometries, point: Any) -> npt.NDArray[np.float64]:
+    """Return the distances of geometries to a point on the sphere, in meters; NaN for empty ones. shape (n,)
 
     Coordinates are degrees of longitude and latitude. The geometries are projected around the point: the
     distances of their corners are exact, edges count as straight lines of that map (azimuthal equidistant
@@ -122,12 +122,12 @@ def metres_between(shapes: Geometries, point: Any) -> npt.NDArray[np.float64]:
         longitude, latitude = np.radians(degrees).T
         sines = np.sin((latitude - north) / 2) ** 2
         sines += np.cos(latitude) * np.cos(north) * np.sin((longitude - east) / 2) ** 2
-        metres = 2 * _EARTH_RADIUS_M * np.arcsin(np.sqrt(np.clip(sines, 0, 1)))
+        meters = 2 * _EARTH_RADIUS_M * np.arcsin(np.sqrt(np.clip(sines, 0, 1)))
         bearing = np.arctan2(
             np.cos(latitude) * np.sin(longitude - east),
             np.cos(north) * np.sin(latitude) - np.sin(north) * np.cos(latitude) * np.cos(longitude - east),
         )
-        return np.stack((metres * np.sin(bearing), metres * np.cos(bearing)), axis=1)
+        return np.stack((meters * np.sin(bearing), meters * np.cos(bearing)), axis=1)
 
     distances: npt.NDArray[np.float64] = shapely.distance(
         shapely.transform(shapely.force_2d(shapes), projected), shapely.Point(0, 0)
@@ -135,9 +135,9 @@ def metres_between(shapes: Geometries, point: Any) -> npt.NDArray[np.float64]:
     return distances
 
 
-def degrees_around(point: Any, metres: float) -> npt.NDArray[np.float64] | None:
+def degrees_around(point: Any, meters: float) -> npt.NDArray[np.float64] | None:
     """Return a box, (4,), that holds every point this close to ``point``; None if it is not one box."""
-    angle = metres / _EARTH_RADIUS_M
+    angle = meters / _EARTH_RADIUS_M
     north = np.radians(point.y)
     if angle + abs(north) >= np.pi / 2:
         return None

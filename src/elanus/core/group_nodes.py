@@ -117,7 +117,7 @@ class _Placed:
         return [n for n in self.groups[name].nodes if self._accepts(name, n)]
 
     def _strangers(self, name: str) -> list[NodeID]:
-        """The nodes in the group that its node filter does not accept."""
+        """Return the nodes in the group that its node filter does not accept."""
         return [n for n in self.groups[name].nodes if not self._accepts(name, n)]
 
     def _accepts(self, name: str, node: NodeID) -> bool:
@@ -126,7 +126,8 @@ class _Placed:
         return self.groups[name].declared.accepts(self._labels.get(node, {}))
 
     def _movable(self, source: str, target: str) -> NodeID | None:
-        """The node that would move: one that its group does not accept, else one of those above requests."""
+        """Return the node that would move: one that its group does not accept, else one of those above
+        requests."""
         own = self._own(source)
         spare = own if len(own) > self.groups[source].declared.requests else []
         for candidates in (self._strangers(source), spare):
@@ -136,7 +137,7 @@ class _Placed:
         return None
 
     def _best(self, rank: Callable[[str], _Rank]) -> str:
-        """The group of the highest rank, the first by name among equals; "" if all are unfit."""
+        """Return the group of the highest rank, the first by name among equals; "" if all are unfit."""
         best, highest = "", _UNFIT
         for name in sorted(self.groups):
             value = rank(name)

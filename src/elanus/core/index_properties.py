@@ -56,19 +56,19 @@ def property_of(params: Mapping[str, str], name: str) -> str | None:
 
 
 def without_properties(params: Mapping[str, str]) -> dict[str, str]:
-    """The parameters that decide how an index is built."""
+    """Return the parameters that decide how an index is built."""
     return _without(params, _PROPERTIES)
 
 
 def altered(
     params: Mapping[str, str], properties: Mapping[str, str], delete_keys: Iterable[str]
 ) -> dict[str, str]:
-    """An index's parameters after a change of properties."""
+    """Return an index's parameters after a change of properties."""
     return _without(params, (*properties, *delete_keys)) | dict(properties)
 
 
 def _without(params: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """The parameters without some, which may also stand in the JSON text of ``params``."""
+    """Return the parameters without some, which may also stand in the JSON text of ``params``."""
     left = {name: value for name, value in params.items() if name not in names}
     inner = json.loads(left.get(PARAMS_KEY) or "{}")
     if isinstance(inner, dict) and any(name in inner for name in names):

@@ -57,7 +57,7 @@ class KeyRights(Rights):
 
 
 def _roles(policy: AccessPolicy, whole: Rights, scope: KeyScope) -> list[str]:
-    """The roles whose rights the key has; none that was dropped, or taken from the user, since."""
+    """Return the roles whose rights the key has; none that was dropped, or taken from the user, since."""
     if not scope.roles:
         return sorted(whole.roles)
     return [

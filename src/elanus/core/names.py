@@ -10,6 +10,9 @@ import re
 from elanus.core.errors import InvalidDatabaseName, InvalidFieldName, InvalidParameter
 from elanus.core.limits import NAME_LENGTH_MAX_CHARS
 
+DEFAULT_DATABASE = "default"
+DEFAULT_PARTITION = "_default"
+
 _FIRST = re.compile(r"[A-Za-z_]")
 _REST = re.compile(r"[A-Za-z0-9_]*\Z")
 _EITHER_CASE = (

@@ -48,7 +48,7 @@ class Oracle:
         self._bound_ms = saved_bound_ms
 
     def bound_wanted_ms(self, wall_ms: int, window_ms: int) -> int | None:
-        """The bound to persist next, or None while more than half of the window is left."""
+        """Return the bound to persist next, or None while more than half of the window is left."""
         ahead_of = max(wall_ms, self._physical_ms)
         if self._bound_ms - ahead_of > window_ms // 2:
             return None
@@ -59,7 +59,7 @@ class Oracle:
         self._bound_ms = max(self._bound_ms, bound_ms)
 
     def allocate(self, count: int, wall_ms: int) -> Timestamp | None:
-        """The first of ``count`` consecutive timestamps, or None when all below the bound are used up.
+        """Return the first of ``count`` consecutive timestamps, or None when all below the bound are used up.
 
         Raises `ValueError` for a count outside [1, `ALLOCATION_MAX`].
         """

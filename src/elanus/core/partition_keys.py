@@ -18,11 +18,11 @@ from elanus.core.channels import shard_of_keys
 from elanus.core.errors import CollectionIllegalSchema, InvalidParameter
 from elanus.core.ids import PartitionID
 from elanus.core.limits import KEY_PARTITIONS_MAX
+from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.schema import CollectionSchema
 
 ISOLATION_PROPERTY = "partitionkey.isolation"
 _DEFAULT_PARTITIONS = 16
-_NAME = "_default"
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -51,7 +51,7 @@ def checked_partitions(schema: CollectionSchema, asked: int) -> int:
 
 def partition_names(count: int) -> tuple[str, ...]:
     """Return the names of the partitions of a key, in the order of their numbers."""
-    return tuple(f"{_NAME}_{number}" for number in range(count))
+    return tuple(f"{DEFAULT_PARTITION}_{number}" for number in range(count))
 
 
 def key_partitions(partitions: Mapping[str, PartitionID]) -> tuple[PartitionID, ...]:

@@ -171,12 +171,12 @@ PUBLIC_GRANTS = (
 
 
 def object_type_of(privilege: str) -> str:
-    """The object type of a privilege; a group's is `GLOBAL`."""
+    """Return the object type of a privilege; a group's is `GLOBAL`."""
     return next((kind for kind, privileges in PRIVILEGES_OF.items() if privilege in privileges), GLOBAL)
 
 
 def level_of(privileges: Iterable[str]) -> str:
-    """The level of the first of a group's privileges that has one; "" if none has."""
+    """Return the level of the first of a group's privileges that has one; "" if none has."""
     for privilege in privileges:
         for level, members in LEVELS.items():
             if privilege in members:
@@ -251,7 +251,7 @@ def _covers(places: set[tuple[str, str]], database: str, name: str) -> bool:
 
 
 def members_of(grant: Grant, groups: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The privileges that a grant gives."""
+    """Return the privileges that a grant gives."""
     if grant.privilege == ALL:
         return PRIVILEGES
     if grant.privilege == ANY:

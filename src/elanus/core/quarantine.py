@@ -1,4 +1,4 @@
-"""Writes that do not fit their collection's schema: recognised by one rule, and skipped by every reader.
+"""Writes that do not fit their collection's schema: recognized by one rule, and skipped by every reader.
 
 The proxy never writes such an entry: rows are decoded with the schema of the collection they are written to.
 If such an entry is in the log anyway, written by a defective or foreign program, it must not stop the readers

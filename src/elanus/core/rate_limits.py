@@ -125,7 +125,8 @@ def _denied(level: str, properties: Mapping[str, str]) -> frozenset[Action]:
 
 
 def _limit(properties: Mapping[str, str], name: str, unit: int) -> float | None:
-    """The limit in its smallest unit; None if the property is not there, negative or without meaning."""
+    """Return the limit in its smallest unit; None if the property is not there, negative or without
+    meaning."""
     number = _number(properties.get(name, ""))
     return None if number is None or number < 0 else number * unit
 

@@ -21,7 +21,8 @@ _SPARSE_SHARE = 1 / 16
 
 
 def bits_set(bits: Bits) -> int:
-    """How many rows are in a set. It counts words of 64 bits, a quarter of the time that bytes take."""
+    """Return how many rows are in a set. It counts words of 64 bits, a quarter of the time that bytes
+    take."""
     whole = len(bits) // 8 * 8
     return int(np.bitwise_count(bits[:whole].view(np.uint64)).sum()) + int(
         np.bitwise_count(bits[whole:]).sum()
@@ -35,7 +36,7 @@ def bits_at(bits: Bits, rows: npt.NDArray[np.integer[Any]]) -> Bools:
 
 
 def bits_of(found: Found, rows: int) -> Bits:
-    """The bits of a set out of ``rows`` rows. shape (ceil(rows / 8),)"""
+    """Return the bits of a set out of ``rows`` rows. shape (ceil(rows / 8),)"""
     if isinstance(found, PackedRows):
         return found.bits
     return np.packbits(bools_of(found, rows), bitorder="little")
@@ -51,12 +52,12 @@ def bools_of(found: Found, rows: int) -> Bools:
 
 
 def numbers_of(found: Found) -> RowIds:
-    """The rows of a set; those of bits are ascending. int64"""
+    """Return the rows of a set; those of bits are ascending. int64"""
     return numbers_of_bits(found.bits) if isinstance(found, PackedRows) else found.rows.astype(np.int64)
 
 
 def numbers_of_bits(bits: Bits) -> RowIds:
-    """The rows of a set, ascending. int64"""
+    """Return the rows of a set, ascending. int64"""
     if bits_set(bits) > _SPARSE_SHARE * 8 * len(bits):
         return np.flatnonzero(np.unpackbits(bits, bitorder="little").view(np.bool_))
     used = np.flatnonzero(bits != 0)

@@ -184,7 +184,7 @@ class CollectionSchema:
         return {f.field_id: f for f in self.fields}
 
     def members(self, struct: str) -> tuple[FieldSchema, ...]:
-        """The arrays that hold the fields of a struct array."""
+        """Return the arrays that hold the fields of a struct array."""
         return tuple(f for f in self.fields if f.name.startswith(f"{struct}["))
 
     def field(self, name: str) -> FieldSchema:

@@ -38,6 +38,6 @@ def may_flush(info: SegmentInfo, channel_tick: Timestamp) -> bool:
     """Whether every row of a sealed segment has been seen: the channel's tick has passed the seal.
 
     The seal's timestamp is chosen so that no write above it can carry the segment's id: every allocation was
-    used or given back before the timestamp was taken, or has expired by it.
+    used or returned before the timestamp was taken, or has expired by it.
     """
     return info.state is SegmentState.SEALED and NO_TIMESTAMP < info.sealed_at <= channel_tick

@@ -6,7 +6,7 @@
        └───────────────────────────────── drop collection or partition ──────────────────────────────▶
 
 A *growing* segment takes rows. A *sealed* one gets no new allocations, but rows written under older ones
-may still arrive, until every allocation is used, given back or expired. Binlogs of a segment may
+may still arrive, until every allocation is used, returned or expired. Binlogs of a segment may
 exist in any state: a pipeline range holds the rows of all segments of its vchannel.
 """
 

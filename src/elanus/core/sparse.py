@@ -44,7 +44,7 @@ class SparseRows:
 
     @classmethod
     def from_column(cls, column: pa.Array) -> SparseRows:
-        """The rows of a ``binary`` column without nulls, sharing its memory. They are not checked."""
+        """Return the rows of a ``binary`` column without nulls, sharing its memory. They are not checked."""
         count = len(column)
         _, offsets, content = column.buffers()
         if count == 0 or content is None:
@@ -55,7 +55,7 @@ class SparseRows:
         return cls((ends.astype(np.int64) - first) // PAIR.itemsize, pairs)
 
     def to_column(self) -> pa.Array:
-        """The rows as a ``binary`` column, of up to 2 GB. Raises `Internal` for more."""
+        """Return the rows as a ``binary`` column, of up to 2 GB. Raises `Internal` for more."""
         if len(self.pairs) * PAIR.itemsize > _COLUMN_BYTES_MAX:
             raise Internal(
                 f"{len(self)} sparse vectors with {len(self.pairs)} values are too many for a column"
@@ -66,7 +66,7 @@ class SparseRows:
 
     @classmethod
     def joined(cls, parts: Sequence[SparseRows]) -> SparseRows:
-        """The rows of several, one after the other; at least one."""
+        """Return the rows of several, one after the other; at least one."""
         lengths = np.concatenate([part.lengths for part in parts])
         return cls(starts_of(lengths), np.concatenate([part.pairs for part in parts]))
 
@@ -111,19 +111,19 @@ class SparseRows:
 
 
 def starts_of(lengths: RowIds) -> RowIds:
-    """Where rows of these lengths begin, and the end of the last. (n,) → int64 (n + 1,)."""
+    """Return where rows of these lengths begin, and the end of the last. (n,) → int64 (n + 1,)."""
     starts = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=starts[1:])
     return starts
 
 
 def indices_of(pairs: Pairs) -> npt.NDArray[np.uint32]:
-    """The indices of contiguous pairs. (n,) → uint32 (n,), a view."""
+    """Return the indices of contiguous pairs. (n,) → uint32 (n,), a view."""
     return pairs.view("<u4")[::2]
 
 
 def values_of(pairs: Pairs) -> npt.NDArray[np.float32]:
-    """The values of contiguous pairs. (n,) → float32 (n,), a view."""
+    """Return the values of contiguous pairs. (n,) → float32 (n,), a view."""
     return pairs.view("<f4")[1::2]
 
 
@@ -215,7 +215,7 @@ def _first_fault(column: pa.Array, *, negative: bool) -> SparseFault | None:
 
 
 def _go(value: np.float32) -> str:
-    """A number that is not finite, as the reference writes it."""
+    """Return a number that is not finite, as the reference writes it."""
     return "NaN" if np.isnan(value) else f"{'+' if value > 0 else '-'}Inf"
 
 

@@ -41,7 +41,7 @@ class UnfinishedWrites:
                 del self._by_pchannel[pchannel]
 
     def oldest(self) -> Mapping[str, Timestamp]:
-        """The oldest unfinished write of each pchannel that has one."""
+        """Return the oldest unfinished write of each pchannel that has one."""
         return {pchannel: min(pending) for pchannel, pending in self._by_pchannel.items()}
 
 

@@ -20,29 +20,29 @@ timestamp is visible to no read."""
 
 
 def compose(physical_ms: int, logical: int = 0) -> Timestamp:
-    """The timestamp of a UTC millisecond and a logical counter in [0, 2**18)."""
+    """Return the timestamp of a UTC millisecond and a logical counter in [0, 2**18)."""
     if not 0 <= logical <= LOGICAL_MASK:
         raise ValueError(f"logical part {logical} is outside [0, {LOGICAL_MASK}]")
     return Timestamp((physical_ms << LOGICAL_BITS) | logical)
 
 
 def physical_ms(ts: Timestamp) -> int:
-    """The UTC milliseconds in a timestamp."""
+    """Return the UTC milliseconds in a timestamp."""
     return ts >> LOGICAL_BITS
 
 
 def logical(ts: Timestamp) -> int:
-    """The logical counter in a timestamp."""
+    """Return the logical counter in a timestamp."""
     return ts & LOGICAL_MASK
 
 
 def after(ts: Timestamp) -> Timestamp:
-    """The smallest timestamp above."""
+    """Return the smallest timestamp above."""
     return Timestamp(ts + 1)
 
 
 def before(ts: Timestamp) -> Timestamp:
-    """The largest timestamp strictly below ``ts``."""
+    """Return the largest timestamp strictly below ``ts``."""
     return Timestamp(ts - 1)
 
 
@@ -57,5 +57,5 @@ def plus_ms(ts: Timestamp, duration_ms: int) -> Timestamp:
 
 
 def lag_ms(now_ms: int, ts: Timestamp) -> int:
-    """How far ``ts`` is behind a wall clock reading, in milliseconds (negative: ahead of it)."""
+    """Return how far ``ts`` is behind a wall clock reading, in milliseconds (negative: ahead of it)."""
     return now_ms - physical_ms(ts)

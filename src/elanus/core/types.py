@@ -149,7 +149,7 @@ class FieldKind:
         return self.data_type is DataType.TEXT
 
     def too_long(self, field: Sized, column: pa.Array) -> int | None:
-        """The row of the first text of a ``string`` column that exceeds ``max_length``, if any."""
+        """Return the row of the first text of a ``string`` column that exceeds ``max_length``, if any."""
         if not self.has_max_length or not len(column):
             return None
         lengths = pc.binary_length(column)
@@ -367,17 +367,17 @@ VECTOR_FORMS: Mapping[DataType, VectorForm] = {k.data_type: k.vector for k in _A
 
 
 def vectors_in(space: Space) -> frozenset[DataType]:
-    """The vector types whose vectors are compared in this space."""
+    """Return the vector types whose vectors are compared in this space."""
     return frozenset(k.data_type for k in _ALL if k.vector is not None and k.vector.space is space)
 
 
 def family_of(data_type: DataType) -> Family:
-    """The family of a field's values, or of a literal in a filter, where a list has the type Array."""
+    """Return the family of a field's values, or of a literal in a filter, where a list has the type Array."""
     return KINDS[data_type].family
 
 
 def engine_type_name(data_type: DataType) -> str:
-    """A type's name in the messages of the reference's engine: INT64, VARCHAR, VECTOR_FLOAT."""
+    """Return a type's name in the messages of the reference's engine: INT64, VARCHAR, VECTOR_FLOAT."""
     if data_type is DataType.ARRAY_OF_VECTOR:
         return "VECTOR_ARRAY"
     form = VECTOR_FORMS.get(data_type)
@@ -385,5 +385,5 @@ def engine_type_name(data_type: DataType) -> str:
 
 
 def type_name(data_type: DataType) -> str:
-    """A type's name in the reference's messages: Int64, VarChar, FloatVector."""
+    """Return a type's name in the reference's messages: Int64, VarChar, FloatVector."""
     return KINDS[data_type].name if data_type in KINDS else data_type.name.capitalize()

@@ -86,7 +86,7 @@ def _lists_of(flat: Matrix, offsets: Offsets) -> pa.Array:
 
 
 def _values(form: VectorForm, column: pa.Array) -> Matrix:
-    """The stored values in a column of fixed-size binaries, sharing its memory."""
+    """Return the stored values in a column of fixed-size binaries, sharing its memory."""
     if not len(column):
         return np.empty(0, dtype=form.dtype)
     vector_bytes = column.type.byte_width

@@ -85,7 +85,7 @@ class VectorForm:
         return DIMENSION_MAX * self.dims_per_value
 
     def width(self, dim: int) -> int:
-        """The number of columns of a matrix of such vectors."""
+        """Return the number of columns of a matrix of such vectors."""
         return dim // self.dims_per_value
 
     def row_bytes(self, dim: int) -> int:
@@ -96,17 +96,17 @@ class VectorForm:
         return _vector_arrow_type(self, dim)
 
     def dim_of(self, arrow_type: pa.DataType) -> int:
-        """The dimension of vectors in a column of such a type: the inverse of `arrow_type`."""
+        """Return the dimension of vectors in a column of such a type: the inverse of `arrow_type`."""
         if self.element is None:
             return int(arrow_type.byte_width) // self.dtype.itemsize * self.dims_per_value
         return int(arrow_type.list_size) * self.dims_per_value
 
     def empty(self, rows: int, dim: int) -> Matrix:
-        """An uninitialised matrix."""
+        """Return an uninitialized matrix."""
         return np.empty((rows, self.width(dim)), dtype=self.dtype)
 
     def to_matrix(self, column: pa.Array) -> Matrix:
-        """A column without nulls as a matrix (n, width) that shares its memory.
+        """Return a column without nulls as a matrix (n, width) that shares its memory.
 
         Sparse vectors: `elanus.core.sparse.SparseRows`, which has a length, takes rows and counts its bytes
         as a matrix does.
@@ -114,7 +114,7 @@ class VectorForm:
         return self.to_values(column).reshape(len(column), self.width(self.dim_of(column.type)))
 
     def to_values(self, column: pa.Array) -> Matrix:
-        """The stored values of a column without nulls, (n · width,), sharing its memory."""
+        """Return the stored values of a column without nulls, (n · width,), sharing its memory."""
         if self.element is not None:
             flat: Matrix = column.flatten().to_numpy()
             return flat
@@ -127,7 +127,8 @@ class VectorForm:
         return values
 
     def to_column(self, matrix: Matrix) -> pa.Array:
-        """A matrix (n, width) as a column of `arrow_type`. Shares its memory where it is contiguous."""
+        """Return a matrix (n, width) as a column of `arrow_type`. Shares its memory where it is
+        contiguous."""
         arrow_type = self.arrow_type(matrix.shape[1] * self.dims_per_value)
         flat = np.ascontiguousarray(matrix, dtype=self.dtype).reshape(-1)
         if self.element is None:
@@ -135,11 +136,12 @@ class VectorForm:
         return pa.FixedSizeListArray.from_arrays(pa.array(flat), type=arrow_type)
 
     def joined(self, parts: Sequence[Matrix]) -> Matrix:
-        """The rows of several matrices, one after the other; at least one matrix."""
+        """Return the rows of several matrices, one after the other; at least one matrix."""
         return np.concatenate(parts)
 
     def first_not_finite(self, values: npt.NDArray[Any]) -> int | None:
-        """The position of the first NaN or infinity among stored values of shape (n · width,), if any."""
+        """Return the position of the first NaN or infinity among stored values of shape (n · width,), if
+        any."""
         if self.space is Space.BITS or self.dtype.kind in "iu":
             return None
         finite = np.isfinite(values)

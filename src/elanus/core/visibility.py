@@ -19,7 +19,7 @@ NEVER_DELETED = np.int64(MAX_TIMESTAMP)
 
 
 def visible(row_ts: Timestamps, deleted_ts: Timestamps | None, read_ts: Timestamp) -> npt.NDArray[np.bool_]:
-    """The visibility of each row. ``deleted_ts`` None: no row was ever deleted. shape (n,) → (n,)."""
+    """Return the visibility of each row. ``deleted_ts`` None: no row was ever deleted. shape (n,) → (n,)."""
     mask = row_ts <= read_ts
     if deleted_ts is not None:
         mask &= deleted_ts > read_ts

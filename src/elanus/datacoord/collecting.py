@@ -272,7 +272,7 @@ class Collector:
         """Remove the records that are no longer needed and return the number of segments removed.
 
         A query node may serve a segment long after compactions of its outputs: the records between it and
-        what holds its rows now say that these rows still exist. The lock is given back between batches. A
+        what holds its rows now say that these rows still exist. The lock is released between batches. A
         record that may be forgotten does not change any more.
         """
         now = await self._rootcoord.alloc_timestamp(1)

@@ -65,7 +65,7 @@ class FactGatherer:
         self._expiring = ExpiringRows(dead.reader, thresholds.deleted_ratio)
         self._thresholds = thresholds
 
-    async def look(
+    async def gather(
         self,
         vchannel: Vchannel,
         bound: Timestamp,
@@ -80,7 +80,7 @@ class FactGatherer:
         """
         deltas = await self._manifests.of_vchannel(vchannel)
         found, is_whole = await self._readable(vchannel, deltas, bound)
-        await self._dead.look({f.info.manifest: (f.manifest, f.deltas) for f in found if f.deltas})
+        await self._dead.prepare({f.info.manifest: (f.manifest, f.deltas) for f in found if f.deltas})
         candidates = []
         async for f in in_turns(found, _SEGMENTS_AT_ONCE):
             if is_candidate(f.info, taken):

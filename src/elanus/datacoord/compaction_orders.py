@@ -48,12 +48,12 @@ class CompactionOrders:
         """The orders, by plan."""
         self._room: dict[int, int] = {}
         """How many compactions a node can run at a time, by epoch, as it last said."""
-        self._looked_s: dict[int, float] = {}
+        self._asked_s: dict[int, float] = {}
         """When a node was last looked at, by epoch, or got the first of its orders."""
 
     def add(self, order: GivenOrder) -> None:
         self._given[order.plan_id] = order
-        self._looked_s.setdefault(order.node.epoch, self._clock.monotonic_s())
+        self._asked_s.setdefault(order.node.epoch, self._clock.monotonic_s())
 
     def get(self, plan_id: int) -> GivenOrder | None:
         return self._given.get(plan_id)
@@ -65,16 +65,16 @@ class CompactionOrders:
         """Forget a registration and its orders."""
         self._given = {p: order for p, order in self._given.items() if order.node.epoch != epoch}
         self._room.pop(epoch, None)
-        self._looked_s.pop(epoch, None)
+        self._asked_s.pop(epoch, None)
 
     def late(self) -> list[int]:
-        """The plans whose deadline has passed."""
+        """Return the plans whose deadline has passed."""
         now_s = self._clock.monotonic_s()
         return [plan_id for plan_id, order in self._given.items() if now_s >= order.deadline_s]
 
     def due_s(self) -> list[float]:
-        """The moments at which an order is late or a node is to be looked at."""
-        looks_s = [at_s + LOOK_INTERVAL_S for at_s in self._looked_s.values()]
+        """Return the moments at which an order is late or a node is to be looked at."""
+        looks_s = [at_s + LOOK_INTERVAL_S for at_s in self._asked_s.values()]
         return [order.deadline_s for order in self._given.values()] + looks_s
 
     def answered(self, node: LiveNode, room: int) -> None:
@@ -82,7 +82,7 @@ class CompactionOrders:
         self._room[node.epoch] = room
 
     def busy(self) -> Counter[NodeID]:
-        """How many orders each node has."""
+        """Return how many orders each node has."""
         return Counter(order.node.node_id for order in self._given.values())
 
     def with_room(self, nodes: Iterable[LiveNode]) -> list[LiveNode]:
@@ -94,19 +94,19 @@ class CompactionOrders:
         room = max(1, self._room.get(node.epoch, _ROOM_UNTIL_KNOWN))
         return min(room, self._orders_max) if self._orders_max else room
 
-    async def look(self) -> list[GivenOrder]:
+    async def lost(self) -> list[GivenOrder]:
         """Ask the nodes whose turn it is, and return the orders that they do not have any more.
 
         A node that cannot be asked is asked again at its next turn.
         """
         now_s = self._clock.monotonic_s()
         busy = {order.node.epoch: order.node for order in self._given.values()}
-        self._looked_s = {epoch: at_s for epoch, at_s in self._looked_s.items() if epoch in busy}
-        lost: list[GivenOrder] = []
+        self._asked_s = {epoch: at_s for epoch, at_s in self._asked_s.items() if epoch in busy}
+        missing: list[GivenOrder] = []
         for epoch, node in busy.items():
-            if now_s < self._looked_s[epoch] + LOOK_INTERVAL_S:
+            if now_s < self._asked_s[epoch] + LOOK_INTERVAL_S:
                 continue
-            self._looked_s[epoch] = now_s
+            self._asked_s[epoch] = now_s
             try:
                 work = await node.ports.orders.compactions(epoch)
             except ElanusError as error:
@@ -114,5 +114,5 @@ class CompactionOrders:
                 continue
             self.answered(node, work.room)
             held = set(work.attempts)
-            lost += [o for o in self._given.values() if o.node.epoch == epoch and o.attempt not in held]
-        return lost
+            missing += [o for o in self._given.values() if o.node.epoch == epoch and o.attempt not in held]
+        return missing

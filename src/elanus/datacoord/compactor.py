@@ -56,7 +56,7 @@ class CompactionPolicy:
     clustering_timeout_s: float = 7200.0
 
     def timeout_of(self, plan: CompactionPlan) -> float:
-        """How long the plan may take. (s)"""
+        """Return how long the plan may take. (s)"""
         return self.timeout_s if plan.clustering is None else self.clustering_timeout_s
 
 
@@ -67,7 +67,6 @@ class Compactor:
         self, context: DataContext, nodes: DataNodes, dead_rows: DeadRows, policy: CompactionPolicy
     ) -> None:
         self._state = context.state
-        self._manifests = context.manifests
         self._attempts = context.attempts
         self._rootcoord = context.rootcoord
         self._clock = context.clock
@@ -279,7 +278,7 @@ class Compactor:
 
     async def _forget_lost(self) -> None:
         """Give up the attempts that their data nodes do not have any more: their plans are ordered again."""
-        for lost in await self._orders.look():
+        for lost in await self._orders.lost():
             async with self._lock:  # a commit of the attempt is either complete or refused from now on
                 if self._orders.get(lost.plan_id) is lost:
                     _log.warning(

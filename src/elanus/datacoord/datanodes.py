@@ -302,7 +302,7 @@ class DataNodes:
         try:
             await node.ports.orders.report_soon(node.epoch, vchannel, at_least)
         except ElanusError as error:
-            _log.info("tick not asked for; it comes later", node=node.node_id, error=error.message)
+            _log.info("early tick not requested", node=node.node_id, error=error.message)
 
     def _epoch_of(self, node: LiveNode, name: str) -> int | None:
         """Return the epoch under which the node owns the vchannel; None if it does not own it."""

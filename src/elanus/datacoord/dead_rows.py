@@ -59,7 +59,7 @@ class DeadRows:
         self._known: dict[_Key, Concerned] = {}
         self._counted: dict[str, tuple[frozenset[str], int]] = {}
 
-    async def look(self, segments: Mapping[str, tuple[SegmentManifest, Sequence[DeltaLog]]]) -> None:
+    async def prepare(self, segments: Mapping[str, tuple[SegmentManifest, Sequence[DeltaLog]]]) -> None:
         """Estimate the given segments, keyed by the path of their manifests, against the delta logs given
         with each."""
         unknown = {
@@ -71,7 +71,7 @@ class DeadRows:
             self._known |= await self._offload(_estimate, self._store, unknown)
 
     def estimate(self, manifest_path: str, deltas: Sequence[DeltaLog]) -> Concerned:
-        """Return the sum over delta logs that `look` has estimated before."""
+        """Return the sum over delta logs that `prepare` has estimated."""
         found = [self._known[manifest_path, delta.file.path] for delta in deltas]
         return Concerned(sum(c.rows for c in found), sum(c.bytes for c in found))
 

@@ -28,7 +28,7 @@ class Expiring:
     rows: int
 
     def expired_by(self, now_us: int) -> int:
-        """How many rows have certainly expired: none, one, or enough for a rewrite."""
+        """Return how many rows have certainly expired: none, one, or enough for a rewrite."""
         if now_us >= self.worthwhile_us:
             return self.rows
         return int(now_us >= self.first_us)

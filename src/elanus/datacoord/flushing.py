@@ -27,7 +27,7 @@ from elanus.datacoord.forced_flushes import ForcedFlushes
 from elanus.datacoord.segment_allocator import SegmentAllocator
 from elanus.datacoord.state import DataState
 
-_GIVE_BACK_WAIT_S = 1.0
+_RETURN_WAIT_S = 1.0
 _NOTES_MIN = 64
 _log = structlog.get_logger("datacoord")
 
@@ -68,7 +68,7 @@ class Flushing:
     async def seal_all(self, collection_id: CollectionID, flush_ts: Timestamp) -> None:
         """Seal the collection's growing segments, and have all writes up to ``flush_ts`` in binlogs soon.
 
-        The seal is timestamped after every proxy has given back its allocations, so no later write can carry
+        The seal is timestamped after every proxy has returned its allocations, so no later write can carry
         the id of one of these segments. If a proxy does not answer, the seal is set to the allocations'
         expiry.
         """
@@ -82,10 +82,10 @@ class Flushing:
         self.forced.want(vchannels, max(flush_ts, sealed_at), CALLED)
 
     async def _seal(self, collection_id: CollectionID, growing: list[SegmentInfo]) -> Timestamp:
-        given_back = await self._give_back(collection_id)
+        returned = await self._return_allocations(collection_id)
         sealed_at = await self._rootcoord.alloc_timestamp(1)
-        if given_back:
-            self._allocator.give_back(collection_id)
+        if returned:
+            self._allocator.returned(collection_id)
         else:
             sealed_at = max(sealed_at, *(s.last_expire for s in growing))
         for segment in growing:
@@ -93,15 +93,15 @@ class Flushing:
         await self._state.put([_sealed(s, sealed_at) for s in growing])
         return sealed_at
 
-    async def _give_back(self, collection_id: CollectionID) -> bool:
-        """Whether every proxy has given back its allocations. Waits no longer than they would take to
+    async def _return_allocations(self, collection_id: CollectionID) -> bool:
+        """Whether every proxy has returned its allocations. Waits no longer than they would take to
         expire."""
         try:
-            async with asyncio.timeout(_GIVE_BACK_WAIT_S):
+            async with asyncio.timeout(_RETURN_WAIT_S):
                 await self._proxies.refresh()
                 await asyncio.gather(*(p.return_allocations(collection_id) for p in self._proxies.values()))
         except (ElanusError, TimeoutError) as error:
-            _log.warning("allocations not given back; waiting for their expiry", error=str(error))
+            _log.warning("allocations not returned; waiting for their expiry", error=str(error))
             return False
         return True
 

@@ -11,13 +11,14 @@ slow, its next report corrects this.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
 import structlog
 
 from elanus.api.pipeline import PipelineApi
+from elanus.core.batches import batched
 from elanus.core.clock import Clock
 from elanus.core.errors import JobNotFound, NotCancellable, Unavailable
 from elanus.core.jobs import LASTING, JobEntry, follows, forgotten, lost
@@ -106,16 +107,16 @@ class JobLedger:
     # expiry
 
     async def keep(self) -> None:
-        """Look for silent owners and for entries to remove, until cancelled."""
+        """Call `expire` regularly, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
-                await self.look()
-            except Exception:  # noqa: BLE001 - an account for people; the next look may succeed
+                await self.expire()
+            except Exception:  # noqa: BLE001 - an account for people; the next round may succeed
                 _log.exception("job ledger not updated; trying again")
 
-    async def look(self) -> None:
-        """Look once: mark the open jobs of silent owners as lost, and remove entries beyond the bounds."""
+    async def expire(self) -> None:
+        """Mark the open jobs of silent owners as lost, and remove entries beyond the bounds."""
         now_s = self._clock.wall_ms() / 1000
         silent_since = self._clock.monotonic_s() - self._policy.silence_s
         silent = {name for name, owner in self._owners.items() if owner.reported_s < silent_since}
@@ -128,7 +129,7 @@ class JobLedger:
 
     async def _take(self, entries: Sequence[JobEntry]) -> None:
         changed = [e for e in entries if self._state_of(e) is not e.state]
-        for batch in _batches(changed):
+        for batch in batched(changed, TXN_OPERATIONS_MAX):
             await self._put(batch)
         for entry in entries:
             self._entries[entry.job_id] = entry  # not persisted: only the progress is new
@@ -146,12 +147,7 @@ class JobLedger:
                 self._ended(entry)
 
     async def _forget(self, entries: Sequence[JobEntry]) -> None:
-        for batch in _batches(entries):
+        for batch in batched(entries, TXN_OPERATIONS_MAX):
             await self._meta.txn([Delete(f"{_JOBS}{e.job_id}") for e in batch])
             for entry in batch:
                 self._entries.pop(entry.job_id, None)
-
-
-def _batches(entries: Sequence[JobEntry]) -> Iterable[Sequence[JobEntry]]:
-    for first in range(0, len(entries), TXN_OPERATIONS_MAX):
-        yield entries[first : first + TXN_OPERATIONS_MAX]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
+from elanus.core.batches import batched
 from elanus.core.offload import Offload
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP
@@ -146,8 +147,7 @@ class ManifestReader:
     async def _read_segments(self, paths: Sequence[str], known: Contents) -> dict[str, Damage]:
         """Read manifests into ``known``. Returns what could not be read."""
         faults: dict[str, Damage] = {}
-        for first in range(0, len(paths), _READS_AT_ONCE):
-            some = paths[first : first + _READS_AT_ONCE]
+        for some in batched(paths, _READS_AT_ONCE):
             read = await self._offload(for_each, self._store, _try_manifest, some)
             self._sort(dict(zip(some, read, strict=True)), known.segments, self._segments, faults)
         return faults

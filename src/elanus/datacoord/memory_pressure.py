@@ -55,13 +55,13 @@ class MemoryPressure:
         while True:
             await asyncio.sleep(self._policy.look_interval_s)
             try:
-                await self._look()
+                await self._seal_if_needed()
             except ElanusError as error:
                 _log.info("growing data not known", error=error.message)
             except Exception:  # noqa: BLE001 - without this loop, writes are refused until segments are idle
                 _log.exception("segments not sealed for memory")
 
-    async def _look(self) -> None:
+    async def _seal_if_needed(self) -> None:
         if await self._query.growing_bytes() <= self._policy.growing_soft_bytes:
             self._flushing_bytes = 0
             return

@@ -53,7 +53,6 @@ class NamedSnapshots:
         self._manifests = context.manifests
         self._rootcoord = context.rootcoord
         self._clock = context.clock
-        self._lock = context.lock
         self._snapshots = snapshots
         self._pins = pins
         self._index = index

@@ -87,7 +87,7 @@ class Planner:
         self._rootcoord = context.rootcoord
         self._clock = context.clock
         self._lock = context.lock
-        self._facts = FactGatherer(context.state, context.manifests, dead_rows, policy.thresholds)
+        self._gatherer = FactGatherer(context.state, context.manifests, dead_rows, policy.thresholds)
         self._policy = policy
         self._planning = asyncio.Lock()
         self.is_full = False
@@ -152,7 +152,7 @@ class Planner:
 
     def forget_others(self) -> None:
         """Forget what is known about segments that no longer exist. Costs a look at all segments."""
-        self._facts.forget_others()
+        self._gatherer.forget_others()
         self._settled = {name: n for name, n in self._settled.items() if self._state.vchannel(name)}
 
     async def _plan_vchannel(
@@ -175,20 +175,22 @@ class Planner:
         try:
             expired = expire_until(collection.properties, now, self._policy.retention_s, collection.truncated)
             taken = {*self._taken(), *(() if request.force else self._resting())}
-            survey = await self._facts.look(vchannel, bound, expired, frozenset(taken), force=request.force)
+            facts = await self._gatherer.gather(
+                vchannel, bound, expired, frozenset(taken), force=request.force
+            )
         except (ObjectMissing, CorruptObject, InvalidParameter) as error:
             _log.error("vchannel not compacted", vchannel=vchannel.vchannel, error=str(error))
             return
-        await self._forget_deltas(vchannel.vchannel, survey, bound)
+        await self._forget_deltas(vchannel.vchannel, facts, bound)
         await asyncio.sleep(0)  # to look at all segments and to choose among them takes long enough
-        if not await self._plan_segments(vchannel, survey, bound, expired, request):
-            self._settle(vchannel.vchannel, change, survey.segments)
+        if not await self._plan_segments(vchannel, facts, bound, expired, request):
+            self._settle(vchannel.vchannel, change, facts.segments)
         await self._plan_deltas(vchannel.vchannel, bound, served)
 
     async def _plan_segments(
         self,
         vchannel: Vchannel,
-        survey: CompactionFacts,
+        facts: CompactionFacts,
         bound: Timestamp,
         expired: Timestamp,
         request: _Request,
@@ -199,7 +201,7 @@ class Planner:
         rows_max = self._allocator.max_rows(vchannel.schema)
         cluster_rows = rows_max if rows is None else max(1, min(rows, rows_max))
         chosen: list[tuple[SegmentInfo, ...]] = []
-        candidates: Sequence[Candidate] = survey.candidates
+        candidates: Sequence[Candidate] = facts.candidates
         if request.by_key and key is not None:
             chosen, candidates = choose_clusterings(candidates, cluster_rows)
         clusterings = len(chosen)
@@ -309,7 +311,7 @@ class Planner:
         self._rests = {segment_id: until_s for segment_id, until_s in self._rests.items() if now_s < until_s}
         return self._rests
 
-    async def _forget_deltas(self, name: str, survey: CompactionFacts, bound: Timestamp) -> None:
+    async def _forget_deltas(self, name: str, facts: CompactionFacts, bound: Timestamp) -> None:
         """Remove the superseded delta logs from the vchannel.
 
         A superseded delta log stays superseded: rows that arrive later have later timestamps than its
@@ -318,10 +320,10 @@ class Planner:
         examination.
         """
         vchannel = self._state.vchannel(name)
-        if not survey.superseded or vchannel is None or not self._may_forget(vchannel, survey, bound):
+        if not facts.superseded or vchannel is None or not self._may_forget(vchannel, facts, bound):
             return
         logs = await self._manifests.of_vchannel(vchannel)
-        kept = tuple(log for log in logs if log.file.path not in survey.superseded)
+        kept = tuple(log for log in logs if log.file.path not in facts.superseded)
         if len(kept) == len(logs):
             return
         attempt = await self._attempts.open(1, OWN)
@@ -332,17 +334,17 @@ class Planner:
                 if (
                     current is not None
                     and current.deltas == vchannel.deltas
-                    and self._may_forget(current, survey, bound)
+                    and self._may_forget(current, facts, bound)
                 ):
                     await self._state.put(vchannels=[replace(current, deltas=written.deltas)])
         finally:
             self._attempts.close(attempt)
 
-    def _may_forget(self, vchannel: Vchannel, survey: CompactionFacts, bound: Timestamp) -> bool:
+    def _may_forget(self, vchannel: Vchannel, facts: CompactionFacts, bound: Timestamp) -> bool:
         if vchannel.dropping or self._state.is_importing(vchannel.collection_id):
             return False
         return not any(
-            s.created <= bound and s.segment_id not in survey.segments and s.manifest
+            s.created <= bound and s.segment_id not in facts.segments and s.manifest
             for s in self._state.segments_on(vchannel.vchannel)
             if s.state is not SegmentState.DROPPED
         )

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from elanus.core.batches import batched
 from elanus.core.errors import CommitRefused
 from elanus.meta.port import Compare, CompareFailed, Delete, MetaStore, Put
 
@@ -34,8 +35,7 @@ _OVERHEAD_BYTES = 10
 
 def in_batches(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """Cut into parts that one transaction can change or remove."""
-    for first in range(0, len(items), RECORDS_AT_ONCE):
-        yield items[first : first + RECORDS_AT_ONCE]
+    return batched(items, RECORDS_AT_ONCE)
 
 
 class Records:
@@ -170,7 +170,7 @@ def _first_batch(records: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _cut(records: Mapping[str, bytes]) -> list[dict[str, bytes]]:
-    """The records in parts that each fit in one value; at least one part."""
+    """Return the records in parts that each fit in one value; at least one part."""
     parts: list[dict[str, bytes]] = [{}]
     size_bytes = 0
     for key, value in records.items():

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import structlog
 
 from elanus.api.gc import A_READER, HeldFiles, IndexReferences, PinnedSegment
+from elanus.core.batches import batched
 from elanus.core.faults import StorageFault
 from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
 from elanus.core.ids import NO_SEGMENT, CollectionID, SegmentID
@@ -169,8 +170,7 @@ class References:
         live = [
             s async for s in in_turns(moment.segments) if _names_files(s) and str(s.segment_id) not in gone
         ]
-        for first in range(0, len(live), _READS_AT_ONCE):
-            some = live[first : first + _READS_AT_ONCE]
+        for some in batched(live, _READS_AT_ONCE):
             for info, manifest in zip(some, await asyncio.gather(*map(self._read, some)), strict=True):
                 named[MANIFESTS].append(info.manifest)
                 if manifest is None:

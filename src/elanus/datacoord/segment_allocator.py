@@ -1,7 +1,7 @@
 """Segment allocation: allocates rows in growing segments, and tracks the allocations that are outstanding.
 
 The free room of a segment is its maximum, less the rows that its channel has shown, less the allocations that
-have neither expired nor been given back. Allocations are kept in memory only: a restarted coordinator treats
+have neither expired nor been returned. Allocations are kept in memory only: a restarted coordinator treats
 every growing segment as fully allocated, until one full expiration period from then.
 """
 
@@ -48,7 +48,8 @@ class SegmentAllocator:
         self._policy = policy
         self._lease = lease
         self._lock = lock
-        self._promises: dict[SegmentID, list[tuple[int, Timestamp]]] = {}
+        self._allocated: dict[SegmentID, list[tuple[int, Timestamp]]] = {}
+        """The outstanding allocations of each segment: rows, and when they expire."""
         self._seen_rows: dict[str, Mapping[SegmentID, int]] = {}
 
     def seen_rows(self, info: SegmentInfo) -> int:
@@ -71,18 +72,18 @@ class SegmentAllocator:
 
     def expire(self, segment_id: SegmentID, tick: Timestamp) -> None:
         """Remove the allocations that expire up to the tick: no more rows can arrive under them."""
-        promises = self._promises.get(segment_id)
-        if promises:
-            self._promises[segment_id] = [p for p in promises if p[1] > tick]
+        allocated = self._allocated.get(segment_id)
+        if allocated:
+            self._allocated[segment_id] = [(rows, expires) for rows, expires in allocated if expires > tick]
 
     def forget(self, segment_id: SegmentID) -> None:
         """Remove the allocations of a segment that takes no more rows."""
-        self._promises.pop(segment_id, None)
+        self._allocated.pop(segment_id, None)
 
-    def give_back(self, collection_id: CollectionID) -> None:
-        """Remove the collection's allocations: every proxy has given its own back."""
+    def returned(self, collection_id: CollectionID) -> None:
+        """Remove the collection's allocations: every proxy has returned its own."""
         for info in self._state.unflushed_of(collection_id):
-            self._promises.pop(info.segment_id, None)
+            self._allocated.pop(info.segment_id, None)
 
     async def restart(self) -> None:
         """Treat every growing segment as fully allocated until the latest possible expiry: earlier
@@ -90,7 +91,7 @@ class SegmentAllocator:
         expires = await self._expiry()
         for info in self._state.unflushed():
             if info.state is SegmentState.GROWING:
-                self._promises[info.segment_id] = [(info.max_rows, expires)]
+                self._allocated[info.segment_id] = [(info.max_rows, expires)]
                 self._state.touch(replace(info, last_expire=expires))
 
     async def allocate(self, requests: tuple[AllocationRequest, ...]) -> tuple[SegmentAllocation, ...]:
@@ -117,7 +118,7 @@ class SegmentAllocator:
                 segment_id = await self._open_segment(request, max_rows, expires)
             else:
                 segment_id = allocation.segment_id
-            self._promises.setdefault(segment_id, []).append((allocation.rows, expires))
+            self._allocated.setdefault(segment_id, []).append((allocation.rows, expires))
             self._state.touch(replace(self._state.segment(segment_id), last_expire=expires))
             allocations.append(
                 SegmentAllocation(
@@ -140,8 +141,8 @@ class SegmentAllocator:
         return max(1, self._policy.segment_size_max_bytes // schema.row_bytes_estimate)
 
     def _open(self, info: SegmentInfo) -> OpenSegment:
-        promised = sum(rows for rows, _ in self._promises.get(info.segment_id, ()))
-        free = info.max_rows - info.rows - self.seen_rows(info) - promised
+        allocated = sum(rows for rows, _ in self._allocated.get(info.segment_id, ()))
+        free = info.max_rows - info.rows - self.seen_rows(info) - allocated
         return OpenSegment(info.segment_id, free)
 
     async def _open_segment(self, request: AllocationRequest, max_rows: int, expires: Timestamp) -> SegmentID:

@@ -15,6 +15,7 @@ from itertools import islice
 
 from elanus.api.datacoord import CheckpointMove, DataCoordApi, RangeCommit
 from elanus.core.attempts import NO_ATTEMPT
+from elanus.core.batches import batched
 from elanus.core.timestamps import physical_ms
 from elanus.datanode.orders import Order, Orders
 from elanus.datanode.ownership import OwnedChannels
@@ -144,8 +145,8 @@ class Flusher:
                 if channel.has_pending():
                     self._orders.add(channel.vchannel, Order(causes={"age"}))
             idle = [channel.vchannel for channel in behind if not channel.has_pending()]
-            for first in range(0, len(idle), _MOVES_MAX):
-                await self._move_idle(idle[first : first + _MOVES_MAX])
+            for some in batched(idle, _MOVES_MAX):
+                await self._move_idle(some)
 
     def _may_move(self, channel: ChannelProgress) -> bool:
         return channel.vchannel not in self._busy and not self._ranges.rest_s(channel.vchannel)
@@ -210,7 +211,7 @@ class Flusher:
             await self._datacoord.close_attempts(unused)
 
     async def _open_attempts(self, vchannels: Sequence[str]) -> dict[str, int]:
-        """An attempt number for each vchannel's range; `NO_ATTEMPT` if none has anything to write."""
+        """Return an attempt number for each vchannel's range; `NO_ATTEMPT` if none has anything to write."""
         if not any(self._owned[v].has_pending() for v in vchannels):
             return dict.fromkeys(vchannels, NO_ATTEMPT)
         first = await self._datacoord.open_attempts(self._epoch, len(vchannels))

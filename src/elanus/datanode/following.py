@@ -22,9 +22,8 @@ from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import RETRY_PAUSE_S
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.dispatcher import Dispatcher
-from elanus.log.msgstream import EntryPack
 from elanus.log.port import CorruptLog, TrimmedLog
-from elanus.log.shared_reader import LogSource
+from elanus.log.shared_reader import EntryPack, LogSource
 
 _DROP_TRIES_MAX = 10
 _DAMAGED_PAUSE_S = 10.0
@@ -55,7 +54,7 @@ class LogReaders:
         self._failure: asyncio.Future[None] | None = None
 
     def failure(self) -> asyncio.Future[None]:
-        """A future that gets the error of the first vchannel that cannot be followed from now on."""
+        """Return a future that gets the error of the first vchannel that cannot be followed from now on."""
         self._failure = asyncio.get_running_loop().create_future()
         return self._failure
 

@@ -59,7 +59,7 @@ class OwnedChannels:
         return [self._channels[a.vchannel] for a in new]
 
     def take_new(self) -> Sequence[str]:
-        """The vchannels that have been assigned since the last call."""
+        """Return the vchannels that have been assigned since the last call."""
         new, self._new = tuple(self._new), {}
         return new
 

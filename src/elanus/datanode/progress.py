@@ -11,8 +11,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.ids import SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.log.msgstream import EntryPack
-from elanus.log.shared_reader import Subscription
+from elanus.log.shared_reader import EntryPack, Subscription
 
 _ROWS = (MsgKind.INSERT, MsgKind.UPSERT)
 _WRITES = (*_ROWS, MsgKind.DELETE)
@@ -105,7 +104,7 @@ class ChannelProgress:
         return bool(self._spans)
 
     def waiting_ms(self) -> int:
-        """How long the oldest write beyond the checkpoint has been waiting, in the ticks' time."""
+        """Return how long the oldest write beyond the checkpoint has been waiting, in the ticks' time."""
         if not self._spans:
             return 0
         return physical_ms(self.seek.ts) - physical_ms(self._spans[0][2].first_ts)
@@ -158,7 +157,7 @@ class ChannelProgress:
         return dict(self._rows)
 
     def _kept(self, seek: Checkpoint) -> Checkpoint:
-        """The seek point, at a position that the log keeps for this vchannel.
+        """Return the seek point, at a position that the log keeps for this vchannel.
 
         A message of another vchannel that waits for its tick may hold the seek point back, to before the
         checkpoint if that vchannel is followed since later. Nothing there is of this one.

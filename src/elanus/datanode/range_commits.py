@@ -63,5 +63,5 @@ class RangeCommits:
             try:
                 return await call()
             except (Unavailable, DeadlineExceeded) as error:
-                _log.info("datacoord did not answer; asking again", error=error.message)
+                _log.info("commit not answered; trying again", error=error.message)
                 await asyncio.sleep(RETRY_PAUSE_S)

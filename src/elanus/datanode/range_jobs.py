@@ -83,7 +83,7 @@ class RangeJobs:
         """Jobs past their deadline whose tasks have not stopped."""
 
     def rest_s(self, vchannel: str) -> float:
-        """How long the vchannel must rest; 0: it may be tried."""
+        """Return how long the vchannel must rest; 0: it may be tried."""
         trouble = self._troubles.get(vchannel)
         return 0.0 if trouble is None else max(0.0, trouble.until_s - asyncio.get_running_loop().time())
 
@@ -163,7 +163,7 @@ class RangeJobs:
     def _ended_late(self, job: asyncio.Future[list[RangeOutcome]]) -> None:
         self._given_up.discard(job)
         error = None if job.cancelled() else job.exception()
-        _log.info("given up job ended", error="" if error is None else f"{type(error).__name__}: {error}")
+        _log.info("abandoned job ended", error="" if error is None else f"{type(error).__name__}: {error}")
 
     def _tries(self, vchannel: str) -> int:
         trouble = self._troubles.get(vchannel)

@@ -75,7 +75,7 @@ class Reporter:
         return True
 
     def _due(self, now_ms: float) -> list[ChannelProgress]:
-        """The vchannels that have moved since their last report, of those whose turn it is."""
+        """Return the vchannels that have moved since their last report, of those whose turn it is."""
         new, old = self._owned.take_new(), self._idle(now_ms)
         turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *self._owned.asked, *old))
         due: list[ChannelProgress] = []
@@ -90,7 +90,8 @@ class Reporter:
         return due
 
     def _idle(self, now_ms: float) -> list[str]:
-        """The vchannels that were last looked at long ago. Forgets those that are not owned any more."""
+        """Return the vchannels that were last looked at long ago. Forgets those that are not owned any
+        more."""
         old: list[str] = []
         for vchannel, (_, looked_ms) in self._reported.items():
             if now_ms - looked_ms < self._policy.idle_look_ms:

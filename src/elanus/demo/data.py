@@ -34,10 +34,10 @@ def read(path: Path) -> Digits:
         )
 
 
-def exact_neighbours(
+def exact_neighbors(
     queries: npt.NDArray[np.float32], rows: npt.NDArray[np.float32], k: int
 ) -> npt.NDArray[np.int64]:
-    """The k rows nearest to each query by Euclidean distance, nearest first: shape (m, k)."""
+    """Return the k rows nearest to each query by Euclidean distance, nearest first: shape (m, k)."""
     # |q - r|² without the term |q|², which is the same for all rows of one query
     distances = (rows * rows).sum(axis=1) - 2 * (queries @ rows.T)
     nearest = np.argpartition(distances, k, axis=1)[:, :k]
@@ -46,6 +46,6 @@ def exact_neighbours(
 
 
 def recall(found: list[list[int]], exact: npt.NDArray[np.int64]) -> float:
-    """The fraction of the exact neighbours that was found, over all queries."""
+    """Return the fraction of the exact neighbors that was found, over all queries."""
     hits = sum(len(set(ids) & set(row)) for ids, row in zip(found, exact.tolist(), strict=True))
     return hits / exact.size

@@ -1,4 +1,4 @@
-"""The demo's picture: queries, and next to each one the neighbours that the search found."""
+"""The demo's picture: queries, and next to each one the neighbors that the search found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MISSING = "the picture needs matplotlib: pip install 'elanus[demo]'"
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbor:
     """One hit: its image (d,), its digit label, its distance as the server returned it."""
 
     image: npt.NDArray[np.float32]
@@ -23,10 +23,10 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A query's image (d,) and its neighbours, nearest first."""
+    """A query's image (d,) and its neighbors, nearest first."""
 
     query: npt.NDArray[np.float32]
-    neighbours: Sequence[Neighbour]
+    neighbors: Sequence[Neighbor]
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
@@ -35,17 +35,17 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    columns = 1 + max(len(row.neighbours) for row in rows)
+    columns = 1 + max(len(row.neighbors) for row in rows)
     figure = Figure(figsize=(columns * 0.95, len(rows) * 1.25), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(len(rows), columns, squeeze=False)
     for line, row in zip(axes, rows, strict=True):
         _image(line[0], row.query, "query")
-        for axis, neighbour in zip(line[1:], row.neighbours, strict=False):
-            _image(axis, neighbour.image, f"{neighbour.label}  ({np.sqrt(neighbour.distance):.0f})")
+        for axis, neighbor in zip(line[1:], row.neighbors, strict=False):
+            _image(axis, neighbor.image, f"{neighbor.label}  ({np.sqrt(neighbor.distance):.0f})")
         for axis in line:
             axis.axis("off")
-    figure.suptitle("Queries and their nearest neighbours: label (Euclidean distance)", fontsize=10)
+    figure.suptitle("Queries and their nearest neighbors: label (Euclidean distance)", fontsize=10)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=110)
 

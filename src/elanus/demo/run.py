@@ -17,7 +17,7 @@ import numpy as np
 from pymilvus import MilvusException
 
 from elanus.demo import picture
-from elanus.demo.data import SHIPPED_FILE, Digits, exact_neighbours, read, recall
+from elanus.demo.data import SHIPPED_FILE, Digits, exact_neighbors, read, recall
 from elanus.demo.report import Report
 from elanus.demo.server import DemoServer, ServerFailed
 from elanus.demo.steps import Hits, Steps
@@ -27,7 +27,7 @@ RECALL_MIN = 0.95
 FILTERED_DIGIT = 3
 ROWS_DRAWN = 8
 READ_BACK_ROWS = 100
-PICTURE_NAME = "demo-neighbours.png"
+PICTURE_NAME = "demo-neighbors.png"
 
 
 class DemoFailed(Exception):
@@ -64,7 +64,7 @@ class _Demo:
         self._digits = digits
         self._server = server
         self._report = report
-        self._exact = exact_neighbours(digits.queries, digits.train, K)
+        self._exact = exact_neighbors(digits.queries, digits.train, K)
 
     def run(self, out: Path) -> Path:
         with self._report.step("start the server") as step:
@@ -119,7 +119,7 @@ class _Demo:
             hits = steps.search(queries, K, where=f"digit == {FILTERED_DIGIT}")
             wrong = [hit for query in hits for hit in query if hit["entity"]["digit"] != FILTERED_DIGIT]
             _check(not wrong, f"{len(wrong)} hits do not match the filter")
-            exact = matching[exact_neighbours(queries, self._digits.train[matching], K)]
+            exact = matching[exact_neighbors(queries, self._digits.train[matching], K)]
             found = recall(_ids(hits), exact)
             step.outcome = f"recall {found:.3f}"
             _check(found >= RECALL_MIN, f"the filtered search's recall is {found:.3f}, below {RECALL_MIN}")
@@ -155,7 +155,7 @@ class _Demo:
             hits = steps.search(self._digits.queries, K, consistency_level="Strong")
             _check(all(deleted not in ids for ids in _ids(hits)), f"row {deleted} has come back")
             left = np.delete(np.arange(len(self._digits.train)), deleted)
-            exact = left[exact_neighbours(self._digits.queries, self._digits.train[left], K)]
+            exact = left[exact_neighbors(self._digits.queries, self._digits.train[left], K)]
             found = recall(_ids(hits), exact)
             step.outcome = f"recall {found:.3f}"
             _check(found >= RECALL_MIN, f"the recall after the restart is {found:.3f}, below {RECALL_MIN}")
@@ -163,10 +163,10 @@ class _Demo:
 
     def _rows(self, hits: Hits) -> list[picture.Row]:
         shown = zip(self._digits.queries[:ROWS_DRAWN], hits, strict=False)
-        return [picture.Row(query, [self._neighbour(hit) for hit in found]) for query, found in shown]
+        return [picture.Row(query, [self._neighbor(hit) for hit in found]) for query, found in shown]
 
-    def _neighbour(self, hit: dict[str, Any]) -> picture.Neighbour:
-        return picture.Neighbour(self._digits.train[hit["id"]], hit["entity"]["digit"], hit["distance"])
+    def _neighbor(self, hit: dict[str, Any]) -> picture.Neighbor:
+        return picture.Neighbor(self._digits.train[hit["id"]], hit["entity"]["digit"], hit["distance"])
 
 
 def _ids(hits: Hits) -> list[list[int]]:

@@ -142,7 +142,7 @@ def _watch(services: Sequence[Service], report: Callable[[str], None]) -> NoRetu
     restarts = Restarts([process for service in services for process in service.processes], report)
     while True:
         time.sleep(_LOOK_EVERY_S)
-        restarts.look()
+        restarts.check()
 
 
 def _end(_number: int, _frame: object) -> None:

@@ -61,7 +61,7 @@ def how_to_install() -> str:
 
 
 def _path() -> list[str]:
-    """The directories of ``PATH`` except the environment's own."""
+    """Return the directories of ``PATH`` except the environment's own."""
     return [p for p in os.environ.get("PATH", "").split(os.pathsep) if p and Path(p) != Path(_SCRIPTS)]
 
 

@@ -46,12 +46,12 @@ class Restarts:
         self._monotonic_s = monotonic_s
         self._watched = [_Watched(process, monotonic_s()) for process in processes]
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Report processes that ended since the last call, and start those that are due."""
         for watched in self._watched:
-            self._look(watched, self._monotonic_s())
+            self._check(watched, self._monotonic_s())
 
-    def _look(self, watched: _Watched, now_s: float) -> None:
+    def _check(self, watched: _Watched, now_s: float) -> None:
         process = watched.process
         if watched.due_s is not None:
             if now_s >= watched.due_s:

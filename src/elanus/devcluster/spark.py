@@ -76,7 +76,8 @@ class Spark:
             process.stop()
 
     def _worker(self, number: int, workers: int) -> ServiceProcess:
-        """A worker process. Ready when all workers are: the master only reports how many have joined."""
+        """Return a worker process. Ready when all workers are: the master only reports how many have
+        joined."""
         arguments = [
             "worker.Worker",
             *("--webui-port", str(free_port())),

@@ -23,7 +23,7 @@ from elanus.core.geometry import (
     geometries,
     is_point,
     library,
-    metres_between,
+    meters_between,
     parse_wkt,
 )
 from elanus.core.lookup import Near
@@ -75,7 +75,7 @@ def bind_geometry(source: Source, operands: OperandBinder, node: syntax.Call) ->
     distance = getattr(bound[2], "value", None)
     if isinstance(distance, bool) or not isinstance(distance, int | float) or not 0 <= distance < np.inf:
         what = f"the distance of {verb} must be a number from 0 on, but got: {source.of(node.arguments[2])}"
-        raise source.error(what, node.arguments[2].start, "distances are in metres")
+        raise source.error(what, node.arguments[2].start, "distances are in meters")
     return ColumnTest(column, GeometryTest(verb, library().to_wkb(shape), float(distance)), negated=False)
 
 
@@ -92,11 +92,11 @@ def _shape(source: Source, node: syntax.Node, bound: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class GeometryTest:
-    """``verb``: one of `FUNCTIONS`. ``wkb``: the other geometry, if any. ``metres``: for distances."""
+    """``verb``: one of `FUNCTIONS`. ``wkb``: the other geometry, if any. ``meters``: for distances."""
 
     verb: str
     wkb: bytes
-    metres: float = 0.0
+    meters: float = 0.0
 
     cost = 2000
 
@@ -114,7 +114,7 @@ class GeometryTest:
         if self.verb == VALID:
             return f"{self.verb}({operand})"
         wkt = library().to_wkt(self._shape, rounding_precision=-1, trim=True)
-        distance = f", {self.metres!r}" if self.verb == DISTANCE else ""
+        distance = f", {self.meters!r}" if self.verb == DISTANCE else ""
         return f"{self.verb}({operand}, {json.dumps(wkt)}{distance})"
 
     @property
@@ -127,7 +127,7 @@ class GeometryTest:
             return valid
         if self.verb == DISTANCE:
             with np.errstate(invalid="ignore"):
-                near: Mask = metres_between(shapes, self._shape) <= self.metres
+                near: Mask = meters_between(shapes, self._shape) <= self.meters
             return near
         relation: Callable[..., Mask] = getattr(library(), RELATIONS[self.verb])
         related: Mask = relation(shapes, self._shape)
@@ -151,6 +151,6 @@ class GeometryTest:
         if self.verb != DISTANCE:
             box = library().bounds(self._shape)
             return None if np.isnan(box).any() else Near(box)
-        around = degrees_around(self._shape, self.metres)
+        around = degrees_around(self._shape, self.meters)
         # Edges of other shapes may come closer than their corners.
         return None if around is None else Near(around, of_points=True)

@@ -72,7 +72,7 @@ def lookup_of(leaf: Predicate) -> LeafLookup | None:
         case ArrayContains() if not (leaf.need_all and leaf.has_impossible):
             return _holding(leaf.column, leaf.values, leaf.need_all, leaf.negated)
         case ArrayEqual() if leaf.values is not None and not leaf.negated:
-            found = _holding(leaf.column, leaf.values.unique(), True, False)
+            found = _holding(leaf.column, leaf.values.unique(), need_all=True, negated=False)
             return None if found is None else LeafLookup(found.name, (), found.lookup, is_exact=False)
         case JsonContains() if not leaf.negated:
             values = _of_one_type(leaf.values.items)
@@ -247,7 +247,7 @@ def _with_element(column: Column, lookup: Holds | HoldsSuch | None) -> LeafLooku
 
 
 def _any_of(values: pa.Array) -> Holds | None:
-    return None if not len(values) or _has_special(values) else Holds(values, False)
+    return None if not len(values) or _has_special(values) else Holds(values, need_all=False)
 
 
 def _element_compared(column: Column, comparator: Comparator, value: Any) -> Holds | HoldsSuch | None:
@@ -258,13 +258,15 @@ def _element_compared(column: Column, comparator: Comparator, value: Any) -> Hol
         return HoldsSuch(_range(comparator, value))
     if column.kind.family is Family.FLOATING:
         return HoldsSuch(Between(value, value))
-    return Holds(pa.array([value], column.arrow_type), False) if _is_stored_as(column, value) else None
+    if not _is_stored_as(column, value):
+        return None
+    return Holds(pa.array([value], column.arrow_type), need_all=False)
 
 
 def _element_like(pattern: LikePattern) -> Holds | HoldsSuch | None:
     match _matching(pattern):
         case OneOf(values):
-            return Holds(values, False)
+            return Holds(values, need_all=False)
         case StartsWith() as prefix:
             return HoldsSuch(prefix)
     return None

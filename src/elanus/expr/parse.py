@@ -153,7 +153,7 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
         try:
             return syntax.LiteralList(_start(token), _end(token), literals.literal_list(str(token)))
         except ValueError:
-            raise _BadLiteral(token, "a number or an escape has no value, or a comma no neighbour") from None
+            raise _BadLiteral(token, "a number or an escape has no value, or a comma no neighbor") from None
 
     def listing(self, opening: Token, *rest: syntax.Node | Token) -> syntax.Node:
         return syntax.Listing(_start(opening), _end(rest[-1]), _nodes(rest))

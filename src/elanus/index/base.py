@@ -139,7 +139,7 @@ class VectorIndex(SegmentIndex):
     def range_search(
         self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
     ) -> Hits:
-        """The k best visible rows between ``radius`` and ``range_filter`` of ``params``."""
+        """Return the k best visible rows between ``radius`` and ``range_filter`` of ``params``."""
         if params.window is None:
             raise ValueError("a range search needs a radius")
         return self.search(queries, k, params, mask, threads)

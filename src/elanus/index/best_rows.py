@@ -106,7 +106,7 @@ class Searched:
         return rows[best], found[best]
 
     def _bounds_of(self, lists: Lists) -> Bounds:
-        """The most that each term can add; infinity if it may also take away. float64 (m,)."""
+        """Return the most that each term can add; infinity if it may also take away. float64 (m,)."""
         bounds = np.full(len(lists.terms), np.inf)
         if (lists.weights < 0).any():
             return bounds
@@ -176,7 +176,8 @@ class _Walk:
         return at
 
     def _low(self, kth: float, at: int) -> float:
-        """The smallest partial score that can become one of the k best with the terms from ``at`` on."""
+        """Return the smallest partial score that can become one of the k best with the terms from ``at``
+        on."""
         return kth * (1 - self._slack) - float(self._left[at]) * (1 + self._slack)
 
     def _kth(self, known: float, terms: int) -> float:
@@ -190,7 +191,7 @@ class _Walk:
         return max(known, _largest(scores[distinct(rows)], k))
 
     def _rows_above(self, low: float) -> RowIds:
-        """The walked rows with at least this score, ascending."""
+        """Return the walked rows with at least this score, ascending."""
         scores = self._searched.scores
         least = np.float32(low) if low > 0 else np.float32(np.nextafter(np.float32(0), np.float32(1)))
         if self._is_dense:
@@ -198,13 +199,14 @@ class _Walk:
         return distinct(self._joined_rows()[np.flatnonzero(self._joined_partial() >= least)])
 
     def _joined_rows(self) -> RowIds:
-        """The rows of all walked postings, each as often as it was met."""
+        """Return the rows of all walked postings, each as often as it was met."""
         if len(self._parts) > 1:
             self._parts = [np.concatenate(self._parts)]
         return self._parts[0]
 
     def _joined_partial(self) -> Scores:
-        """The scores of these rows when they were met; the score of a row is the largest of its own."""
+        """Return the scores of these rows when they were met; the score of a row is the largest of its
+        own."""
         if len(self._partial) > 1:
             self._partial = [np.concatenate(self._partial)]
         return self._partial[0]
@@ -247,14 +249,14 @@ def lower_bound(scores: Scores, k: int) -> float:
 
 
 def _largest(scores: Scores, k: int) -> float:
-    """The k-th largest; 0 if there are fewer."""
+    """Return the k-th largest; 0 if there are fewer."""
     if len(scores) < k:
         return 0.0
     return float(np.partition(scores, len(scores) - k)[len(scores) - k])
 
 
 def ranks(scores: Scores, k: int) -> npt.NDArray[np.int64]:
-    """The places of the k largest, the largest first; of equal ones the first. (up to k,)."""
+    """Return the places of the k largest, the largest first; of equal ones the first. (up to k,)."""
     if k >= len(scores) or len(scores) <= _SORTED_MAX:
         return np.argsort(-scores, kind="stable")[:k]
     high = np.flatnonzero(scores >= np.partition(scores, len(scores) - k)[len(scores) - k])

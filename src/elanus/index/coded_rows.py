@@ -67,19 +67,20 @@ def scalar_quantizer(name: str) -> int:
 
 
 def scalar_codec(name: str, dim: int, metric: Metric) -> Any:
-    """An empty codec of one of `SCALAR_QUANTIZERS`."""
+    """Return an empty codec of one of `SCALAR_QUANTIZERS`."""
     return faiss.IndexScalarQuantizer(dim, scalar_quantizer(name), faiss_metric(metric))
 
 
 def product_codec(dim: int, parts: int, bits: int, metric: Metric) -> Any:
-    """An empty codec of one codeword of 2^bits for each of ``parts`` parts of a vector."""
+    """Return an empty codec of one codeword of 2^bits for each of ``parts`` parts of a vector."""
     codec = faiss.IndexPQ(dim, parts, bits, faiss_metric(metric))
     codec.pq.cp.min_points_per_centroid = 1
     return codec
 
 
 def residual_codec(dim: int, parts: int, levels: int, bits: int, metric: Metric) -> Any:
-    """An empty codec of ``levels`` codewords for each part, each for what those before it left over."""
+    """Return an empty codec of ``levels`` codewords for each part, each for what those before it left
+    over."""
     search = faiss.AdditiveQuantizer
     kind = search.ST_norm_float if metric is Metric.L2 else search.ST_LUT_nonorm
     codec = faiss.IndexProductResidualQuantizer(dim, parts, levels, bits, faiss_metric(metric), kind)
@@ -90,6 +91,6 @@ def residual_codec(dim: int, parts: int, levels: int, bits: int, metric: Metric)
 
 
 def codeword_bits(asked: int, rows: int) -> int:
-    """How many bits a codeword gets: fewer than asked if too few rows can train as many codewords."""
+    """Return how many bits a codeword gets: fewer than asked if too few rows can train as many codewords."""
     most = max(CODEWORDS_WITHOUT_ROWS_MAX, rows // ROWS_PER_CODEWORD)
     return max(1, min(asked, min(most, rows).bit_length() - 1))

@@ -14,7 +14,7 @@ floats. There are two kinds:
 Codes are coarse, so each answer is checked. The candidates are ordered by their codes. If all hits are in the
 first half of them, the codes placed the near rows near, and hardly any near row is beyond the last candidate.
 If a hit is in the second half, more candidates are ranked, and if that does not help, all visible rows are.
-Data whose rows the codes cannot distinguish (independent noise in all dimensions) is recognised while the
+Data whose rows the codes cannot distinguish (independent noise in all dimensions) is recognized while the
 codes are made, and gets none.
 
 The scores are those of the exact scan, bit for bit.
@@ -23,7 +23,8 @@ The scores are those of the exact scan, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -93,7 +94,7 @@ class CodedRanking(ABC):
         """Bytes of the codes and the codewords."""
 
     def cost_ns(self, k: int, visible: int) -> float:
-        """The cost per query of a search, infinite where `nearest` would compare all visible rows."""
+        """Return the cost per query of a search, infinite where `nearest` would compare all visible rows."""
         candidates = candidates_of(k)
         if candidates > CANDIDATES_SHARE_MAX * visible:
             return float("inf")
@@ -106,10 +107,11 @@ class CodedRanking(ABC):
     def _candidates(
         self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
     ) -> RowIds:
-        """The best visible rows of each query by their codes, best first: (nq, depth), padded with row -1."""
+        """Return the best visible rows of each query by their codes, best first: (nq, depth), padded with row
+        -1."""
 
     def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
-        """The k best visible rows of each query; k is at most the number of visible rows."""
+        """Return the k best visible rows of each query; k is at most the number of visible rows."""
         visible = self._rows.count if mask is None else mask.count
         hits, pending = no_hits(len(queries), k, self._rows.metric), np.arange(len(queries))
         candidates = candidates_of(k)
@@ -145,7 +147,7 @@ class CodedRanking(ABC):
     def _ranked(
         self, queries: npt.NDArray[Any], k: int, depth: int, mask: RowMask | None, threads: int
     ) -> tuple[Hits, npt.NDArray[np.bool_]]:
-        """The best of ``depth`` candidates, and for which queries they were many enough."""
+        """Return the best of ``depth`` candidates, and for which queries they were many enough."""
         hits = no_hits(len(queries), k, self._rows.metric)
         certain = np.zeros(len(queries), dtype=np.bool_)
         for i, met in enumerate(self._candidates(queries, depth, mask, threads)):
@@ -162,12 +164,23 @@ class CodedRanking(ABC):
 class CodedScan(CodedRanking):
     """Codes that are compared with all others, and the rows.
 
-    ``codes``: faiss's inverted list of 4-bit product codes, one list for all rows, in their order.
+    ``read``: returns faiss's inverted list of 4-bit product codes, one list for all rows, in their order. It
+    is called when they are first needed: a graph needs them for filters only.
     """
 
-    def __init__(self, codes: Any, rows: ExactRows) -> None:
+    def __init__(self, dim: int, read: Callable[[], Any], rows: ExactRows) -> None:
         super().__init__(rows)
-        self._codes = codes
+        self._dim = dim
+        self._read = read
+
+    @cached_property
+    def _codes(self) -> Any:
+        return self._read()
+
+    @classmethod
+    def over(cls, codes: Any, rows: ExactRows) -> CodedScan:
+        """Codes that are in memory, as faiss's list, and the rows."""
+        return cls(codes.d, lambda: codes, rows)
 
     @classmethod
     def of(cls, spec: IndexSpec, vectors: Any, rows: ExactRows) -> CodedScan | None:
@@ -178,15 +191,17 @@ class CodedScan(CodedRanking):
         if not fits(spec.dim):
             return None
         empty = trained(spec, vectors)
-        made = cls(encoded(spec, empty, vectors), rows)
+        made = cls.over(encoded(spec, empty, vectors), rows)
         return made if made.distinguishes_rows(compared(spec, vectors[sample_of(len(vectors))])) else None
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], rows: ExactRows) -> CodedScan | None:
+    def from_arrays(
+        cls, dim: int, arrays: Mapping[str, npt.NDArray[Any]], rows: ExactRows
+    ) -> CodedScan | None:
         """Read the arrays of an index file; None if it has no codes."""
         if CODES_KEY not in arrays:
             return None
-        return cls(faiss.deserialize_index(arrays[CODES_KEY]), rows)
+        return cls(dim, lambda: faiss.deserialize_index(arrays[CODES_KEY]), rows)
 
     @property
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -194,10 +209,10 @@ class CodedScan(CodedRanking):
 
     @property
     def memory_bytes(self) -> int:
-        return round(self._rows.count * row_bytes(self._codes.d)) + table_bytes(self._codes.d)
+        return round(self._rows.count * row_bytes(self._dim)) + table_bytes(self._dim)
 
     def _cost_ns(self, candidates: int, visible: int) -> float:
-        return plan.coded_cost_ns(self._rows.count, self._codes.d, candidates)
+        return plan.coded_cost_ns(self._rows.count, self._dim, candidates)
 
     def _candidates(
         self, queries: npt.NDArray[Any], depth: int, mask: RowMask | None, threads: int
@@ -298,22 +313,22 @@ def serves_sparse_filters(dim: int, rows: int) -> bool:
 
 
 def row_bytes(dim: int) -> float:
-    """The bytes of one row's code."""
+    """Return the bytes of one row's code."""
     return dim / PART_DIMS * CODE_BITS / 8 + ROW_ID_BYTES
 
 
 def table_bytes(dim: int) -> int:
-    """The bytes of the codewords, and of the list's centre."""
+    """Return the bytes of the codewords, and of the list's center."""
     return 4 * dim * ((1 << CODE_BITS) + 1)
 
 
 def row_words_bytes(dim: int) -> int:
-    """The bytes of the codewords of codes by row."""
+    """Return the bytes of the codewords of codes by row."""
     return 4 * dim << ROW_CODE_BITS
 
 
 def candidates_of(k: int) -> int:
-    """How many rows are ranked for k hits at first."""
+    """Return how many rows are ranked for k hits at first."""
     return CANDIDATES_MIN + CANDIDATES_PER_HIT * k
 
 
@@ -328,16 +343,16 @@ def _spread(rows: int, count: int) -> RowIds:
 
 
 def trained(spec: IndexSpec, vectors: Any) -> Any:
-    """An empty list whose codewords are those of these vectors, in their stored form.
+    """Return an empty list whose codewords are those of these vectors, in their stored form.
 
     Unit vectors are compared by their distance, which is in the same order as their cosine, and which codes
     approximate better.
     """
     metric = faiss.METRIC_INNER_PRODUCT if spec.metric_type is Metric.IP else faiss.METRIC_L2
-    centre = faiss.IndexFlat(spec.dim, metric)
-    codes = faiss.IndexIVFPQFastScan(centre, spec.dim, 1, spec.dim // PART_DIMS, CODE_BITS, metric)
+    center = faiss.IndexFlat(spec.dim, metric)
+    codes = faiss.IndexIVFPQFastScan(center, spec.dim, 1, spec.dim // PART_DIMS, CODE_BITS, metric)
     codes.own_fields = True
-    centre.this.disown()
+    center.this.disown()
     codes.pq.cp.niter = TRAINING_ROUNDS
     codes.pq.cp.min_points_per_centroid = 1
     codes.train(compared(spec, vectors[_spread(len(vectors), TRAINING_ROWS)]))
@@ -345,7 +360,7 @@ def trained(spec: IndexSpec, vectors: Any) -> Any:
 
 
 def encoded(spec: IndexSpec, empty: Any, vectors: Any) -> Any:
-    """The codes of these vectors, by the codewords of ``empty``."""
+    """Return the codes of these vectors, by the codewords of ``empty``."""
     codes = faiss.clone_index(empty)
     encode_in_chunks(spec, codes, vectors)
     return codes

@@ -31,7 +31,7 @@ class DecodedRows(ExactRows):
 
     @abstractmethod
     def compared(self, block: Block) -> Floats:
-        """The rows of a block in the form for comparison: float32, under COSINE at unit length."""
+        """Return the rows of a block in the form for comparison: float32, under COSINE at unit length."""
 
     def scores(self, query: Floats, rows: RowIds | None) -> Scores:
         count = self.count if rows is None else len(rows)
@@ -50,5 +50,5 @@ class DecodedRows(ExactRows):
 
 
 def parts(rows: int) -> Iterator[slice]:
-    """The places of this many rows, block by block."""
+    """Return the places of this many rows, block by block."""
     return (slice(start, min(start + BLOCK_ROWS, rows)) for start in range(0, rows, BLOCK_ROWS))

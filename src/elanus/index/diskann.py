@@ -4,7 +4,7 @@ As in DiskANN (Subramanya et al., 2019), a search walks a graph over small codes
 reads the vectors of the rows it met from disk to rank them. The graph here is that of HNSW. The codes have
 four bits for two dimensions: a sixteenth of float32.
 
-The vectors are read from the index file with ``pread``, in the order of the rows, so neighbours in the file
+The vectors are read from the index file with ``pread``, in the order of the rows, so neighbors in the file
 are one read. They are not mapped: a mapping would count as memory of this process.
 ``search_list`` is the number of rows that are met and read.
 """
@@ -80,7 +80,7 @@ class DiskannIndex(CodedHnsw):
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> DiskannIndex:
-        refiner = Refiner(DiskRows(spec, content.filed["refine"]), True, {})
+        refiner = Refiner(DiskRows(spec, content.filed["refine"]), lossless=True, arrays={})
         graph = content.faiss_index
         return cls(spec, graph, cls.walked(spec, graph), None, refiner)
 

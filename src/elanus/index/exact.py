@@ -58,7 +58,7 @@ class ExactRows(ABC):
         """Bytes held in memory, or mapped."""
 
     def nearest(self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, threads: int) -> Hits:
-        """The k best visible rows of each query; k is at most the number of visible rows."""
+        """Return the k best visible rows of each query; k is at most the number of visible rows."""
         self._note(len(queries), mask)
         shares = workers(threads, len(queries))
         if shares == 1:
@@ -75,7 +75,7 @@ class ExactRows(ABC):
         return queries * plan.exact_cost_ns(visible, self._row_bytes // 4, 1, self.count)
 
     def nearest_of(self, queries: npt.NDArray[Any], k: int, rows: RowIds) -> Hits:
-        """The k best among these rows, for each query; k is at most their number."""
+        """Return the k best among these rows, for each query; k is at most their number."""
         best = [best_of(self.scores(query, rows), k, self.metric) for query in queries]
         return Hits(
             np.array([scores for scores, _ in best], dtype=np.float32).reshape(-1, k),
@@ -83,7 +83,7 @@ class ExactRows(ABC):
         )
 
     def within(self, queries: npt.NDArray[Any], k: int, window: Window, mask: RowMask | None) -> Hits:
-        """The k best visible rows of each query whose score is in the window, padded.
+        """Return the k best visible rows of each query whose score is in the window, padded.
 
         Rows are compared by number, with a mask or without: the kernel for all rows rounds differently for
         few dimensions, and pages of an iterator, some with a mask and some without, would disagree.
@@ -111,7 +111,7 @@ class ExactRows(ABC):
 
     @abstractmethod
     def scores(self, query: npt.NDArray[Any], rows: RowIds | None) -> Scores:
-        """One query's score with every row, or with these. (width,) → float32 (n,) or (len(rows),)."""
+        """Return one query's score with every row, or with these. (width,) → float32 (n,) or (len(rows),)."""
 
     def _nearest_by_blocks(
         self, queries: npt.NDArray[Any], k: int, mask: RowMask | None, shares: int, threads: int
@@ -136,7 +136,7 @@ class ExactRows(ABC):
 
     @abstractmethod
     def _nearest_in_block(self, queries: npt.NDArray[Any], k: int, block: Block) -> Hits:
-        """The k best of a block's rows, numbered within the block."""
+        """Return the k best of a block's rows, numbered within the block."""
 
     def _best_of_blocks(self, queries: npt.NDArray[Any], k: int, blocks: Sequence[Block]) -> Hits:
         parts = (self._of_block(queries, k, block) for block in blocks)
@@ -149,7 +149,7 @@ class ExactRows(ABC):
         return Hits(hits.distances, numbers)
 
     def _blocks(self, k: int, queries: int, mask: RowMask | None) -> Iterator[Block]:
-        """The visible rows in blocks: row ranges where all are visible, row numbers under a mask."""
+        """Yield the visible rows in blocks: row ranges where all are visible, row numbers under a mask."""
         size = max(BLOCK_BYTES // self._block_row_bytes(queries), BLOCK_ROWS_PER_K * k, 8)
         total = self.count
         if mask is None:

@@ -2,7 +2,7 @@
 
 ::
 
-    faiss's own serialisation (graph and inverted-file indexes; nothing for the others)
+    faiss's own serialization (graph and inverted-file indexes; nothing for the others)
     named arrays, raw little-endian, each at a multiple of 64 bytes
     footer: JSON (format, index, data and metric type, dimension, rows, the arrays' places)
     XXH64 of everything before it, 8 bytes · footer length, 8 bytes little-endian · magic, 8 bytes
@@ -134,8 +134,10 @@ def write_index_file(path: Path, content: IndexFileContent) -> None:
         _finish(path, file, footer)
 
 
-def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
+def read_index_file(path: Path, spec: IndexSpec, stays: bool = False) -> IndexFileContent:
     """Return the file's content, mapped if the spec says so.
+
+    ``stays``: the file is kept as long as the index, so arrays that only some searches need are mapped.
 
     Raises `DamagedIndexFile` for a file that is not as it was written, and `Internal` for another index.
     """
@@ -151,7 +153,7 @@ def read_index_file(path: Path, spec: IndexSpec) -> IndexFileContent:
         if footer["faiss"]
         else None,
         arrays={
-            name: _read_array(path, place, spec.memory_mapped)
+            name: _read_array(path, place, spec.memory_mapped or (stays and name in spec.kind.late_arrays))
             for name, place in footer["arrays"].items()
             if name not in spec.kind.filed_arrays
         },

@@ -79,14 +79,15 @@ class FloatRows(ExactRows):
         return self._inverse_norms is not None or mask.selectivity < SPARSE_SHARE
 
     def _nearest_among(self, queries: Floats, k: int, rows: RowIds) -> Hits:
-        """The k best among these rows; k is at most their number."""
+        """Return the k best among these rows; k is at most their number."""
         if self._inverse_norms is not None:
             return self.nearest_of(queries, k, rows)
         found = kernels.nearest_of(queries, self.stored, rows, k, inner_product=self._inner_product)
         return Hits(clipped(found[0], self.metric), found[1])
 
     def _nearest_in_range(self, queries: Floats, k: int, mask: RowMask | None, rows: slice) -> Hits:
-        """The k best visible rows of the range, or as many as there are. It begins at a multiple of 8."""
+        """Return the k best visible rows of the range, or as many as there are. It begins at a multiple of
+        8."""
         is_whole = rows.stop - rows.start == self.count
         inside = mask if mask is None or is_whole else mask.part(rows.start, rows.stop)
         k = min(k, rows.stop - rows.start if inside is None else inside.count)
@@ -122,7 +123,7 @@ class FloatRows(ExactRows):
 
 
 def _numbers(mask: RowMask) -> RowIds:
-    """The visible rows, in any order."""
+    """Return the visible rows, in any order."""
     return mask.numbers if mask.selectivity < KEPT_SHARE else mask.listed()
 
 

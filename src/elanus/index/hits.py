@@ -47,7 +47,7 @@ def no_hits(queries: int, k: int, metric: Metric) -> Hits:
 
 
 def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
-    """The k best of one query's scores, best first, and their positions. (n,) → (k,), (k,), k ≤ n."""
+    """Return the k best of one query's scores, best first, and their positions. (n,) → (k,), (k,), k ≤ n."""
     keys = -scores if metric.bigger_is_better else scores
     if k < len(keys):
         nearest = np.argpartition(keys, k - 1)[:k]

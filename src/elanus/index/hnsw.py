@@ -33,6 +33,8 @@ from elanus.index.adding import add_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import CodedRows, faiss_metric, scalar_codec
 from elanus.index.coded_scan import (
+    CODES_KEY,
+    ROW_CODES_KEY,
     CodedRanking,
     CodedScan,
     RowCodes,
@@ -226,7 +228,7 @@ class HnswIndex(VectorIndex):
         )
 
     def _candidates(self, k: int, ef: int) -> int:
-        """How many of the ef rows that a walk met are ranked by the refiner."""
+        """Return how many of the ef rows that a walk met are ranked by the refiner."""
         return ef
 
     def _asked(self, effort: int, k: int, share: float) -> int:
@@ -276,7 +278,8 @@ class PlainHnsw(HnswIndex):
         codes = CodedRows(storage, spec.metric_type)
         if units is None:
             return cls(spec, graph, codes)
-        return cls(spec, graph, codes, None, Refiner(NarrowUnitRows(codes, units), True, units.arrays))
+        refiner = Refiner(NarrowUnitRows(codes, units), lossless=True, arrays=units.arrays)
+        return cls(spec, graph, codes, None, refiner)
 
     def coded(self, vectors: Any) -> PlainHnsw:
         """The same index with codes of its vectors, which are given in their stored form."""
@@ -291,7 +294,7 @@ class PlainHnsw(HnswIndex):
         units = NarrowUnits.from_arrays(content.arrays, spec.form.dtype)
         index = cls.made(spec, content.faiss_index, UnitRows.from_arrays(content.arrays), units)
         arrays = content.arrays
-        index._coded = CodedScan.from_arrays(arrays, index._exact)
+        index._coded = CodedScan.from_arrays(spec.dim, arrays, index._exact)
         if index._coded is None:
             index._coded = RowCodes.from_arrays(spec.dim, arrays, index._exact)
         return index
@@ -302,7 +305,7 @@ class PlainHnsw(HnswIndex):
 
 
 def new_graph(spec: IndexSpec, links: int, breadth: int) -> Any:
-    """An empty graph over float vectors."""
+    """Return an empty graph over float vectors."""
     graph = faiss.IndexHNSWFlat(spec.dim, links, faiss_metric(spec.metric_type))
     graph.hnsw.efConstruction = breadth
     return graph
@@ -326,7 +329,7 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
 
 
 def over_storage(storage: Any, links: int) -> Any:
-    """A graph without links that owns this storage."""
+    """Return a graph without links that owns this storage."""
     graph = faiss.IndexHNSW(storage, links)
     graph.own_fields = True
     storage.this.disown()
@@ -361,6 +364,7 @@ HNSW = IndexKind(
     build_params=GRAPH_PARAMS,
     search_params={EF_KEY: BREADTH},
     is_automatic=True,
+    late_arrays=frozenset({CODES_KEY, ROW_CODES_KEY}),
 )
 
 
@@ -384,7 +388,7 @@ def _visible(met: Hits, mask: RowMask, most: int) -> Hits:
 
 
 def _with(hits: Hits | None, which: RowIds, found: Hits) -> Hits:
-    """The hits with those of some queries replaced; None: those of all are ``found``."""
+    """Return the hits with those of some queries replaced; None: those of all are ``found``."""
     if hits is None:
         return found
     _replace(hits, which, found)

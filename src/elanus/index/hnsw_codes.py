@@ -50,7 +50,7 @@ class CodedHnsw(HnswIndex):
 
     @staticmethod
     def walked(spec: IndexSpec, graph: Any) -> CodedRows:
-        """The codes that the graph's storage holds."""
+        """Return the codes that the graph's storage holds."""
         return CodedRows(faiss.downcast_index(graph.storage), spec.metric_type)
 
     @classmethod

@@ -37,7 +37,7 @@ class InterimIndex(RawVectors):
 
     def __init__(self, spec: IndexSpec, vectors: Vectors, codes: Codes) -> None:
         super().__init__(spec, vectors)
-        self._coded = CodedScan(codes, self._exact)
+        self._coded = CodedScan.over(codes, self._exact)
 
     @property
     def memory_bytes(self) -> int:
@@ -100,7 +100,7 @@ class Codebook:
         rows = RawVectors(self.spec, sample)
         codes = self._joined([(sample, None)])
         queries = compared(self.spec, sample[sample_of(len(sample))])
-        self.is_usable = CodedScan(codes, rows._exact).distinguishes_rows(queries)
+        self.is_usable = CodedScan.over(codes, rows._exact).distinguishes_rows(queries)
 
     def _joined(self, parts: Sequence[tuple[Any, Codes | None]]) -> Codes:
         joined = faiss.clone_index(self._empty)

@@ -188,7 +188,7 @@ class IvfIndex(VectorIndex):
         return k if self._refiner is None else min(self.rows, self._candidates(k, SearchParams()))
 
     def _candidates(self, k: int, params: SearchParams) -> int:
-        """How many of the rows that the lists find are compared once more, for k hits."""
+        """Return how many of the rows that the lists find are compared once more, for k hits."""
         return math.ceil(k * params.ratio(REFINE_K_KEY, 1.0) * CANDIDATES_PER_HIT)
 
     def _scan_parameters(self, probes: int, params: SearchParams, mask: RowMask | None) -> Any:
@@ -231,7 +231,7 @@ def filled(
 
 
 def owned(lists: Any, centroids: Any) -> Any:
-    """The lists, as the owner of their centroids."""
+    """Return the lists, as the owner of their centroids."""
     lists.own_fields = True
     centroids.this.disown()
     return lists

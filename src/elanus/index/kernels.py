@@ -68,7 +68,7 @@ def nearest_of(queries: Floats, vectors: Floats, among: RowIds, k: int, *, inner
 
 
 def scores(query: Floats, vectors: Floats, *, inner_product: bool) -> Floats:
-    """The distance (or inner product) of one query to every vector. (d,), (n, d) → (n,)."""
+    """Return the distance (or inner product) of one query to every vector. (d,), (n, d) → (n,)."""
     out = np.empty(len(vectors), dtype=np.float32)
     kernel = faiss.fvec_inner_products_ny if inner_product else faiss.fvec_L2sqr_ny
     kernel(faiss.swig_ptr(out), faiss.swig_ptr(query), faiss.swig_ptr(vectors), len(query), len(vectors))
@@ -103,7 +103,7 @@ def scores_of_halves(query: Floats, vectors: npt.NDArray[Any], *, inner_product:
 
 
 def _in_place(vectors: npt.NDArray[Any], *, inner_product: bool) -> Any:
-    """A faiss index that reads these vectors where they are. It is valid as long as the array."""
+    """Return a faiss index that reads these vectors where they are. It is valid as long as the array."""
     metric = faiss.METRIC_INNER_PRODUCT if inner_product else faiss.METRIC_L2
     codec = getattr(faiss.ScalarQuantizer, HALVES[vectors.dtype.name])
     index = faiss.IndexScalarQuantizer(vectors.shape[1], codec, metric)

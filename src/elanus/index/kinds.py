@@ -54,12 +54,12 @@ KINDS: Mapping[str, IndexKind] = {
 
 
 def kinds_on(data_type: DataType) -> tuple[IndexKind, ...]:
-    """The kinds that index fields of a type."""
+    """Return the kinds that index fields of a type."""
     return tuple(kind for kind in KINDS.values() if data_type in kind.on)
 
 
 def automatic_kind(data_type: DataType, metric: Metric | None = None) -> IndexKind | None:
-    """The kind that AUTOINDEX selects for fields of a type, and for the metric if one is given.
+    """Return the kind that AUTOINDEX selects for fields of a type, and for the metric if one is given.
 
     None if there is none.
     """
@@ -68,11 +68,11 @@ def automatic_kind(data_type: DataType, metric: Metric | None = None) -> IndexKi
 
 
 def exact_kind(data_type: DataType) -> IndexKind:
-    """The kind that serves rows of a vector type without an index."""
+    """Return the kind that serves rows of a vector type without an index."""
     return next(kind for kind in KINDS.values() if kind.over_rows is not None and data_type in kind.on)
 
 
 def search_param_names() -> frozenset[str]:
-    """Every search parameter that some kind reads, and those that the reference's other kinds read."""
+    """Return every search parameter that some kind reads, and those that the reference's other kinds read."""
     own = (kind.search_params for kind in KINDS.values())
     return FOREIGN_SEARCH_PARAMS.union(SHARED_PARAMS, SEARCH_NAMES, *own)

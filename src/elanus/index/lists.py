@@ -172,7 +172,7 @@ class MaxSimIndex(_ListIndex):
     def _best(
         self, query: Vectors, k: int, params: SearchParams, visible: RowMask, threads: int
     ) -> tuple[Scores, RowIds]:
-        """The k best rows for one list, best first; ``visible``: elements, at least one."""
+        """Return the k best rows for one list, best first; ``visible``: elements, at least one."""
         rows = self._candidates(query, k, params, visible, threads)
         scores = self._scores(query, rows)
         best, order = best_of(scores, min(k, len(rows)), self.spec.metric_type)
@@ -181,7 +181,8 @@ class MaxSimIndex(_ListIndex):
     def _candidates(
         self, query: Vectors, k: int, params: SearchParams, visible: RowMask, threads: int
     ) -> RowIds:
-        """The rows to score, ascending: all visible ones, or those of the elements nearest to the query."""
+        """Return the rows to score, ascending: all visible ones, or those of the elements nearest to the
+        query."""
         assert self._elements is not None
         depth = max(CANDIDATES_PER_HIT * k, CANDIDATES_MIN)
         exact = self._elements.spec.kind.over_rows is not None
@@ -194,7 +195,7 @@ class MaxSimIndex(_ListIndex):
         return np.unique(self._rows_of(visible.row_ids))
 
     def _scores(self, query: Vectors, rows: RowIds) -> Scores:
-        """The scores of these rows, which all have elements, for one list. (rows,)"""
+        """Return the scores of these rows, which all have elements, for one list. (rows,)"""
         sizes = self._lengths[rows]
         ends = np.cumsum(sizes)
         step = max(1, _SCORES_MAX // max(1, len(query)))

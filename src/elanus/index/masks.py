@@ -114,20 +114,20 @@ class RowMask:
         return visible
 
     def both(self, other: RowMask) -> RowMask:
-        """The rows of both masks, which are over the same rows."""
+        """Return the rows of both masks, which are over the same rows."""
         few, many = (other, self) if self._numbers is None else (self, other)
         if few._numbers is None:
             return RowMask(PackedRows(self.bits & other.bits), self.rows)
         return RowMask(RowNumbers(few._numbers[bits_at(many.bits, few._numbers)]), self.rows)
 
     def between(self, start: int, stop: int) -> RowIds:
-        """The visible rows with start ≤ row < stop, ascending. ``start`` is a multiple of 8."""
+        """Return the visible rows with start ≤ row < stop, ascending. ``start`` is a multiple of 8."""
         window = self.bits[start // 8 : (stop + 7) // 8]
         return np.flatnonzero(np.unpackbits(window, count=stop - start, bitorder="little")) + start
 
     def part(self, start: int, stop: int) -> RowMask:
-        """The mask of the rows with start ≤ row < stop, numbered from 0. ``start`` is a multiple of 8, and
-        ``stop`` too unless it is the last."""
+        """Return the mask of the rows with start ≤ row < stop, numbered from 0. ``start`` is a multiple of 8,
+        and ``stop`` too unless it is the last."""
         return RowMask(PackedRows(self.bits[start // 8 : (stop + 7) // 8]), stop - start)
 
     def to_bool(self) -> Bools:

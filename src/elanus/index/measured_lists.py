@@ -45,16 +45,16 @@ class Listed(Protocol):
     rows: int
 
     def lists_of_rows(self) -> RowIds:
-        """The number of the list of each row, (rows,)."""
+        """Return the number of the list of each row, (rows,)."""
 
     def nearest_lists(self, queries: Queries) -> RowIds:
-        """All lists by their distance from each query, (nq, lists)."""
+        """Return all lists by their distance from each query, (nq, lists)."""
 
     def by_codes(self, queries: Queries, k: int, threads: int) -> RowIds | None:
-        """The k best rows of all lists by their codes, (nq, k); None if lists hold vectors."""
+        """Return the k best rows of all lists by their codes, (nq, k); None if lists hold vectors."""
 
     def candidates(self, k: int) -> int:
-        """How many rows a search for k hits takes from the lists."""
+        """Return how many rows a search for k hits takes from the lists."""
 
 
 class ListMeasuring:

@@ -42,7 +42,7 @@ class WalkMeasuring:
 
     free_s = 0.05
     caution = 0.5
-    """Less than for lists: hidden rows are already a little harder to find the neighbours of than others."""
+    """Less than for lists: hidden rows are already a little harder to find the neighbors of than others."""
 
     def __init__(self, index: HnswIndex, vectors: Matrix, queries_max: int, threads: int) -> None:
         spec = index.spec

@@ -92,9 +92,10 @@ def narrow_refiner(spec: IndexSpec, lists: Any, units: NarrowUnits | None) -> Re
     ``lists``: with a direct map. Scores of bytes are those of a rounded query (`scanned`).
     """
     if units is not None:
-        return Refiner(NarrowUnitRows(ListedRows(lists, Metric.COSINE), units), True, units.arrays)
+        rows = NarrowUnitRows(ListedRows(lists, Metric.COSINE), units)
+        return Refiner(rows, lossless=True, arrays=units.arrays)
     if _holds_bytes(spec, lists):
-        return Refiner(ListedRows(lists, spec.metric_type), True, {})
+        return Refiner(ListedRows(lists, spec.metric_type), lossless=True, arrays={})
     return None
 
 

@@ -86,11 +86,12 @@ class NarrowUnits:
         return cls(dtype, arrays["unit_norms"], arrays["unit_planes"], float(arrays["unit_scale"][0]))
 
     def units(self, vectors: Matrix, part: slice) -> Floats:
-        """The unit vectors of some rows, times the scale, rounded. (m, d) → float32 (m, d)."""
+        """Return the unit vectors of some rows, times the scale, rounded. (m, d) → float32 (m, d)."""
         return self._units(vectors, self.norms[part])
 
     def restored(self, units: Floats, rows: Block) -> Matrix:
-        """The sent vectors of these rows from their scaled unit vectors. (m, d) → (m, d) of the type."""
+        """Return the sent vectors of these rows from their scaled unit vectors. (m, d) → (m, d) of the
+        type."""
         steps = _unpacked(self.planes[rows], units.shape[1])
         return self._moved(units, self.norms[rows], steps)
 
@@ -100,7 +101,7 @@ class NarrowUnits:
         return rounded.astype(np.float32, copy=False)
 
     def _steps(self, vectors: Matrix, norms: Floats) -> Steps:
-        """How many steps each component is from the least value that it may have had."""
+        """Return how many steps each component is from the least value that it may have had."""
         least = self._least(self._units(vectors, norms), norms)
         if self.dtype == np.int8:
             return vectors.astype(np.int32) - least.astype(np.int32)
@@ -151,7 +152,7 @@ def _inverse(norms: Floats, numerator: float) -> Floats:
 
 
 def _byte_scale(vectors: Matrix, norms: Floats) -> float:
-    """The largest scale at which every component of a unit vector fits a byte."""
+    """Return the largest scale at which every component of a unit vector fits a byte."""
     largest = 0.0
     for part in parts(len(vectors)):
         peaks = np.abs(vectors[part].astype(np.float32)).max(axis=1)

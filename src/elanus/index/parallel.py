@@ -1,7 +1,7 @@
 """Use several cores for one search, with plain threads.
 
 faiss and numpy release the interpreter lock, so threads that each take a share of the queries (or of the
-rows) run in parallel and synchronise once, at the end. faiss's own parallelism, an OpenMP team inside a call,
+rows) run in parallel and synchronize once, at the end. faiss's own parallelism, an OpenMP team inside a call,
 is switched off for searches: its threads spin while they wait for each other. On an idle machine
 that is as fast; with other work on the machine (a server under load always has some) a batch of 100 queries
 took 17.8 ms on two OpenMP threads and 6.5 ms on one.

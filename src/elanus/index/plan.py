@@ -4,10 +4,10 @@ Pure arithmetic; the measurements behind the constants are in ``docs/index-strat
 
 **The graph under a filter.** faiss walks the graph towards the query whether rows are visible or not,
 and keeps the nearest rows it met. If a share s of *those* is visible, the k best of them are among the k / s
-nearest of all. So a walk must find k / s rows as well as it finds k without a filter. The rest of ``ef``,
-beyond k, is a margin. It need not grow as fast: a walk with twice the ef finds a larger share of twice as
-many rows. From some point on comparing every visible row is cheaper. Both costs are given in nanoseconds of
-one core of the machine they were measured on; only their ratio matters.
+nearest of all. So a walk must find k / s rows as well as it finds k without a filter. A part of ``ef`` grows
+with them, the rest is a margin. It need not grow as fast: a walk with twice the ef finds a larger share of
+twice as many rows. From some point on comparing every visible row is cheaper. Both costs are given in
+nanoseconds of one core of the machine they were measured on; only their ratio matters.
 
 **Beyond ef.** A walk ends when ``ef`` of the rows it met are nearer than any it could go on from, but it has
 met several times as many, and most of the 2·ef nearest rows there are: 0.92 of them at ef = 64, where it has
@@ -62,9 +62,11 @@ QUEUE_EF = 1600.0
 SPARE_DEVIATIONS = 3.0
 """Under a filter that hides the share h, a walk is sized to meet k + 3·√(k·h) visible rows: k hits are then
 found 99 times in 100."""
+GROWING_PART = 0.7
 MARGIN_EXPONENT = 0.4
-"""Under a filter that leaves the share s, ef is k / s and its margin beyond k divided by s^0.4: recall is
-then that of the walk without the filter, within a hundredth, for s from 0.05 to 0.9 and any k / ef."""
+"""Under a filter that leaves the share s, ef is 0.7 · k / s and its margin beyond 0.7 · k divided by s^0.4:
+recall is then that of the walk without the filter, less a hundredth at most, for s from 0.05 to 0.9 and any
+k / ef."""
 REACH = 2.0
 """So many times ef rows are looked at, at most."""
 FILTERED_EF_MIN = 20
@@ -103,7 +105,7 @@ class Walk(NamedTuple):
 
 
 def exact_cost_ns(rows: int, dim: int, queries: int, among: int = 0) -> float:
-    """The cost of comparing one query with this many rows.
+    """Return the cost of comparing one query with this many rows.
 
     ``among``: out of how many rows of the segment; 0: all of them.
     """
@@ -114,7 +116,7 @@ def exact_cost_ns(rows: int, dim: int, queries: int, among: int = 0) -> float:
 
 
 def uncached(rows: int, dim: int) -> float:
-    """The share of so many rows that the processor's cache has no room for."""
+    """Return the share of so many rows that the processor's cache has no room for."""
     return max(0.0, 1.0 - CACHE_BYTES / max(1, 4 * dim * rows))
 
 
@@ -124,42 +126,46 @@ def shares_for(work_ns: float, threads: int) -> int:
 
 
 def coded_cost_ns(rows: int, dim: int, candidates: int) -> float:
-    """The cost per query of scanning the codes of all rows, and comparing these candidates."""
+    """Return the cost per query of scanning the codes of all rows, and comparing these candidates."""
     ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
     return CODED_SEARCH_NS + rows * (CODED_BASE_NS + CODED_PER_DIM_NS * dim) + ranking
 
 
 def row_codes_cost_ns(rows: int, visible: int, dim: int, candidates: int) -> float:
-    """The cost per query of comparing the codes of the visible rows by number, and these candidates."""
+    """Return the cost per query of comparing the codes of the visible rows by number, and these
+    candidates."""
     ranking = candidates * CANDIDATE_WEIGHT * exact_cost_ns(1, dim, 1, rows)
     per_row = ROW_CODES_BASE_NS + ROW_CODES_PER_DIM_NS * dim + APART_CODE_NS
     return ROW_CODES_SEARCH_NS + visible * per_row + ranking
 
 
 def graph_visits(ef: int, rows: int, links: int) -> float:
-    """How many rows a walk over a graph of this many rows with M = ``links`` and this ef visits, about."""
+    """Return how many rows a walk over a graph of this many rows with M = ``links`` and this ef visits,
+    about."""
     visits: float = VISITS_PER_EF * math.sqrt(links) * ef**VISITS_EXPONENT
     return min(float(rows), visits)
 
 
 def graph_cost_ns(walk: Walk, rows: int, dim: int, links: int) -> float:
-    """The cost per query of walking a graph of this many rows with M = ``links``."""
+    """Return the cost per query of walking a graph of this many rows with M = ``links``."""
     per_visit = VISIT_BASE_NS + VISIT_PER_DIM_NS * dim + APART_VISIT_NS * uncached(rows, dim)
     return graph_visits(walk.ef, rows, links) * per_visit * (1.0 + max(walk) / QUEUE_EF)
 
 
 def widened(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
-    """The ef with which a walk under a filter finds what it finds with ``ef`` ≥ k without the filter.
+    """Return the ef with which a walk under a filter finds what it finds with ``ef`` ≥ k without the filter.
 
     ``share``: the expected share of visible rows among those nearest to the query. ``coarse``: the walk ranks
     by codes, and all that it finds is ranked again: then as many visible rows are found as all rows without.
     """
-    return k / share + (ef - k) / _margin(share, coarse)
+    part = GROWING_PART * k
+    return part / share + (ef - part) / _margin(share, coarse)
 
 
 def narrowed(ef: float, k: int, share: float, *, coarse: bool = False) -> float:
-    """The ef ≥ k that `widened` widens to this one."""
-    return k + max(0.0, ef - k / share) * _margin(share, coarse)
+    """Return the ef ≥ k that `widened` widens to this one."""
+    part = GROWING_PART * k
+    return max(float(k), part + (ef - part / share) * _margin(share, coarse))
 
 
 def _margin(share: float, coarse: bool) -> float:
@@ -181,7 +187,7 @@ def walk(
     exact_weight: float = 1.0,
     coded_ns: float = math.inf,
 ) -> Walk | None:
-    """How to walk the graph, or None where a scan of the visible rows is cheaper.
+    """Return how to walk the graph, or None where a scan of the visible rows is cheaper.
 
     ``ef``: the requested value. ``share``, ``coarse``: as of `widened`. ``previous_ef``: the breadth that
     proved too small, 0 in the first round. ``exact_weight``: how much more than in memory a row of the exact
@@ -206,7 +212,8 @@ def walk(
 
 
 def probes(nprobe: float, lists: int, share: float) -> int:
-    """How many inverted lists to scan: as many *visible* rows as the search would scan without a filter.
+    """Return how many inverted lists to scan: as many *visible* rows as the search would scan without a
+    filter.
 
     Distances are computed for visible rows only, so the cost stays that of the unfiltered search, and
     the nearest k, which are further out among fewer rows, are still reached. ``nprobe``: a fraction of a list

@@ -162,7 +162,7 @@ class Postings:
         return met
 
     def scores_of(self, query: Query, rows: RowIds, bm25: Bm25 | None) -> Scores:
-        """The scores of these rows, ascending; bit for bit those of `add`. (m,)."""
+        """Return the scores of these rows, ascending; bit for bit those of `add`. (m,)."""
         scores = np.zeros(len(rows), dtype=np.float32)
         lists = self.lists(query)
         for begin, end, weight in zip(lists.begins, lists.ends, lists.weights, strict=True):
@@ -199,7 +199,7 @@ class Postings:
         return lengths
 
     def lists(self, query: Query) -> Lists:
-        """The postings of the query's terms, with its weights, in the order of the terms."""
+        """Return the postings of the query's terms, with its weights, in the order of the terms."""
         if not len(self.terms):
             none = np.empty(0, dtype=np.int64)
             return Lists(none, none, none, query.weights[:0])

@@ -74,7 +74,7 @@ class Refiner:
 
     @classmethod
     def of(cls, spec: IndexSpec, vectors: Any) -> Refiner | None:
-        """The rows to refine with; None if the index has none. ``vectors``: in their stored form."""
+        """Return the rows to refine with; None if the index has none. ``vectors``: in their stored form."""
         if not spec.params[REFINE_KEY]:
             return None
         name = spec.params[REFINE_TYPE_KEY]
@@ -97,7 +97,7 @@ class Refiner:
             return unchanged(spec, arrays["refine"].view(spec.form.dtype))
         if name in _HALVES:
             rows = NarrowRows(arrays["refine"].view(dtype_of(_HALVES[name])), spec.metric_type)
-            return cls(rows, False, {"refine": arrays["refine"]})
+            return cls(rows, lossless=False, arrays={"refine": arrays["refine"]})
         codec = scalar_codec(name, spec.dim, spec.metric_type)
         faiss.copy_array_to_vector(np.ascontiguousarray(arrays["refine_trained"]), codec.sq.trained)
         codec.is_trained = True
@@ -105,7 +105,8 @@ class Refiner:
         return _coded(spec, codec)
 
     def best(self, queries: npt.NDArray[Any], candidates: Hits, k: int) -> Hits:
-        """The k best of each query's candidates by these rows, padded. ``candidates``: padded with -1."""
+        """Return the k best of each query's candidates by these rows, padded. ``candidates``: padded with
+        -1."""
         hits = no_hits(len(queries), k, self.rows.metric)
         for i, query in enumerate(queries):
             rows = candidates.rows[i][candidates.rows[i] >= 0]
@@ -118,7 +119,8 @@ class Refiner:
 def unchanged(spec: IndexSpec, vectors: Any) -> Refiner:
     """Refine with the vectors in their stored form."""
     stored = np.ascontiguousarray(vectors)
-    return Refiner(exact_rows(spec.form, stored, spec.metric_type), True, {"refine": _plain(stored)})
+    rows = exact_rows(spec.form, stored, spec.metric_type)
+    return Refiner(rows, lossless=True, arrays={"refine": _plain(stored)})
 
 
 def _is_unchanged(name: str, spec: IndexSpec) -> bool:
@@ -129,9 +131,9 @@ def _is_unchanged(name: str, spec: IndexSpec) -> bool:
 def _coded(spec: IndexSpec, codec: Any) -> Refiner:
     codes = faiss.vector_to_array(codec.codes).reshape(codec.ntotal, codec.code_size)
     arrays = {"refine": codes, "refine_trained": faiss.vector_to_array(codec.sq.trained)}
-    return Refiner(CodedRows(codec, spec.metric_type), False, arrays)
+    return Refiner(CodedRows(codec, spec.metric_type), lossless=False, arrays=arrays)
 
 
 def _plain(vectors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The vectors as a type that a file's footer can name."""
+    """Return the vectors as a type that a file's footer can name."""
     return vectors if vectors.dtype.isbuiltin == 1 else vectors.view(np.uint16)

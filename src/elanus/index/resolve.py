@@ -231,7 +231,7 @@ def over_rows(
 def brute_force(
     data_type: DataType, dim: int, metric: Metric, params: Mapping[str, Any] | None = None
 ) -> IndexSpec:
-    """The spec of plain rows without an index: growing chunks, small segments."""
+    """Return the spec of plain rows without an index: growing chunks, small segments."""
     exact = exact_kind(data_type)
     return IndexSpec(exact, data_type, metric, dim, params or {}, declared_type=exact.name)
 
@@ -254,7 +254,7 @@ def _flatten(params: Mapping[str, str]) -> dict[str, object]:
 
 
 def _declared(name: object, data_type: DataType) -> str:
-    """The name of the kind, or AUTOINDEX or FAISS."""
+    """Return the name of the kind, or AUTOINDEX or FAISS."""
     kinds = kinds_on(data_type)
     names = [kind.name for kind in kinds] + ([AUTOINDEX] if automatic_kind(data_type) else [])
     if (name is None or name == "") and AUTOINDEX in names:
@@ -309,7 +309,7 @@ def _no_sparse_metric(name: object) -> InvalidParameter:
 
 
 def ignored_params(params: Mapping[str, str], spec: IndexSpec) -> tuple[str, ...]:
-    """The names in a client's parameters that have no effect on the index they describe."""
+    """Return the names in a client's parameters that have no effect on the index they describe."""
     return _unknown(_flatten(params), spec.declared_type, DATA_TYPES[spec.data_type].vector)
 
 

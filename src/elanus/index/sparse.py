@@ -224,7 +224,7 @@ class RawSparse(TermIndex):
 
 
 def _best(searched: Searched, query: Query, k: int, drop_ratio: float) -> tuple[RowIds, Scores]:
-    """The best rows of a query, chosen without its smallest values."""
+    """Return the best rows of a query, chosen without its smallest values."""
     pruned = query.pruned(drop_ratio)
     if len(pruned.terms) == len(query.terms):
         return searched.best(query, k)

@@ -134,6 +134,7 @@ class IndexKind:
     ``check``: checks the build parameters together, and with the dimension; raises `InvalidParameter`.
     ``withheld_from``: types of ``on`` for which clients cannot choose it, as in the reference; its files are
     read all the same. ``filed_arrays``: those of its file that are not read when it is loaded.
+    ``late_arrays``: those that only some searches need.
     """
 
     name: str
@@ -148,6 +149,7 @@ class IndexKind:
     check: Callable[[Mapping[str, Any], int], None] | None = None
     withheld_from: frozenset[DataType] = frozenset()
     filed_arrays: frozenset[str] = frozenset()
+    late_arrays: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,8 @@ class IndexSpec:
         return form
 
     def flattened(self) -> dict[str, str]:
-        """The resolved parameters as text, as recorded in an index file. `resolve_index` reads them back."""
+        """Return the resolved parameters as text, as recorded in an index file. `resolve_index` reads them
+        back."""
         flat = {INDEX_TYPE_KEY: self.index_type}
         if self.metric is not None:
             flat[METRIC_TYPE_KEY] = str(self.metric)

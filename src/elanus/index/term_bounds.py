@@ -29,7 +29,7 @@ class TermBounds:
         self._ratios: Scores | None = None
 
     def products(self, term: int, begin: int, end: int) -> float:
-        """The largest weight among the postings; infinity if one is negative."""
+        """Return the largest weight among the postings; infinity if one is negative."""
         peak = self._peaks[term]
         if np.isnan(peak):
             weights = self._weights[begin:end]
@@ -38,7 +38,8 @@ class TermBounds:
         return float(peak)
 
     def bm25(self, term: int, begin: int, end: int, rows: npt.NDArray[np.uint32], bm25: Bm25) -> float:
-        """The largest score that a posting has, at a query's weight of 1. ``rows``: of all postings."""
+        """Return the largest score that a posting has, at a query's weight of 1. ``rows``: of all
+        postings."""
         ratios = self._ratios
         if ratios is None:
             ratios = self._ratios = np.full(len(self._peaks), np.nan, dtype=np.float32)

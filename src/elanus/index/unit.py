@@ -29,13 +29,13 @@ _SHIFTS = np.array([0, 2, 4, 6], dtype=np.uint8)
 
 
 def norms_of(vectors: Floats) -> Norms:
-    """The Euclidean length of each row, without overflow or underflow. (n, d) → float64 (n,)."""
+    """Return the Euclidean length of each row, without overflow or underflow. (n, d) → float64 (n,)."""
     squares: Norms = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
     return np.sqrt(squares, out=squares)
 
 
 def divided(vectors: Floats, norms: Norms) -> Floats:
-    """The vectors at length one; zero vectors stay zero. A new array."""
+    """Return the vectors at length one; zero vectors stay zero. A new array."""
     safe = np.where(norms > 0, norms, 1.0)
     return np.divide(vectors, safe[:, None], out=np.empty_like(vectors), casting="same_kind")
 

@@ -111,7 +111,7 @@ def _float(value: object) -> float | None:
 
 
 def _json(value: object) -> str:
-    """The value as the reference prints it in its messages."""
+    """Return the value as the reference prints it in its messages."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,6 +1,6 @@
 """Rows of a graph that serve as queries as if they were not in it.
 
-A row finds itself and its neighbours too easily: its own node is linked to them with the full care of the
+A row finds itself and its neighbors too easily: its own node is linked to them with the full care of the
 build. So the links that leave the node are hidden while the row is a query; a walk that arrives there comes
 to nothing. Only rows that were added late serve: around others, later rows were linked by way of them, and
 would miss them. On data without structure, with structure and with clusters, recall was that of queries

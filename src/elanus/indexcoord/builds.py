@@ -7,11 +7,9 @@ the missing builds are started. Collections that have not changed are not examin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
-from typing import TypeVar
 
 import structlog
 
@@ -20,6 +18,7 @@ from elanus.api.following import follow_changes
 from elanus.api.indexcoord import BuildState
 from elanus.api.indexnode import BuildIndex, IndexNodeApi
 from elanus.api.rootcoord import RootCoordApi
+from elanus.core.batches import batched
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
@@ -43,9 +42,6 @@ _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
 _ATTEMPTS_MAX = 3
 _log = structlog.get_logger("indexcoord")
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,9 +287,3 @@ def _adopted(index: Index, file: IndexFile, build_id: BuildID) -> Build:
         state=BuildState.FINISHED,
         file=own,
     )
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    left = iter(items)
-    while batch := tuple(islice(left, size)):
-        yield batch

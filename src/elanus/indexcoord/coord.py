@@ -104,8 +104,8 @@ class IndexCoord:
         await self._invalidations.confirmed(notifications)
 
     def _default_name(self, collection_id: CollectionID, spec: IndexSpec, field: FieldSchema) -> str:
-        """The name of an index that is created without one: that of the index in its place, else the field's
-        with the path of a JSON field."""
+        """Return the name of an index that is created without one: that of the index in its place, else the
+        field's with the path of a JSON field."""
         for known in self._state.indexes(collection_id):
             if _indexes_the_same(known, spec, field):
                 return known.name

@@ -15,7 +15,7 @@ BACKENDS: Backends[LogBackend] = Backends(
 
 
 def range_reader(url: str) -> RangeReader:
-    """A reader of finished ranges of the log at the URL, for a Spark task, which is sent the URL.
+    """Return a reader of finished ranges of the log at the URL, for a Spark task, which is sent the URL.
 
     Opens nothing yet. Raises `elanus.core.errors.InvalidParameter`.
     """

@@ -40,7 +40,7 @@ _DDL = frozenset(
 
 
 def encode(message: Message) -> NewEntry:
-    """The log entry of a message.
+    """Return the log entry of a message.
 
     The payload refers to the message's column buffers: their owner must not change them until the append
     has returned.
@@ -87,7 +87,7 @@ def encode(message: Message) -> NewEntry:
 
 
 def decode(entry: LogEntry) -> Message:
-    """The message of an entry.
+    """Return the message of an entry.
 
     Raises `ValueError` when the entry has rows and was read without its payload, and `CorruptLog` when
     the payload is not what `encode` writes.

@@ -109,7 +109,8 @@ class GroupCommit:
                 return
 
     def _take(self) -> tuple[list[Request | Chore], bool]:
-        """The queued work, and whether to end after it. Waits for the first item, or until a sync is due."""
+        """Return the queued work, and whether to end after it. Waits for the first item, or until a sync is
+        due."""
         group: list[Request | Chore] = []
         size_bytes = 0
         try:

@@ -69,7 +69,7 @@ class Disk:
 
 
 def _after(parts: Sequence[Part], written: int) -> list[Part]:
-    """The rest of the parts after their first ``written`` bytes."""
+    """Return the rest of the parts after their first ``written`` bytes."""
     for index, part in enumerate(parts):
         view = memoryview(part).cast("B")
         if written < len(view):

@@ -89,7 +89,7 @@ class Dispatcher:
         return max(behind, key=lambda r: r.position) if behind else self._open(pchannel, start)
 
     def _of(self, pchannel: str) -> list[SharedReader]:
-        """The pchannel's readers that serve anybody; one that does not is about to end."""
+        """Return the pchannel's readers that serve anybody; one that does not is about to end."""
         return [r for r in self._readers.get(pchannel, ()) if len(r)]
 
     def _open(self, pchannel: str, start: Checkpoint) -> SharedReader:

@@ -103,7 +103,7 @@ class FileLog:
 
     async def sync(self, pchannel: str) -> Position:
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-        self._submit(Request(self._channel(pchannel), (), True, future))
+        self._submit(Request(self._channel(pchannel), (), durable=True, future=future))
         return await future
 
     async def trim(self, pchannel: str, before: Position) -> None:

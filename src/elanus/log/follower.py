@@ -47,7 +47,7 @@ class FileLogFollower:
         return _FollowingReader(self, directory, Cursor(start, headers_only=headers_only))
 
     def end(self, pchannel: str) -> Position:
-        """The position after the last entry that readers can see."""
+        """Return the position after the last entry that readers can see."""
         if pchannel not in self._announced:
             self._announced[pchannel] = AnnouncedEnd(pchannel_directory(self._directory, pchannel))
         with read_errors(self._directory / pchannel):
@@ -64,7 +64,7 @@ class FileLogFollower:
             await asyncio.gather(self._polling, return_exceptions=True)
 
     async def wait_beyond(self, pchannel: str, position: Position) -> Position:
-        """The announced end, once it is beyond the position. Raises `LogClosed`."""
+        """Return the announced end, once it is beyond the position. Raises `LogClosed`."""
         while not self._closed:
             end = self.end(pchannel)
             if end > position:
@@ -80,8 +80,8 @@ class FileLogFollower:
                 self._waiters.discard(waiter)
         raise LogClosed(f"the follower of {self._directory} is closed")
 
-    def look(self) -> None:
-        """Implements `elanus.log.port.LookingFollower`."""
+    def poll_now(self) -> None:
+        """Implements `elanus.log.port.PollingFollower`."""
         for waiter in self._waiters:
             if not waiter.bell.done() and waiter.announced.read() > waiter.position:
                 waiter.bell.set_result(None)
@@ -89,7 +89,7 @@ class FileLogFollower:
     async def _poll(self) -> None:
         while self._waiters:
             await asyncio.sleep(self._poll_s)
-            self.look()
+            self.poll_now()
 
 
 class _FollowingReader:

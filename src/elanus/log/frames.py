@@ -93,7 +93,7 @@ class Frame:
 
 
 def aligned(size: int) -> int:
-    """The smallest multiple of the alignment that is not below ``size``."""
+    """Return the smallest multiple of the alignment that is not below ``size``."""
     return (size + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES
 
 
@@ -126,7 +126,7 @@ def file_header_intact(data: bytes, base: Position) -> bool:
 
 
 def pack_frame(entry: NewEntry, position: Position, synced: Position) -> tuple[Sequence[Part], Position]:
-    """The parts of the entry's frame, and the position after it. Payload parts are not copied.
+    """Return the parts of the entry's frame, and the position after it. Payload parts are not copied.
 
     Raises `ValueError` when a header value is out of its range.
     """
@@ -174,7 +174,7 @@ def _pack_header(
 
 
 def parse_frame(data: memoryview, offset: int, position: Position) -> Frame | None:
-    """The frame header at ``offset`` of ``data``, which is at ``position`` in the log.
+    """Return the frame header at ``offset`` of ``data``, which is at ``position`` in the log.
 
     ``None`` when there is no intact header: too few bytes, or a wrong magic, size or checksum. Raises
     `UnknownLogFormat` for an intact header of a kind that this release does not know.

@@ -48,7 +48,8 @@ class FileSpan:
 
 
 def end_of(spans: Sequence[FileSpan]) -> Position:
-    """The position after the last entry in these files; the last file's beginning if it has no entries."""
+    """Return the position after the last entry in these files; the last file's beginning if it has no
+    entries."""
     for span in reversed(spans):
         if span.end > span.first:
             return span.end
@@ -60,7 +61,8 @@ def lock_path(directory: Path) -> Path:
 
 
 def pchannel_directory(directory: Path, pchannel: str) -> Path:
-    """The directory of a pchannel. Raises `ValueError` for a name that is not valid for a directory."""
+    """Return the directory of a pchannel. Raises `ValueError` for a name that is not valid for a
+    directory."""
     if _PCHANNEL.fullmatch(pchannel) is None:
         raise ValueError(
             f"{pchannel!r} cannot name a pchannel: letters, digits, '_', '-' and '.', at most 200 characters"
@@ -77,7 +79,7 @@ def file_path(pchannel_dir: Path, base: Position) -> Path:
 
 
 def list_files(pchannel_dir: Path) -> Sequence[FileSpan]:
-    """The pchannel's files, in order of their positions; each span ends where the file does.
+    """Return the pchannel's files, in order of their positions; each span ends where the file does.
 
     A pchannel without a directory has no files. A file that disappears meanwhile was trimmed.
     """
@@ -121,7 +123,7 @@ class AnnouncedEnd:
             os.close(self._fd)
 
     def read(self) -> Position:
-        """The announced end; `START` when there is none yet, or when it is read during a write."""
+        """Return the announced end; `START` when there is none yet, or when it is read during a write."""
         if self._fd < 0:
             try:
                 self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

@@ -53,7 +53,7 @@ class _Stream:
                 bell.set_result(None)
 
     def index(self, position: Position) -> int:
-        """The index of the first entry at or after the position. Raises `TrimmedLog`."""
+        """Return the index of the first entry at or after the position. Raises `TrimmedLog`."""
         if position < self.begin:
             raise TrimmedLog(f"position {position} is trimmed; the log begins at {self.begin}")
         return bisect_left(self.positions, position)

@@ -66,7 +66,7 @@ class LogReader(Protocol):
     """Follows one pchannel from a position. Not for concurrent use."""
 
     async def read(self, bytes_max: int = 32 * 1024 * 1024) -> Sequence[LogEntry]:
-        """The next entries, at least one; waits if there is none yet.
+        """Return the next entries, at least one; waits if there is none yet.
 
         Raises `LogClosed` once the log is closed and everything appended has been read,
         `CorruptLog` when a frame inside the log is damaged, and `TrimmedLog` when the position
@@ -106,7 +106,7 @@ class Log(Protocol):
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
 
     def end(self, pchannel: str) -> Position:
-        """The position after the last entry that readers can see.
+        """Return the position after the last entry that readers can see.
 
         If other processes write too, the value may be slightly out of date, though never before an append
         of this process that has returned; `sync` asks for the current one.
@@ -122,11 +122,11 @@ class Log(Protocol):
         ...
 
     def pchannels(self) -> Sequence[str]:
-        """The pchannels that have any entries."""
+        """Return the pchannels that have any entries."""
         ...
 
     def size_bytes(self, pchannel: str = "") -> int:
-        """The size of a pchannel's entries, or of all pchannels together."""
+        """Return the size of a pchannel's entries, or of all pchannels together."""
         ...
 
     async def close(self) -> None: ...
@@ -149,11 +149,11 @@ class LogFollower(Protocol):
 
 
 @runtime_checkable
-class LookingFollower(LogFollower, Protocol):
+class PollingFollower(LogFollower, Protocol):
     """A follower that looks for new entries from time to time."""
 
-    def look(self) -> None:
-        """Look now: the caller knows that there are some."""
+    def poll_now(self) -> None:
+        """Look for new entries now: the caller knows that there are some."""
         ...
 
 

@@ -117,7 +117,7 @@ class Cursor:
             )
 
     def _locate(self, spans: Sequence[FileSpan]) -> int | None:
-        """The index of the file that contains the position, or of the last file before it."""
+        """Return the index of the file that contains the position, or of the last file before it."""
         if not spans:
             return None
         index = bisect_right(spans, self.position, key=lambda span: span.base) - 1
@@ -185,7 +185,7 @@ def walk_headers(file: OpenFile, position: Position, end: Position) -> Iterator[
 
 
 def _next_boundary(file: OpenFile, position: Position, span: FileSpan) -> Position:
-    """The first frame boundary at or after a position that may be inside a frame."""
+    """Return the first frame boundary at or after a position that may be inside a frame."""
     if parse_frame(memoryview(file.pread(position, FRAME_HEADER_MAX_BYTES)), 0, position) is not None:
         return position
     boundary = span.first

@@ -18,9 +18,8 @@ from typing import Protocol
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.messages import MsgKind
-from elanus.core.packs import PackAssembler
+from elanus.core.packs import Pack, PackAssembler
 from elanus.core.timestamps import Timestamp
-from elanus.log.msgstream import EntryPack
 from elanus.log.port import LogEntry, LogReader, PatientReader, Position
 from elanus.log.tick_line import TickLine, Watcher
 
@@ -28,6 +27,7 @@ READ_BYTES_MAX = 4 * 1024 * 1024
 """How much of the log is read at once while catching up."""
 ENTRIES_AT_ONCE = 1024
 """How many of its entries are processed before other tasks run: some milliseconds."""
+EntryPack = Pack[LogEntry]
 
 
 class LogSource(Protocol):

@@ -68,7 +68,7 @@ class PchannelWriter:
         return [tail.span] if tail.span else []
 
     def spans(self) -> Sequence[FileSpan]:
-        """The files, the active one up to ``visible``."""
+        """Return the files, the active one up to ``visible``."""
         if self._active is None:
             return tuple(self._finished)
         return (*self._finished, FileSpan(self._active.path, self._active.base, self.visible))
@@ -194,7 +194,8 @@ class PchannelWriter:
             _logger.warning("end of the log not announced", directory=str(self._directory), error=str(error))
 
     def _ready(self) -> _ActiveFile:
-        """The file to write to: repaired after a failure, a new one when there is none or it is full."""
+        """Return the file to write to: repaired after a failure, a new one when there is none or it is
+        full."""
         if self._damaged:
             self._repair()
         active = self._active

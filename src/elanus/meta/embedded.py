@@ -131,7 +131,7 @@ class Leases:
                 self._table.unbind(operation.key)
 
     def removals(self, lease: LeaseID) -> list[Delete]:
-        """The deletes of the keys to remove when the lease ends."""
+        """Return the deletes of the keys to remove when the lease ends."""
         return [Delete(key) for key in self._table.keys(lease)]
 
     def end(self, lease: LeaseID) -> None:
@@ -163,7 +163,7 @@ class ExpiryChecks:
 
 
 def changes_of(operations: Sequence[Put | Delete], revision: int) -> list[Change]:
-    """The changes that a transaction made."""
+    """Return the changes that a transaction made."""
     return [
         Change(o.key, revision, Versioned(bytes(o.value), revision) if isinstance(o, Put) else None)
         for o in operations

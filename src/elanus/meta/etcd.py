@@ -200,7 +200,7 @@ class EtcdMeta:
         return _Marker(key, answer.header.revision)
 
     async def _settle(self, marker: _Marker, lost: AnswerLost) -> int | None:
-        """The revision at which an unanswered transaction was applied; ``None``: it never will be.
+        """Return the revision at which an unanswered transaction was applied; ``None``: it never will be.
 
         Raises `OutcomeUnknown` when that cannot be determined in time.
         """
@@ -292,5 +292,5 @@ def _found_revision(response: Any) -> int:
 
 
 def _after_prefix(prefix: bytes) -> bytes:
-    """The end of the range of all keys with the prefix. Keys are ASCII, and so is its last byte."""
+    """Return the end of the range of all keys with the prefix. Keys are ASCII, and so is its last byte."""
     return prefix[:-1] + bytes([prefix[-1] + 1])

@@ -73,7 +73,7 @@ class EtcdLink:
         self._closed = False
 
     def deadline_s(self) -> float:
-        """The deadline of a call that begins now, on the loop's clock."""
+        """Return the deadline of a call that begins now, on the loop's clock."""
         return asyncio.get_running_loop().time() + self._timeout_s
 
     async def repeat(self, call: Callable[[Any, float], Awaitable[T]]) -> T:
@@ -121,7 +121,7 @@ class EtcdLink:
             await self._channel.close()
 
     def channel(self) -> Any:
-        """The connection in use."""
+        """Return the connection in use."""
         if self._closed:
             raise StoreClosed("the metadata store is closed")
         if self._channel is None:
@@ -196,7 +196,7 @@ class LeaseCalls:
 
     @staticmethod
     def renew(lease: int) -> Callable[[Any, float], Awaitable[Any]]:
-        """The answer to one keep-alive. Each uses a stream of its own, because renewals are rare."""
+        """Return the answer to one keep-alive. Each uses a stream of its own, because renewals are rare."""
 
         async def keep_alive(channel: Any, timeout_s: float) -> Any:
             stream = stubs.LeaseStub(channel).LeaseKeepAlive(timeout=timeout_s, wait_for_ready=True)
@@ -215,5 +215,5 @@ class LeaseCalls:
 
 
 def open_watch(channel: Any) -> Any:
-    """A stream of etcd's watch service. It breaks when the member has lost its leader."""
+    """Return a stream of etcd's watch service. It breaks when the member has lost its leader."""
     return stubs.WatchStub(channel).Watch(metadata=(("hasleader", "true"),))

@@ -87,7 +87,7 @@ class MetaStore(Protocol):
     async def get(self, key: str) -> Versioned | None: ...
 
     async def list(self, prefix: str) -> Sequence[tuple[str, Versioned]]:
-        """All entries whose key starts with the prefix, in key order."""
+        """Return all entries whose key starts with the prefix, in key order."""
         ...
 
     async def listing(self, prefix: str) -> Listing:
@@ -120,7 +120,7 @@ class MetaStore(Protocol):
         ...
 
     def watch(self, prefix: str, after: int) -> AsyncGenerator[Sequence[Change], None]:
-        """The changes under a prefix whose revision is larger than ``after``, in order, in batches.
+        """Return the changes under a prefix whose revision is larger than ``after``, in order, in batches.
 
         Does not end by itself. Raises `WatchBroken` when it cannot continue without a gap, and
         `Unavailable`; the watcher then lists again. Close it (``aclose``) when it is no longer needed.

@@ -62,12 +62,12 @@ class SessionInfo:
 
 
 def prefix_of(role: str) -> str:
-    """The prefix of the keys of all sessions of a role."""
+    """Return the prefix of the keys of all sessions of a role."""
     return f"{PREFIX}{role}-"
 
 
 def exclusive_key(role: str) -> str:
-    """The key of the session of an exclusive role, which has one session at a time."""
+    """Return the key of the session of an exclusive role, which has one session at a time."""
     return f"{PREFIX}{role}"
 
 
@@ -198,7 +198,7 @@ class Session:
                 return
 
     def _renew(self) -> asyncio.Task[None]:
-        """The renewal in flight, or a new one: one at a time, shared by all callers."""
+        """Return the renewal in flight, or a new one: one at a time, shared by all callers."""
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.ensure_future(self._renewed())
             self._renewal.add_done_callback(_seen)

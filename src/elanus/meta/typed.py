@@ -41,23 +41,23 @@ class Record(Generic[T]):
 
 
 def absent(key: str) -> Compare:
-    """A comparison that holds as long as there is no such key."""
+    """Return a comparison that holds as long as there is no such key."""
     return Compare(key, 0)
 
 
 def put(key: str, value: object) -> Put:
-    """The operation that stores a value (a dataclass of JSON-like fields, ids and enums)."""
+    """Return the operation that stores a value (a dataclass of JSON-like fields, ids and enums)."""
     return Put(key, _encoder.encode(value))
 
 
 async def get_as(store: MetaStore, key: str, of: type[T]) -> Record[T] | None:
-    """The value under the key; ``None`` when there is none. Raises `CorruptMeta`."""
+    """Return the value under the key; ``None`` when there is none. Raises `CorruptMeta`."""
     found = await store.get(key)
     return None if found is None else _record(key, found, of)
 
 
 async def list_as(store: MetaStore, prefix: str, of: type[T]) -> Sequence[Record[T]]:
-    """The values of all keys with the prefix, in key order. Raises `CorruptMeta`."""
+    """Return the values of all keys with the prefix, in key order. Raises `CorruptMeta`."""
     return [_record(key, found, of) for key, found in await store.list(prefix)]
 
 

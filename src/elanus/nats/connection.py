@@ -288,7 +288,7 @@ def decoded(data: bytes) -> dict[str, Any]:
 
 
 def client_error(error: Refused, what: str) -> DiskFull | Unavailable:
-    """The error for a caller that wanted ``what``."""
+    """Return the error for a caller that wanted ``what``."""
     if error.code in _NO_ROOM:
         return DiskFull(f"NATS has no room for {what}: {error.description}; give JetStream more storage")
     return Unavailable(f"NATS refused {what}: {error}")
@@ -299,7 +299,7 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _credentials(file: Path | None) -> dict[str, Any]:
-    """The client's options for a credentials file: one that NATS made, or a line ``user:password``."""
+    """Return the client's options for a credentials file: one that NATS made, or a line ``user:password``."""
     if file is None:
         return {}
     try:

@@ -123,11 +123,11 @@ class StreamFollower(ABC):
 
     @abstractmethod
     def loss(self, loss: Loss, text: str) -> Exception:
-        """The error for the reader."""
+        """Return the error for the reader."""
 
     @abstractmethod
     def due(self) -> int:
-        """How many messages to request at a time, at least 1.
+        """Return how many messages to request at a time, at least 1.
 
         Also called after the stream's bounds were checked. Raises `Done` when none are wanted any more.
         """
@@ -157,7 +157,7 @@ class StreamFollower(ABC):
             await asyncio.wait((self._following,), timeout=_RETRY_S)
 
     async def _bounds(self) -> tuple[int, int]:
-        """The first and the last sequence that the stream holds. Raises `Interrupted`, `Done`."""
+        """Return the first and the last sequence that the stream holds. Raises `Interrupted`, `Done`."""
         while True:
             try:
                 return await self._ask_bounds()

@@ -22,7 +22,8 @@ class Gone(Exception):
 
 
 async def stream_bounds(connection: NatsConnection, stream: str) -> tuple[int, int]:
-    """The first and the last sequence of the stream; if it is empty, the first is after the last, or is 0.
+    """Return the first and the last sequence of the stream; if it is empty, the first is after the last, or
+    is 0.
 
     Raises `Gone`, `Refused`, and `Interrupted` when nothing is known: JetStream as a whole does not answer.
     """

@@ -77,6 +77,6 @@ def _fingerprint(java: Path, spark_home: Path) -> str:
 
 
 def quoted(path: Path) -> str:
-    """The path as a part of an option string that Spark splits at spaces."""
+    """Return the path as a part of an option string that Spark splits at spaces."""
     escaped = str(path).replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

@@ -33,19 +33,19 @@ class ClusterTask:
 
 
 def survey_job(task: ClusterTask) -> Job[ClusterTask, Boundaries]:
-    """A job that finds the boundaries of clusters. Raises `ObjectMissing`, `CorruptObject`."""
+    """Return a job that finds the boundaries of clusters. Raises `ObjectMissing`, `CorruptObject`."""
     return Job(
         JobKind.COMPACTION, _inputs(task, "survey"), survey_task, (task,), lambda _: JobOutput((), 0, 0)
     )
 
 
 def split_job(task: ClusterTask) -> Job[ClusterTask, tuple[Chunk, ...]]:
-    """A job that splits inputs into clusters. Raises `ObjectMissing`, `CorruptObject`, `DiskFull`."""
+    """Return a job that splits inputs into clusters. Raises `ObjectMissing`, `CorruptObject`, `DiskFull`."""
     return Job(JobKind.COMPACTION, _inputs(task, "split"), split_task, (task,), _chunks)
 
 
 def write_job(task: ClusterTask) -> Job[ClusterTask, SegmentOutput]:
-    """A job that writes one segment. Raises as `split_job`."""
+    """Return a job that writes one segment. Raises as `split_job`."""
     return Job(JobKind.COMPACTION, _inputs(task, "cluster"), write_task, (task,), _output)
 
 

@@ -39,7 +39,8 @@ class CompactionTask:
 
 
 def compaction_job(task: CompactionTask) -> Job[CompactionTask, SegmentOutput]:
-    """A job that carries this order out. Running it raises `ObjectMissing`, `CorruptObject`, `DiskFull`."""
+    """Return a job that carries this order out. Running it raises `ObjectMissing`, `CorruptObject`,
+    `DiskFull`."""
     order = task.order
     if order.merges_deltas:
         inputs = tuple(f"delta log {file.path}" for file in order.delta_logs)

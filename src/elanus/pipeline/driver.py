@@ -27,7 +27,7 @@ from typing import Any, TypeVar
 
 from elanus.core.faults import JobFault
 from elanus.pipeline.class_archive import ClassArchive
-from elanus.pipeline.port import JobLook, JobLost
+from elanus.pipeline.port import JobLost, RunningJob
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -116,10 +116,10 @@ class DriverSession:
             raise error if str(error) != _GONE else JobLost(f"{description}: {_GONE}") from None
         return outcomes
 
-    def look(self, group: str) -> JobLook | None:
+    def running_job(self, group: str) -> RunningJob | None:
         with contextlib.suppress(JobLost):  # the caller of `run` receives the error
-            look: JobLook | None = self._call("look", group).result()
-            return look
+            job: RunningJob | None = self._call("running_job", group).result()
+            return job
         return None
 
     def cancel(self, group: str) -> None:

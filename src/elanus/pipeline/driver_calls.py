@@ -83,8 +83,8 @@ class DriverCalls:
             case "run":
                 task, plans, group, description, pool, cpus = arguments
                 return session.run(task, plans, group=group, description=description, pool=pool, cpus=cpus)
-            case "look":
-                return session.look(*arguments)
+            case "running_job":
+                return session.running_job(*arguments)
             case "cancel":
                 session.cancel(*arguments)
             case "stop":

@@ -25,7 +25,7 @@ Outcomes = tuple[RangeOutcome, ...]
 
 
 def flush_job(plans: Sequence[FlushPlan], slots: int) -> Job[Plans, Outcomes]:
-    """A job over these ranges, whose outcomes come task by task.
+    """Return a job over these ranges, whose outcomes come task by task.
 
     Running it raises `CorruptLog`, `TrimmedLog` and `DiskFull`, among others.
     """

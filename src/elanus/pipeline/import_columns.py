@@ -53,7 +53,8 @@ _JSON = msgspec.json.Encoder(decimal_format="number")
 def convert(
     schema: CollectionSchema, rows: pa.RecordBatch, auto_keys: pa.Array | None, place: Place
 ) -> pa.RecordBatch:
-    """A batch of a file whose columns `check_columns` let pass, in the form of ``schema.arrow_schema``.
+    """Return a batch of a file whose columns `check_columns` let pass, in the form of
+    ``schema.arrow_schema``.
 
     ``auto_keys``: the primary keys, for rows that bring none. Raises `InvalidParameter` about the first
     value that does not fit.
@@ -149,7 +150,7 @@ def _dynamic(schema: CollectionSchema, rows: pa.RecordBatch, place: Place) -> Gi
 
 
 def _objects_of(columns: dict[str, pa.Array], place: Place) -> Given:
-    """One JSON object a row, of the columns that are not null in it."""
+    """Return one JSON object a row, of the columns that are not null in it."""
     members = [_members(name, column, place) for name, column in columns.items()]
     inside = pc.utf8_ltrim(pc.binary_join_element_wise(*members, ""), ",")
     return Given(pc.binary_join_element_wise("{", inside, "}", ""))
@@ -178,7 +179,7 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
 
 
 def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
-    """The JSON texts of values, made by a C loop. Times are cut to microseconds, maps are objects."""
+    """Return the JSON texts of values, made by a C loop. Times are cut to microseconds, maps are objects."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     try:

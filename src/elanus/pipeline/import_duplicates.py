@@ -131,7 +131,7 @@ def left_out_rows(store: ObjectStore, plan: ImportPlan) -> Numbers:
 
 
 def _gone(bucket: Bucket, store: ObjectStore, keys: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Which rows are left out. ``keys``: in the order of the rows. shape (n,)."""
+    """Return which rows are left out. ``keys``: in the order of the rows. shape (n,)."""
     if not len(keys):
         return np.zeros(0, dtype=np.bool_)
     encoded = keys.combine_chunks().dictionary_encode()

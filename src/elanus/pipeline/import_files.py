@@ -91,7 +91,8 @@ def import_rows(
     rejects: Rejects | None = None,
     left_out: npt.NDArray[np.int64] = _NONE,
 ) -> Iterator[pa.RecordBatch]:
-    """The plan's rows in the form of ``schema.arrow_schema``, checked, in batches of a row group at most.
+    """Yield the plan's rows in the form of ``schema.arrow_schema``, checked, in batches of a row group at
+    most.
 
     ``left_out``: numbers, in their order, of rows that are left out because of their keys. Raises
     `InvalidParameter` for the first row that does not fit, unless ``rejects`` takes it.
@@ -113,7 +114,7 @@ def _staying(
     place: Place,
     rejects: Rejects | None,
 ) -> pa.RecordBatch:
-    """The rows that are not left out. ``number``: that of the first one."""
+    """Return the rows that are not left out. ``number``: that of the first one."""
     first, end = np.searchsorted(left_out, (number, number + rows.num_rows))
     if first == end:
         return rows
@@ -139,7 +140,7 @@ def fitting(
     rejects: Rejects | None,
     column: str = "",
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """The rows that fit, converted, and the place of the first one among the given.
+    """Yield the rows that fit, converted, and the place of the first one among the given.
 
     Where a row does not fit, the halves are looked at: its neighbors are found in as many steps as the batch
     can be halved. ``column``: the only one that is looked at. Raises `InvalidParameter` for a row that does

@@ -31,7 +31,7 @@ from elanus.storage.objects import open_store
 def import_job(
     task_id: TaskID, files: Sequence[str], plans: Sequence[ImportPlan]
 ) -> Job[ImportPlan, ImportOutcome]:
-    """A job over these parts. Running it raises `InvalidParameter` and `DiskFull`, among others."""
+    """Return a job over these parts. Running it raises `InvalidParameter` and `DiskFull`, among others."""
     inputs, board = (f"import {task_id}", *files), _board(plans[0])
     return Job(JobKind.IMPORT, inputs, import_task, tuple(plans), _output, board)
 

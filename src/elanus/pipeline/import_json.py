@@ -139,7 +139,7 @@ class JsonLinesSource:
         raise AssertionError("every line decodes by itself")
 
     def _lines(self, number: int) -> list[bytes]:
-        """The lines that begin in a range, without empty ones."""
+        """Return the lines that begin in a range, without empty ones."""
         begin, end = number * self._group_bytes, (number + 1) * self._group_bytes
         with self._file.open() as file:
             if begin:

@@ -51,7 +51,8 @@ class BucketPlan:
 
 
 def keys_job(plans: Sequence[ImportPlan], buckets: int) -> Job[KeysPlan, str]:
-    """A job over the parts of an import. Running it raises `InvalidParameter` for keys that do not fit."""
+    """Return a job over the parts of an import. Running it raises `InvalidParameter` for keys that do not
+    fit."""
     tasks = tuple(
         KeysPlan(
             plan.task_id,
@@ -80,7 +81,7 @@ def keys_task(plan: KeysPlan) -> str:
 def buckets_job(
     order: ImportOrder, parts: Sequence[str], buckets: int, store_url: str
 ) -> Job[BucketPlan, tuple[LeftOut | None, ...]]:
-    """A job over the buckets. Its outcomes are index-aligned with the parts."""
+    """Return a job over the buckets. Its outcomes are index-aligned with the parts."""
     shards = len(order.vchannels)
     tasks = tuple(
         BucketPlan(

@@ -128,14 +128,15 @@ class ImportPlan:
 
 
 def rows_of_task(rows: int, row_bytes: int, rows_max: int, slots: int) -> int:
-    """How many rows a task should take: at most ``rows_max``, less when ``slots`` would else stand idle."""
+    """Return how many rows a task should take: at most ``rows_max``, less when ``slots`` would else stand
+    idle."""
     fair_share = -(-rows // max(1, slots))
     least = PART_BYTES_MIN // max(1, row_bytes)
     return max(1, min(rows_max, max(fair_share, least)))
 
 
 def cut(files: Sequence[FileRows], task_rows: int) -> list[tuple[FileRows, ...]]:
-    """The files' row groups, in order, in parts of about ``task_rows`` rows: a group is never divided.
+    """Return the files' row groups, in order, in parts of about ``task_rows`` rows: a group is never divided.
 
     A part is closed before the group that would overfill it, unless it is empty. Empty groups are left out.
     """

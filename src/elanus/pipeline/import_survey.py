@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from elanus.core.batches import batched
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import TaskID
 from elanus.core.import_files import LIST_SUFFIX, directory_of, is_pattern, listed, matching
@@ -36,10 +37,9 @@ class SurveyPlan:
 def survey_job(
     task_id: TaskID, tables: Sequence[FileRows], schema: CollectionSchema, source_url: str, slots: int
 ) -> Job[SurveyPlan, tuple[FileRows, ...]]:
-    """A job over these tables. Running it raises `InvalidParameter` for files that do not fit."""
+    """Return a job over these tables. Running it raises `InvalidParameter` for files that do not fit."""
     size = max(_TABLES_MIN, -(-len(tables) // (slots * _TASKS_PER_SLOT)))
-    parts = (tuple(tables[start : start + size]) for start in range(0, len(tables), size))
-    plans = tuple(SurveyPlan(schema, part, source_url) for part in parts)
+    plans = tuple(SurveyPlan(schema, part, source_url) for part in batched(tables, size))
     inputs = (f"survey of import {task_id}", f"{len(tables)} files")
     return Job(JobKind.IMPORT, inputs, survey_task, plans, _output)
 

@@ -68,7 +68,7 @@ class IndexBuildPlan:
 
 
 def index_build_job(plan: IndexBuildPlan, cpus: int = 1) -> Job[IndexBuildPlan, IndexFile]:
-    """A job that builds this index. ``cpus``: the cores that Spark counts for it.
+    """Return a job that builds this index. ``cpus``: the cores that Spark counts for it.
 
     Running it raises `InvalidParameter`, `ObjectMissing`, `CorruptObject` and `DiskFull`, among others.
     """

@@ -43,12 +43,12 @@ class JavaNotFound(Exception):
 def java_home(
     cache_dir: Path, prefer: JavaPreference = "auto", environ: Mapping[str, str] = os.environ
 ) -> Path:
-    """A directory for ``JAVA_HOME``, below ``cache_dir``, that starts the Java of `find_java`."""
+    """Return a directory for ``JAVA_HOME``, below ``cache_dir``, that starts the Java of `find_java`."""
     return launcher_home(cache_dir, find_java(prefer, environ))
 
 
 def find_java(prefer: JavaPreference = "auto", environ: Mapping[str, str] = os.environ) -> Path:
-    """The executable of a Java of at least `JAVA_MAJOR_MIN`.
+    """Return the executable of a Java of at least `JAVA_MAJOR_MIN`.
 
     ``auto``: ``JAVA_HOME``, then the ``java`` on ``PATH``, then the bundled one. ``system`` and ``bundled``
     allow only those. Raises `JavaNotFound`.
@@ -109,7 +109,7 @@ def _bundled_java() -> Path:
 
 
 def launcher_home(cache_dir: Path, java: Path) -> Path:
-    """A home whose ``bin/java`` is the launcher of this one."""
+    """Return a home whose ``bin/java`` is the launcher of this one."""
     home = cache_dir / "java"
     script = _LAUNCHER.format(java=shlex.quote(str(java)))
     launcher = home / "bin" / "java"

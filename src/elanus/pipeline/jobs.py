@@ -144,12 +144,12 @@ class JobRunner:
     async def _in_turn(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         async with self._slots[job.kind], self._room(job):
             self.book.begin(job_id, len(job.plans))
-            looking = asyncio.ensure_future(self._look(job_id, job.board))
+            looking = asyncio.ensure_future(self._follow_progress(job_id, job.board))
             try:
                 return await self._run_in_thread(job_id, job)
             finally:
                 looking.cancel()
-                await self._look_once(job_id)  # a short job ends before the first look
+                await self._record_progress(job_id)  # a short job ends before the first look
                 if job.board is not None:
                     await self._clear(job.board)
 
@@ -191,21 +191,21 @@ class JobRunner:
             await self._cancel_until_ended(job_id, running)
             raise
 
-    async def _look(self, job_id: str, board: ProgressBoard | None) -> None:
+    async def _follow_progress(self, job_id: str, board: ProgressBoard | None) -> None:
         """Record the job's progress until cancelled."""
         reports: list[ProgressReport] = []
         for number in count(1):
             await asyncio.sleep(_LOOK_INTERVAL_S)
             if board is not None and number % _LOOKS_PER_REPORT == 0:
                 reports = await _read(board, reports)
-            await self._look_once(job_id, reports if board is not None else None)
+            await self._record_progress(job_id, reports if board is not None else None)
 
-    async def _look_once(self, job_id: str, reports: Sequence[ProgressReport] | None = None) -> None:
+    async def _record_progress(self, job_id: str, reports: Sequence[ProgressReport] | None = None) -> None:
         """``reports``: the latest ones of the tasks."""
-        look = await asyncio.to_thread(self._session.look, job_id)
-        if look is not None:
-            progress = look.progress if reports is None else combined(look.progress, reports)
-            self.book.look(job_id, progress, look.ui_url)
+        job = await asyncio.to_thread(self._session.running_job, job_id)
+        if job is not None:
+            progress = job.progress if reports is None else combined(job.progress, reports)
+            self.book.progressed(job_id, progress, job.ui_url)
 
     async def _clear(self, board: ProgressBoard) -> None:
         try:

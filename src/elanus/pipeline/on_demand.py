@@ -26,7 +26,7 @@ import structlog
 
 from elanus.api.pipeline import SparkState
 from elanus.pipeline.head_start import HeadStart
-from elanus.pipeline.port import JobCancelled, JobLook, JobLost, JobSession
+from elanus.pipeline.port import JobCancelled, JobLost, JobSession, RunningJob
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
@@ -140,10 +140,10 @@ class OnDemandSession:
         with contextlib.suppress(JobLost):  # logged, and every job finds that Spark does not run
             self._started("rows arrived")
 
-    def look(self, group: str) -> JobLook | None:
+    def running_job(self, group: str) -> RunningJob | None:
         with self._changed:
             session = self._session if self._state is SparkState.AWAKE else None
-        return None if session is None else session.look(group)
+        return None if session is None else session.running_job(group)
 
     def cancel(self, group: str) -> None:
         with self._changed:
@@ -197,7 +197,7 @@ class OnDemandSession:
             session.stop_for_good()
 
     def _awake(self, group: str, description: str) -> SparkSession:
-        """The running session; waits for its start, and starts it if nobody does."""
+        """Return the running session; waits for its start, and starts it if nobody does."""
         with self._changed:
             self._waiting[group] = False
             try:

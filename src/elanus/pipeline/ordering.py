@@ -37,13 +37,13 @@ Vectors = Matrix | NullableVectors | VectorLists
 
 
 def scalar_columns(schema: CollectionSchema) -> list[str]:
-    """The columns that `in_batches` needs from `read_columns`."""
+    """Return the columns that `in_batches` needs from `read_columns`."""
     scalars = (field.name for field in schema.scalar_fields if not field.is_searched)
     return [ROW_ID_FIELD, TIMESTAMP_FIELD, *scalars]
 
 
 def in_order(table: pa.Table, primary_key: str, rows: Rows) -> Rows:
-    """The rows' numbers, by primary key and then by timestamp."""
+    """Return the rows' numbers, by primary key and then by timestamp."""
     keys = table.select([primary_key, TIMESTAMP_FIELD]).take(pa.array(rows))
     order = pc.sort_indices(keys, sort_keys=[(primary_key, "ascending"), (TIMESTAMP_FIELD, "ascending")])
     sorted_rows: Rows = rows[order.to_numpy()]
@@ -103,7 +103,7 @@ def _vectors_at(form: VectorForm, vectors: Vectors, rows: Rows) -> pa.Array:
 def written_by_key(
     rows: pa.Table, store: ObjectStore, path: str, schema: CollectionSchema, key: SegmentKey, scratch: Path
 ) -> BinlogFile:
-    """An insert log at ``path`` with these rows, which are one row group, sorted by primary key.
+    """Return an insert log at ``path`` with these rows, which are one row group, sorted by primary key.
 
     Raises `DiskFull`.
     """
@@ -123,7 +123,8 @@ def rewritten_by_key(
     key: SegmentKey,
     scratch: Path,
 ) -> BinlogFile:
-    """An insert log at ``path`` with the rows of a file in the scratch directory, sorted by primary key.
+    """Return an insert log at ``path`` with the rows of a file in the scratch directory, sorted by primary
+    key.
 
     Raises `DiskFull`.
     """

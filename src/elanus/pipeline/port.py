@@ -52,8 +52,8 @@ class Job(Generic[Plan, Outcome]):
 
 
 @dataclass(frozen=True, slots=True)
-class JobLook:
-    """A look at a running job. ``ui_url``: its page in Spark's web interface, "" without one."""
+class RunningJob:
+    """The progress of a running job. ``ui_url``: its page in Spark's web interface, "" without one."""
 
     progress: JobProgress
     ui_url: str = ""
@@ -87,8 +87,8 @@ class JobSession(Protocol):
         """
         ...
 
-    def look(self, group: str) -> JobLook | None:
-        """How far the running job of that group is; None when that is not known."""
+    def running_job(self, group: str) -> RunningJob | None:
+        """Return how far the running job of that group is; None when that is not known."""
         ...
 
     def is_alive(self) -> bool:

@@ -61,7 +61,7 @@ class TaskProgress:
 
     @classmethod
     def of_this(cls, store: ObjectStore, job: str) -> TaskProgress:
-        """The progress of the Spark task that runs here; outside of one, of a job's only task."""
+        """Return the progress of the Spark task that runs here; outside of one, of a job's only task."""
         from pyspark import TaskContext  # only here: what is tested without Spark must not import it
 
         context = TaskContext.get()

@@ -78,7 +78,7 @@ class RangeReading:
         self._assembler: PackAssembler[LogEntry] = PackAssembler(plan.start, [plan.vchannel])
 
     def feed(self, entry: LogEntry) -> Iterator[WriteMessage | Quarantined]:
-        """The writes with start.ts < ts ≤ until that are complete with this entry, in their order.
+        """Yield the writes with start.ts < ts ≤ until that are complete with this entry, in their order.
 
         In place of a write that does not fit the plan's schema comes what is known of it. Entries before the
         plan's start, and those after the range's end, are of no concern. Raises `CorruptLog` naming the
@@ -112,7 +112,7 @@ class RangeReading:
 
 
 def writes_in_range(entries: Iterable[LogEntry], plan: FlushPlan) -> Iterator[WriteMessage | Quarantined]:
-    """The vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
+    """Yield the vchannel's writes with start.ts < ts ≤ until, in the order of their timestamps.
 
     ``entries`` are those of the pchannel from the plan's start on. Raises as `RangeReading` does.
     """

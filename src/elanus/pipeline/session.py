@@ -34,7 +34,7 @@ from elanus.core.faults import JobFault
 from elanus.core.jobs import JobProgress
 from elanus.pipeline.class_archive import ClassArchive
 from elanus.pipeline.java import find_java, launcher_home
-from elanus.pipeline.port import JobCancelled, JobLook, JobLost
+from elanus.pipeline.port import JobCancelled, JobLost, RunningJob
 from elanus.pipeline.spark_conf import AUTO, JVM_FILES, SPARK_FILES, SparkSettings, spark_conf, tries_of
 from elanus.pipeline.task_failures import FailureReports
 from elanus.pipeline.worker import Guarded, TaskFailure, process_id
@@ -213,8 +213,8 @@ class PipelineSession:
             _log.warning("Spark's master counts one core for each task", error=_first_line(error))
             return self.context.parallelize(plans, len(plans))  # the first one would end Spark
 
-    def look(self, group: str) -> JobLook | None:
-        """How far the group's job is, by Spark's own account of its tasks."""
+    def running_job(self, group: str) -> RunningJob | None:
+        """Return how far the group's job is, by Spark's own account of its tasks."""
         try:
             with _jvm_errors():
                 tracker = self.context.statusTracker()
@@ -228,7 +228,7 @@ class PipelineSession:
         if not stages:
             return None
         progress = JobProgress(sum(s.numTasks for s in stages), sum(s.numCompletedTasks for s in stages))
-        return JobLook(progress, f"{ui}/jobs/job/?id={max(job_ids)}" if ui else "")
+        return RunningJob(progress, f"{ui}/jobs/job/?id={max(job_ids)}" if ui else "")
 
     def cancel(self, group: str) -> None:
         """Cancel the group's job. Only what Spark has begun can be cancelled: repeat until `run` ends."""
@@ -315,7 +315,7 @@ def _started(settings: SparkSettings, scratch: Path, java_options: str) -> Spark
 
 
 def _first_line(error: Exception) -> str:
-    """The message of a Spark error, without the Java stack trace."""
+    """Return the message of a Spark error, without the Java stack trace."""
     java_error = getattr(error, "java_exception", None)
     text = str(error) if java_error is None else str(java_error.getMessage())
     return text.strip().split("\n", 1)[0]

@@ -70,8 +70,8 @@ class SparkSettings:
 def spark_conf(
     settings: SparkSettings, scratch: Path, log_settings: Path, java_options: str = ""
 ) -> dict[str, str]:
-    """All Spark settings of a session, the ones in ``settings.conf`` last. ``java_options``: further ones of
-    the driver's JVM."""
+    """Return all Spark settings of a session, the ones in ``settings.conf`` last. ``java_options``: further
+    ones of the driver's JVM."""
     conf = {
         "spark.app.name": settings.app_name,
         "spark.master": settings.master,

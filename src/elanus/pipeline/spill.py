@@ -97,7 +97,7 @@ class _SpilledRows:
         self._held = held
 
     def of(self, segment_id: SegmentID, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """The segment's batches in order, with the metadata of ``schema``."""
+        """Yield the segment's batches in order, with the metadata of ``schema``."""
         for batch in self._batches(segment_id):
             yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
 

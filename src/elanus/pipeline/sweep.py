@@ -8,12 +8,12 @@ not allowed to.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
 from elanus.api.gc import Finding, SweepOrder, SweepOutcome
+from elanus.core.batches import batched
 from elanus.core.gc import NamedPaths, SweepRules, Verdict, verdict
 from elanus.core.jobs import JobKind
 from elanus.pipeline.port import Job, JobOutput
@@ -41,7 +41,7 @@ class SweptStore(Protocol):
 
 
 def sweep_job(orders: Sequence[SweepOrder], store_url: str) -> Job[SweepPlan, SweepOutcome]:
-    """A job over these prefixes. Its output counts what it deleted, or would have deleted."""
+    """Return a job over these prefixes. Its output counts what it deleted, or would have deleted."""
     plans = tuple(SweepPlan(order, store_url) for order in orders)
     return Job(JobKind.GC, tuple(order.prefix for order in orders), sweep_task, plans, _output)
 
@@ -60,7 +60,7 @@ def sweep(order: SweepOrder, store: SweptStore) -> SweepOutcome:
     """Needs no Spark. An object that is gone already counts as deleted."""
     named = NamedPaths(order.rules.named)
     tallies: dict[Verdict, _Tally] = {}
-    for batch in _batches(store.list(order.prefix)):
+    for batch in batched(store.list(order.prefix), _BATCH):
         in_use = named.of([info.path for info in batch])
         gone = []
         for info, is_named in zip(batch, in_use.tolist(), strict=True):
@@ -76,12 +76,6 @@ def sweep(order: SweepOrder, store: SweptStore) -> SweepOutcome:
 
 def _verdict(info: ObjectInfo, rules: SweepRules) -> Verdict:
     return verdict(parse(info.path), info.modified.timestamp() * 1000, rules)
-
-
-def _batches(listing: Iterable[ObjectInfo]) -> Iterator[list[ObjectInfo]]:
-    objects = iter(listing)
-    while batch := list(islice(objects, _BATCH)):
-        yield batch
 
 
 class _Tally:

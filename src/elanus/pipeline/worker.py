@@ -96,7 +96,7 @@ class Guarded(Generic[Plan, Outcome]):
 
 
 def tries_before() -> int:
-    """How often Spark has tried the task that runs here before; 0 outside of a Spark task."""
+    """Return how often Spark has tried the task that runs here before; 0 outside of a Spark task."""
     from pyspark import TaskContext  # only here: what is tested without Spark must not import it
 
     context = TaskContext.get()
@@ -104,7 +104,7 @@ def tries_before() -> int:
 
 
 def attempt_name(attempt: str) -> str:
-    """A name for this try of this task: the job's attempt, and Spark's number for the task's try.
+    """Return a name for this try of this task: the job's attempt, and Spark's number for the task's try.
 
     Outside a Spark task it is the attempt itself.
     """

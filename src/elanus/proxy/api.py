@@ -37,8 +37,6 @@ from elanus.text import Highlight
 if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
     from elanus.proxy.role.cache import CachedCollection
 
-DEFAULT_DATABASE = "default"
-DEFAULT_PARTITION = "_default"
 _NO_KEYS = pa.array([], pa.int64())
 
 

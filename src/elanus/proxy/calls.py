@@ -259,7 +259,9 @@ class Calls:
         except PassedOn:
             raise
         except AccessRefused as error:
-            self._finish(name, caller, required, database, names, error.code, started_s, trace_text, True)
+            self._finish(
+                name, caller, required, database, names, error.code, started_s, trace_text, refused=True
+            )
             raise
         except ElanusError as error:
             code = error.code
@@ -274,7 +276,7 @@ class Calls:
                 end_following(followed)
         seconds = self._watch.now_s() - started_s
         self._watch.end(trail, name, caller.explain, database, ",".join(names), code, trace_text, seconds)
-        self._finish(name, caller, required, database, names, code, started_s, trace_text, False)
+        self._finish(name, caller, required, database, names, code, started_s, trace_text, refused=False)
         return answer
 
     def _allow_arrival(self, caller: Caller, database: str, arrival: str) -> None:
@@ -285,7 +287,9 @@ class Calls:
         """Count and record a call whose caller could not be signed in, and which is not answered here."""
         operation = self._operations.get(name)
         required = operation.permission if operation is not None else _UNKNOWN
-        self._finish(name, caller, required, "", (), error.code, self._watch.now_s(), caller.trace, True)
+        self._finish(
+            name, caller, required, "", (), error.code, self._watch.now_s(), caller.trace, refused=True
+        )
 
     def _finish(
         self,
@@ -297,6 +301,7 @@ class Calls:
         code: int,
         started_s: float,
         trace: str,
+        *,
         refused: bool,
     ) -> None:
         seconds = self._watch.now_s() - started_s

@@ -114,54 +114,64 @@ class QueryCoord:
     ) -> None:
         async with self._lock:
             await self._peers.root.collection_by_id(collection_id)
-            loader = self._loaders.get(collection_id)
-            view, before = self._groups.view(), loader.load if loader else None
-            if before is None and len(groups) <= 1:
-                # before anything is made for each replica: a client may ask for two billion
-                group = find(view, *groups or (DEFAULT_RESOURCE_GROUP,))
-                check_enough(len(group.nodes), replicas or 1, group.name)
-            load = with_partitions(before, collection_id, partition_ids, replicas, fields=fields)
-            placed = spread(view, groups, load.replicas)
-            load = load if before else replace(load, groups=placed)
-            check_same_groups(groups, load.resource_groups)
-            if loader is not None and loader.load == load:
-                return
+            loaded = self._loaders.get(collection_id)
+            if loaded is None:
+                placed = self._placement(groups, replicas or 1)
+                load = with_partitions(None, collection_id, partition_ids, replicas, placed, fields)
+            else:
+                load = with_partitions(loaded.load, collection_id, partition_ids, replicas, fields=fields)
+                spread(self._groups.view(), groups, load.replicas)  # raises for groups that do not exist
+                check_same_groups(groups, load.resource_groups)
+                if load == loaded.load:
+                    return
             now = await self._peers.root.alloc_timestamp(1)
-            if loader is None:
-                loader = self._loader(load, now)
-                await loader.check_fits(load, set(placed), await self._statuses(collection_id))
-                await self._state.put(load)
+            loader = loaded or self._loader(load, now)
+            await loader.check_fits(load, set(load.resource_groups), await self._statuses(collection_id))
+            await self._state.put(load)
+            if loaded is None:
                 self._begin(loader)
             else:
-                await loader.check_fits(load, set(load.resource_groups), await self._statuses(collection_id))
-                await self._state.put(load)
-                await loader.change(load, now)
+                loader.change(load, now)
                 await self._mirrors.withhold(collection_id)
+
+    def _placement(self, groups: tuple[str, ...], replicas: int) -> tuple[str, ...]:
+        """Return the resource group of each replica of a new load. ``groups``: as the client named them."""
+        view = self._groups.view()
+        if len(groups) <= 1:
+            # before anything is made for each replica: a client may ask for two billion
+            group = find(view, *groups or (DEFAULT_RESOURCE_GROUP,))
+            check_enough(len(group.nodes), replicas, group.name)
+        return spread(view, groups, replicas)
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         async with self._lock:
             loader = self._loaders.get(collection_id)
             if loader is None:
                 return
-            rest = None
-            if partition_ids:
-                collection = await self._peers.root.collection_by_id(collection_id)
-                if not set(partition_ids) & set(loader.load.partitions_of(collection)):
-                    loader.wake()  # partitions that were dropped, or are not loaded
-                    return
-                rest = without_partitions(loader.load, collection, partition_ids)
-            if rest is not None:
-                await self._state.put(rest)
-                loader.leave_out(rest, partition_ids)
-                await self._mirrors.withhold(collection_id)
-                await loader.narrow()
+            if not partition_ids:
+                await self._release_all(loader)
                 return
-            await self._state.remove(collection_id)
-            del self._loaders[collection_id]
-            self._nodes.released(collection_id)
-            await loader.stop()
-            await self._mirrors.release(collection_id)
-            await loader.release(self._peers.fleet.alive())
+            collection = await self._peers.root.collection_by_id(collection_id)
+            if not set(partition_ids) & set(loader.load.partitions_of(collection)):
+                loader.wake()  # partitions that were dropped, or are not loaded
+                return
+            rest = without_partitions(loader.load, collection, partition_ids)
+            if rest is None:
+                await self._release_all(loader)
+                return
+            await self._state.put(rest)
+            loader.leave_out(rest, partition_ids)
+            await self._mirrors.withhold(collection_id)
+            await loader.narrow()
+
+    async def _release_all(self, loader: CollectionLoader) -> None:
+        collection_id = loader.collection_id
+        await self._state.remove(collection_id)
+        del self._loaders[collection_id]
+        self._nodes.released(collection_id)
+        await loader.stop()
+        await self._mirrors.release(collection_id)
+        await loader.release(self._peers.fleet.alive())
 
     async def reload(self, collection_id: CollectionID) -> None:
         async with self._lock:

@@ -116,11 +116,11 @@ class CollectionLoader:
         """Something has changed: reconcile now, or after the shortest pause if the last attempt failed."""
         self._loop.wake()
 
-    def look_again(self) -> None:
+    def reconcile_again(self) -> None:
         """Reconcile again: what is served is not what it should be. A pause after a failure still applies."""
-        self._loop.look_again()
+        self._loop.reconcile_again()
 
-    async def change(self, load: Load, load_ts: Timestamp) -> None:
+    def change(self, load: Load, load_ts: Timestamp) -> None:
         """Serve another set of partitions from now on."""
         self.is_settled = False
         self.load, self._progress = load, LoadProgress(load_ts)
@@ -271,7 +271,7 @@ class CollectionLoader:
         if failures:
             raise failures[0]
         if not await self._replicas.release_leavers(groups, target, statuses):
-            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.reconcile_again)
         self.is_settled = self.load is load
         return len(target.segments)
 
@@ -294,7 +294,7 @@ class CollectionLoader:
             self._retry = None
         due_s = self._replicas.retry_due_s()
         if due_s is not None:
-            self._retry = asyncio.get_running_loop().call_at(due_s, self.look_again)
+            self._retry = asyncio.get_running_loop().call_at(due_s, self.reconcile_again)
 
     async def _bring_up(
         self,
@@ -310,7 +310,7 @@ class CollectionLoader:
         moves = {s: n for s, n in self._moves.items() if n in group}
         is_late = await replica.reconcile(target, load.whole, served, statuses, moves, moments)
         if is_late:
-            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.look_again)
+            asyncio.get_running_loop().call_later(_LATE_LOOK_S, self.reconcile_again)
         self._moves = {s: n for s, n in self._moves.items() if s not in moves}
         return is_late
 

@@ -89,7 +89,7 @@ class MirrorLoader(CollectionLoader):
         round_number = mirror.withheld.get(self.collection_id, 0)
         leads_load = lead.load
         if _load_of(lead) != self.load:
-            await self.change(_load_of(lead), NO_TIMESTAMP)
+            self.change(_load_of(lead), NO_TIMESTAMP)
         self._is_late = False
         segments = await super()._reconcile()
         is_current = lead.is_settled and lead.load is leads_load and not self._is_late
@@ -230,7 +230,7 @@ class Mirror:
                 _log.info("mirror not reached", mirror=self.node_id, error=error.message)
                 continue
             self.pulse = pulse
-            self.watch.look({self.node_id: pulse}, self.groups.view())
+            self.watch.check({self.node_id: pulse}, self.groups.view())
             for collection_id in pulse.versions.keys() - self.loaders.keys():
                 self._begin_release(collection_id)
 
@@ -253,8 +253,8 @@ class Mirrors:
 
     def start(self) -> None:
         if self._nodes is not None:
-            self._unfollow.append(self._nodes.on_change(self._look))
-            self._look()
+            self._unfollow.append(self._nodes.on_change(self._follow_nodes))
+            self._follow_nodes()
 
     async def stop(self) -> None:
         for unfollow in self._unfollow:
@@ -283,11 +283,11 @@ class Mirrors:
         return tuple(self._mirrors)
 
     def pulses(self) -> dict[NodeID, QueryNodePulse]:
-        """The latest of each mirror."""
+        """Return the latest of each mirror."""
         return {n: mirror.pulse for n, mirror in self._mirrors.items() if mirror.pulse is not None}
 
     def recovering(self) -> Iterator[VchannelRecovery]:
-        """The vchannels that mirrors are about to read."""
+        """Return the vchannels that mirrors are about to read."""
         return chain.from_iterable(of for m in self._mirrors.values() for of in m.recovering.values())
 
     async def statuses(self) -> list[QueryNodeStatus]:
@@ -296,7 +296,7 @@ class Mirrors:
             return []
         return await asyncio.gather(*(mirror.status() for mirror in self._mirrors.values()))
 
-    def _look(self) -> None:
+    def _follow_nodes(self) -> None:
         assert self._nodes is not None
         for node_id in self._mirrors.keys() - self._nodes.keys():
             ending = asyncio.create_task(self._mirrors.pop(node_id).stop(), name=f"end mirror {node_id}")

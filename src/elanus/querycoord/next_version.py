@@ -77,7 +77,8 @@ async def plan_next(
 def _coming_online(
     layout: Layout, named: Mapping[SegmentID, NodeID], now: Served, target: Target
 ) -> dict[SegmentID, NodeID]:
-    """The segments that a node has to load, and the node: those that it does not serve as the target wants.
+    """Return the segments that a node has to load, and the node: those that it does not serve as the target
+    wants.
 
     ``named``: where the version in force has each segment.
     """

@@ -74,12 +74,12 @@ class NodeWatch:
                 self._nodes_changed()
             self.latest = pulses
             self._log_positions.note({**pulses, **self._mirrors.pulses()})
-            self._served.look(pulses, self._groups.view())
+            self._served.check(pulses, self._groups.view())
             await self._release_strays(pulses)
 
     async def _release_strays(self, pulses: Mapping[NodeID, QueryNodePulse]) -> None:
         """Release collections on nodes that missed the release."""
-        for node_id, collection_id in self._strays.look(pulses):
+        for node_id, collection_id in self._strays.among(pulses):
             async with self._lock:
                 if collection_id in self._loaders:
                     continue  # loaded again meanwhile

@@ -85,7 +85,7 @@ async def pieces_of(target: Target, segment_ids: Sequence[SegmentID]) -> list[Pi
 
 
 def room_of(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:
-    """A node as a place for segments."""
+    """Return a node as a place for segments."""
     held_bytes: dict[CollectionID, int] = {}
     for s in status.segments:
         if s.sealed:
@@ -103,7 +103,7 @@ def room_with_pieces(node_id: NodeID, status: QueryNodeStatus) -> NodeRoom:
 async def _room_with(
     node_id: NodeID, status: QueryNodeStatus, placed: Mapping[SegmentID, NodeID], target: Target
 ) -> NodeRoom:
-    """The node as a place for segments: with what it holds, and what is about to be loaded there."""
+    """Return the node as a place for segments: with what it holds, and what is about to be loaded there."""
     room = room_of(node_id, status)
     held = {s.segment_id for s in status.segments if s.sealed}
     coming = await pieces_of(target, [s for s, at in placed.items() if at == node_id and s not in held])

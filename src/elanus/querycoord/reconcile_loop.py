@@ -49,7 +49,7 @@ class ReconcileLoop:
         self._news.set()
         self._wake.set()
 
-    def look_again(self) -> None:
+    def reconcile_again(self) -> None:
         """Reconcile again: what is served is not what it should be. A pause after a failure still applies."""
         self._wake.set()
 

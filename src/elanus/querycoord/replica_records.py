@@ -79,7 +79,7 @@ class _Part:
         return cls(record.info.sealed, record.info.visible_from, record.plan, record.stamps)
 
     def of(self, segments: Iterable[SegmentID]) -> _Part:
-        """The facts about these segments."""
+        """Return the facts about these segments."""
         some = tuple(segments)
         return _Part(
             {s: self.sealed[s] for s in some if s in self.sealed},
@@ -92,7 +92,7 @@ class _Part:
         return {*self.sealed, *self.visible_from, *self.plan, *self.stamps}
 
     def changed(self, before: _Part) -> set[SegmentID]:
-        """The segments about which the facts differ."""
+        """Return the segments about which the facts differ."""
         pairs = (
             _differing(self.sealed, before.sealed),
             _differing(self.visible_from, before.visible_from),
@@ -301,7 +301,7 @@ def _whole(header: _Header, parts: Sequence[_Part]) -> ReplicaRecord:
 
 
 def _batches(puts: Sequence[Put]) -> Iterator[list[Put]]:
-    """The puts in transactions; the last one, which may be empty, has room for the header."""
+    """Yield the puts in transactions; the last one, which may be empty, has room for the header."""
     batch: list[Put] = []
     size_bytes = 0
     for put in puts:

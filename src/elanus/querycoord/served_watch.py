@@ -31,7 +31,7 @@ class ServedWatch:
         """Note that what a collection should serve may have changed."""
         self._due.add(collection_id)
 
-    def look(self, pulses: Mapping[NodeID, QueryNodePulse], groups: Groups) -> None:
+    def check(self, pulses: Mapping[NodeID, QueryNodePulse], groups: Groups) -> None:
         """Wake the loaders of collections that are not served, or whose nodes are not those of their
         groups."""
         others = pulses.keys() != self._before.keys()
@@ -48,7 +48,7 @@ class ServedWatch:
             if others or collection_id not in was_unserved:
                 loader.wake()
             else:
-                loader.look_again()
+                loader.reconcile_again()
 
     def _changed(self, pulses: Mapping[NodeID, QueryNodePulse]) -> set[CollectionID]:
         """Return the collections of which a node serves another version, follows another channel, or has

@@ -82,7 +82,10 @@ def with_partitions(
             "can't change the load field list for loaded collection: release it and load it again: "
             f"invalid parameter[expected={_shown(load.fields)}][actual={_shown(fields)}]"
         )
-    kept = load or Load(collection_id, False, (), replicas or 1, groups, fields)
+    empty = Load(
+        collection_id, whole=False, partition_ids=(), replicas=replicas or 1, groups=groups, fields=fields
+    )
+    kept = load or empty
     if not added or kept.whole:
         return replace(kept, whole=True, partition_ids=())
     return replace(kept, partition_ids=tuple(dict.fromkeys((*kept.partition_ids, *added))))
@@ -93,9 +96,7 @@ def _shown(fields: tuple[FieldID, ...]) -> str:
 
 
 def without_partitions(load: Load, collection: Collection, released: tuple[PartitionID, ...]) -> Load | None:
-    """Return the load without ``released`` (none: without everything); None if nothing is left of it."""
-    if not released:
-        return None
+    """Return the load without ``released``; None if nothing is left of it."""
     kept = tuple(p for p in load.partitions_of(collection) if p not in released)
     return replace(load, whole=False, partition_ids=kept) if kept else None
 

@@ -24,7 +24,7 @@ class Strays:
     def released(self, collection_id: CollectionID) -> None:
         self._released.add(collection_id)
 
-    def look(self, pulses: Pulses) -> list[tuple[NodeID, CollectionID]]:
+    def among(self, pulses: Pulses) -> list[tuple[NodeID, CollectionID]]:
         """Return the nodes with the collections that they have, but that are not loaded.
 
         They are returned each time until they are gone. A node that did not answer last time is looked at as

@@ -63,7 +63,7 @@ class Target:
         return all(file.index_id in serving.index_ids for file in self.files.get(serving.segment_id, ()))
 
     def pieces(self, segment_ids: Iterable[SegmentID]) -> list[Piece]:
-        """The segments, each with the memory it will take: its vectors once, and its files.
+        """Return the segments, each with the memory it will take: its vectors once, and its files.
 
         Vectors that an index leaves on disk, and those of fields that are not loaded, take none.
         """

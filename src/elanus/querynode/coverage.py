@@ -28,7 +28,16 @@ class Coverage:
     @classmethod
     def nothing(cls) -> Coverage:
         """No rows at all: for a vchannel that is followed for its deletes."""
-        return cls(False, frozenset())
+        return cls.of(())
+
+    @classmethod
+    def everything(cls) -> Coverage:
+        return cls(whole=True, named=frozenset())
+
+    @classmethod
+    def of(cls, named: Iterable[PartitionID]) -> Coverage:
+        """These partitions, and no other."""
+        return cls(whole=False, named=frozenset(named))
 
     def takes(self, partition_id: PartitionID) -> bool:
         """Whether rows of the partition are wanted."""
@@ -50,4 +59,4 @@ class Coverage:
 
     def narrowed(self, named: Iterable[PartitionID]) -> Coverage:
         """Return the coverage reduced to these partitions. All of them must be held."""
-        return Coverage(False, frozenset(named), self.dropped)
+        return replace(Coverage.of(named), dropped=self.dropped)

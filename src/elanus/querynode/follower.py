@@ -29,9 +29,8 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec
 from elanus.log.dispatcher import Dispatcher
-from elanus.log.msgstream import EntryPack
 from elanus.log.port import LogClosed, LogEntry
-from elanus.log.shared_reader import Subscription
+from elanus.log.shared_reader import EntryPack, Subscription
 from elanus.log.tick_line import Watcher
 from elanus.querynode.arrivals import Arrivals, Arrived, Intake
 from elanus.querynode.coverage import Coverage

@@ -226,7 +226,7 @@ class HeldCollection:
         """Return the growing segments of a led vchannel, as reads see them."""
         segments = () if channel.follower is None else channel.follower.growing.values()
         return tuple(
-            SnapshotSegment(s.segment_id, s.partition_id, False, s.blocks)
+            SnapshotSegment(s.segment_id, s.partition_id, sealed=False, blocks=s.blocks)
             for s in segments
             if self._serves(s.partition_id)
         )

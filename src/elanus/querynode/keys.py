@@ -2,7 +2,7 @@
 
 A key has a 64-bit *code*: an int64 key is its own code, a string key's code is a hash of its bytes. The key
 index of a block is its codes in ascending order (and the row of each), so n deletes find their rows with one
-vectorised binary search, duplicates included. Codes of strings may collide, so a lookup of strings also
+vectorized binary search, duplicates included. Codes of strings may collide, so a lookup of strings also
 compares the strings of the few pairs that it finds.
 
 Measured for 1 M keys of 12 characters on one core: computing the codes takes 0.04 s. Sorting them takes
@@ -39,7 +39,7 @@ def key_codes(keys: pa.Array) -> Codes:
 def _string_codes(keys: pa.Array) -> npt.NDArray[np.uint64]:
     """Hash each string: its 8-byte words, one after the other, go through a multiply-and-xor mix.
 
-    The mix is the finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
+    The mix is the finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
     generators, 2014), chained. There is one pass per word of the longest string, over the strings that are
     long enough to have that word.
     """

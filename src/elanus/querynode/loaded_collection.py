@@ -77,7 +77,7 @@ class LoadedCollection(HeldCollection):
 
     def set_partitions(self, partition_ids: Sequence[PartitionID]) -> None:
         """See `QueryNodeApi.set_partitions`."""
-        chosen = self.wanted if self.wanted.whole else Coverage(False, frozenset(partition_ids))
+        chosen = self.wanted if self.wanted.whole else Coverage.of(partition_ids)
         for channel in self.channels.values():
             if channel.follower is not None and not channel.holds(chosen):
                 raise PartitionNotLoaded(
@@ -106,8 +106,8 @@ class LoadedCollection(HeldCollection):
             return Coverage.nothing()
         served = self._partitions
         if self.wanted.whole or served is None:
-            return Coverage(True, frozenset())
-        return Coverage(False, self.wanted.named | served)
+            return Coverage.everything()
+        return Coverage.of(self.wanted.named | served)
 
     def unwatch(self, vchannel: str) -> list[Follower]:
         """Forget a vchannel; return its followers, to be stopped. See `QueryNodeApi.unwatch_vchannel`."""

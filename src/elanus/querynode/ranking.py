@@ -31,7 +31,7 @@ from elanus.core.reduce import (
     may_hide,
     merge,
 )
-from elanus.core.trail import current
+from elanus.core.trail import Trail, current
 from elanus.core.vector_lists import Queries
 from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex
 from elanus.index.parallel import fan_out
@@ -143,12 +143,11 @@ class Ranking:
         return hits
 
     def _ask(self, blocks: list[Block], k: int, pruning: ClusterPruning | None) -> _Answers | None:
-        request = self.request
-        answering: list[Block] = []
-        asked: list[_Asked] = []
-        found_in_turn: list[Hits] = []
+        """Search the blocks that have rows that may answer. None: there are none."""
         trail = current()
         in_turn = trail is not None or pruning is not None
+        asked: list[_Asked] = []
+        found_in_turn: list[Hits] = []
         for block in blocks if pruning is None else pruning.blocks:
             wanted = None if pruning is None else pruning.wanted(block)
             if pruning is not None and wanted is not None and not wanted.any():
@@ -156,39 +155,52 @@ class Ranking:
                     trail.visit(block)
                     trail.pruned(why)
                 continue
-            if trail is not None:
-                trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
-            selection = block.select(request.read_ts, request.filter, request.expired_until)
-            if trail is not None:
-                trail.selected(selection.count)
-            index = block.vectors[request.field_id].index
-            if selection.count and index is not None:
-                answering.append(block)
-                mask = selection.mask
-                if isinstance(index, ElementIndex):
-                    mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
-                asked.append(_Asked(block, index, mask))
-                if in_turn:  # what the index notes belongs to this visit, and its hits may spare the next
-                    queries = request.queries if wanted is None else request.queries[wanted]
-                    found = self._search(asked[-1], k, queries)
-                    found_in_turn.append(found if pruning is None else pruning.noted(index, found, wanted))
+            one = self._select(block, trail)
+            if one is None:
+                continue
+            asked.append(one)
+            if in_turn:  # what the index notes belongs to this visit, and its hits may spare the next
+                queries = self.request.queries if wanted is None else self.request.queries[wanted]
+                found = self._search(one, k, queries)
+                found_in_turn.append(found if pruning is None else pruning.noted(one.index, found, wanted))
         if trail is not None:
             trail.leave()
         if not asked:
             return None
+        return self._answers(asked, found_in_turn or self._search_all(asked, k), k)
+
+    def _select(self, block: Block, trail: Trail | None) -> _Asked | None:
+        """Return the block with its rows that may answer; None if there are none."""
+        request = self.request
+        if trail is not None:
+            trail.visit(block, was_known=block.was_known(request.read_ts, request.filter))
+        selection = block.select(request.read_ts, request.filter, request.expired_until)
+        if trail is not None:
+            trail.selected(selection.count)
+        index = block.vectors[request.field_id].index
+        if not selection.count or index is None:
+            return None
+        mask = selection.mask
+        if isinstance(index, ElementIndex):
+            mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
+        return _Asked(block, index, mask)
+
+    def _answers(self, asked: list[_Asked], found: list[Hits], k: int) -> _Answers:
+        """Return the hits of the blocks side by side, with their final scores."""
         hits: list[Hits] = []
         elements: list[RowIds] = []
-        for one, found in zip(asked, found_in_turn or self._search_all(asked, k), strict=True):
+        for one, of_block in zip(asked, found, strict=True):
             if isinstance(one.index, ElementIndex):
-                rows, places = one.index.places(found.rows)
-                found = Hits(found.distances, rows)
+                rows, places = one.index.places(of_block.rows)
+                of_block = Hits(of_block.distances, rows)
                 elements.append(places)
-            hits.append(self._rescored(one.block, found))
+            hits.append(self._rescored(one.block, of_block))
+        blocks = [one.block for one in asked]
         joined = np.concatenate(elements, axis=1) if elements else None
         if len(hits) == 1:
-            return _Answers(answering, k, hits[0].distances, hits[0].rows, joined)
+            return _Answers(blocks, k, hits[0].distances, hits[0].rows, joined)
         scores = np.concatenate([h.distances for h in hits], axis=1)
-        return _Answers(answering, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
+        return _Answers(blocks, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
 
     def _search_all(self, asked: list[_Asked], k: int) -> list[Hits]:
         """Search each block: side by side where cores are spare, and where it takes long enough."""

@@ -303,7 +303,7 @@ class _Loader:
             self.damaged.append(DamagedFile(file.path, f"index file {file.path} is missing"))
             return None
         try:
-            index = load(path, spec)
+            index = load(path, spec, stays=not path.is_relative_to(self.scratch))
             if spec.memory_mapped and file.index_id in self.warmed:
                 warm_file(path)
         except DamagedIndexFile as error:

@@ -86,7 +86,8 @@ class Catalog:
         return tuple(self._collections.values())
 
     def vchannel_counts(self) -> Mapping[str, int]:
-        """How many vchannels of collections, dropped or not, each pchannel carries; none are left out."""
+        """Return how many vchannels of collections, dropped or not, each pchannel carries; none are left
+        out."""
         return self._vchannels
 
     def is_empty(self, database: Database) -> bool:
@@ -115,7 +116,7 @@ class Catalog:
         return None if found is None else self._collections[found]
 
     def record(self, collection_id: CollectionID) -> Collection | None:
-        """The collection's record, dropped or not."""
+        """Return the collection's record, dropped or not."""
         return self._collections.get(collection_id)
 
     def collection(self, database_name: str, name: str) -> Collection:
@@ -186,7 +187,7 @@ class Catalog:
 
 
 def renamed(collection: Collection, name: str, database_id: DatabaseID) -> Collection:
-    """The collection under another name, changed in its record and its schema."""
+    """Return the collection under another name, changed in its record and its schema."""
     becoming = None if collection.becoming is None else replace(collection.becoming, name=name)
     return replace(
         collection,

@@ -44,9 +44,9 @@ class Completion:
         self._catalog = definitions.catalog
         self._announcer = announcer
         self._others = others
-        self._cut_off = 1
+        self._interrupted = 1
         """How often the catalog changed without the others certainly knowing: once before each start."""
-        self._finished = 0
+        self._completed = 0
         """How many of these have been completed."""
 
     @contextmanager
@@ -57,20 +57,20 @@ class Completion:
             yield
             done = True
         finally:
-            self._cut_off += not done
+            self._interrupted += not done
 
     @property
     def _unfinished(self) -> bool:
-        return self._finished < self._cut_off
+        return self._completed < self._interrupted
 
     async def tidy(self) -> None:
         """Complete what a crash or an error interrupted; forget dropped collections without data."""
         if self._unfinished:
-            cut_off = self._cut_off
+            interrupted = self._interrupted
             for collection in self._catalog.everything():
                 async with self._definitions.lock:
                     await self._finish(collection.collection_id)
-            self._finished = cut_off
+            self._completed = interrupted
         for collection in self._catalog.dropped():
             if not await self._others.data.holds_channels(collection.collection_id):
                 async with self._definitions.lock:
@@ -94,7 +94,7 @@ class Completion:
         """Return the collection, after a change of its schema that was interrupted has been completed."""
         found = self._catalog.collection(database, name)
         if found.becoming is not None:
-            await self.become(found.collection_id)
+            await self.apply_schema(found.collection_id)
         return self._catalog.by_id(found.collection_id)
 
     async def _finish(self, collection_id: CollectionID) -> None:
@@ -107,11 +107,11 @@ class Completion:
                 await self._announcer.announce(
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
                 )
-            await self.let_go(collection)
+            await self.release_dropped(collection)
             await self._definitions.invalidations.all_confirmed()
             return
         if collection.becoming is not None:
-            await self.become(collection_id)
+            await self.apply_schema(collection_id)
             collection = self._catalog.by_id(collection_id)
         await self._others.data.watch_channels(collection)
         await self.complete_clone(collection)
@@ -124,7 +124,7 @@ class Completion:
 
     # the steps
 
-    async def let_go(self, collection: Collection) -> None:
+    async def release_dropped(self, collection: Collection) -> None:
         """Release the memory first, then the definitions, then the data."""
         collection_id = collection.collection_id
         record = DroppedCollection(collection, await self._others.index.indexes(collection_id))
@@ -149,7 +149,7 @@ class Completion:
         gone = tuple(p for p in kept.leaving if p != partition_id)
         await self._catalog.put(replace(kept, leaving=gone))
 
-    async def become(self, collection_id: CollectionID) -> None:
+    async def apply_schema(self, collection_id: CollectionID) -> None:
         """Give every role the schema that the collection is to have."""
         found = self._catalog.by_id(collection_id)
         schema = found.readers_schema

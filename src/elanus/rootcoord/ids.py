@@ -31,7 +31,7 @@ class IdAllocator:
         self._next = self._reserved = msgspec.json.decode(saved.value, type=int) if saved else _FIRST
 
     async def allocate(self, count: int) -> int:
-        """The first of ``count`` consecutive ids."""
+        """Return the first of ``count`` consecutive ids."""
         if count < 1:
             raise ValueError(f"cannot allocate {count} ids")
         async with self._lock:

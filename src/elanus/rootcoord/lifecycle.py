@@ -22,13 +22,12 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.limits import PARTITIONS_MAX, SYSTEM_FIELDS_MAX_ID
 from elanus.core.messages import MsgKind
 from elanus.core.moments import TIMEZONE
+from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.partition_keys import partition_names
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.completion import Completion
 from elanus.rootcoord.definitions import Definitions
-
-_DEFAULT_PARTITION = "_default"
 
 
 class Lifecycle:
@@ -65,7 +64,7 @@ class Lifecycle:
             return collection
 
     async def _create(self, request: NewCollection) -> Collection:
-        names = partition_names(request.key_partitions) or (_DEFAULT_PARTITION,)
+        names = partition_names(request.key_partitions) or (DEFAULT_PARTITION,)
         collection_id = CollectionID(await self._definitions.ids.allocate(1 + len(names)))
         vchannels = self._announcer.place_shards(
             collection_id, request.shards, self._catalog.vchannel_counts()
@@ -116,7 +115,7 @@ class Lifecycle:
                     await self._announcer.announce(
                         MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
                     )
-                await self._completion.let_go(replace(collection, dropped=ts))
+                await self._completion.release_dropped(replace(collection, dropped=ts))
             await self._definitions.invalidations.confirmed(notifications)
 
     # partitions
@@ -144,7 +143,7 @@ class Lifecycle:
 
     async def drop_partition(self, database: str, collection: str, partition: str) -> None:
         async with self._definitions.lock:
-            if partition == _DEFAULT_PARTITION:
+            if partition == DEFAULT_PARTITION:
                 raise InvalidParameter("default partition cannot be deleted")
             found = self._catalog.collection(database, collection)
             dropped = next((p for p in found.partitions if p.name == partition), None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from elanus.core import names
 from elanus.core.catalog import Collection, Database
 from elanus.core.errors import (
     AliasAlreadyExists,
@@ -24,7 +25,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.rootcoord.catalog import renamed
 from elanus.rootcoord.definitions import Definitions
 
-DEFAULT_DATABASE = Database(DatabaseID(1), "default", Timestamp(0))
+DEFAULT_DATABASE = Database(DatabaseID(1), names.DEFAULT_DATABASE, Timestamp(0))
 
 
 class Names:

@@ -46,7 +46,7 @@ class SchemaChanges:
             if ttl_field == found.schema.ttl_field:
                 await self._definitions.change(changed)
                 return
-            await self._become(changed, replace(changed.schema, ttl_field=ttl_field))
+            await self._change_schema(changed, replace(changed.schema, ttl_field=ttl_field))
 
     async def alter_field(
         self, database: str, name: str, field: str, params: Mapping[str, str], delete_keys: tuple[str, ...]
@@ -96,25 +96,25 @@ class SchemaChanges:
                     await self._others.index.create_index(
                         found.collection_id, added, index_name, index_params
                     )
-                await self._completion.become(found.collection_id)
+                await self._completion.apply_schema(found.collection_id)
 
     async def set_function(self, database: str, name: str, function: Function, replaced: str) -> None:
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
             schema = with_set_function(found.schema, function, replaced)
-            await self._become(found, schema)
+            await self._change_schema(found, schema)
 
     async def drop_field(self, database: str, name: str, field: str, field_id: FieldID) -> None:
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
             schema = with_dropped_field(found.schema, field, field_id, found.properties)
-            await self._become(found, schema)
+            await self._change_schema(found, schema)
 
     async def drop_function(self, database: str, name: str, function: str, with_outputs: bool) -> None:
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
             schema = with_dropped_function(found.schema, function, with_outputs=with_outputs)
-            await self._become(found, schema)
+            await self._change_schema(found, schema)
 
     async def truncate_collection(self, collection_id: CollectionID) -> None:
         """Rows that are there now expire at once. Reads as of an earlier moment still find them."""
@@ -122,11 +122,11 @@ class SchemaChanges:
             found = self._catalog.by_id(collection_id)
             await self._definitions.change(replace(found, truncated=self._definitions.oracle.allocate()))
 
-    async def _become(self, collection: Collection, schema: CollectionSchema) -> None:
+    async def _change_schema(self, collection: Collection, schema: CollectionSchema) -> None:
         """Give every role the schema; from here on the change is completed whatever happens."""
         with self._completion.or_later():
             await self._begin_becoming(collection, schema)
-            await self._completion.become(collection.collection_id)
+            await self._completion.apply_schema(collection.collection_id)
 
     async def _begin_becoming(self, collection: Collection, schema: CollectionSchema) -> None:
         await self._catalog.put(replace(collection, becoming=schema))

@@ -1,4 +1,4 @@
-"""Time synchronisation: reports in, ticks out.
+"""Time synchronization: reports in, ticks out.
 
 Every source of writes reports how far it has come; the minimum is written into each pchannel in use.
 The rules are in `elanus.core.ticks`; the waiting and the writing are here. A reader that wants to see the
@@ -88,13 +88,13 @@ class TimeSync:
         """
         for node_id in self._proxies:
             self._join(node_id)
-        self._end_following = self._proxies.on_change(self._look)
+        self._end_following = self._proxies.on_change(self._leave_lost)
 
     def _join(self, node_id: NodeID) -> None:
         self._barrier.join(node_id)
         self._joined.add(node_id)
 
-    def _look(self) -> None:
+    def _leave_lost(self) -> None:
         for node_id in self._joined.difference(self._proxies):
             self._barrier.leave(node_id)
             self._shares.forget([node_id])

@@ -50,7 +50,7 @@ class TimestampOracle:
         await cancel_and_wait(self._task)
 
     def allocate(self, count: int = 1) -> Timestamp:
-        """The first of ``count`` consecutive timestamps.
+        """Return the first of ``count`` consecutive timestamps.
 
         Raises `Unavailable` when the bound could not be moved in time (the metadata store is stuck).
         """

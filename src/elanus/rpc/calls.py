@@ -18,7 +18,7 @@ class Calls:
         self._running: set[asyncio.Future[Any]] = set()
 
     async def run(self, method: str, call: Awaitable[Any]) -> Any:
-        """The call's result. Raises what the call raises, and `Unavailable` when `end` came first."""
+        """Return the call's result. Raises what the call raises, and `Unavailable` when `end` came first."""
         running = asyncio.ensure_future(call)
         deadlines.hand_on(running)
         self._running.add(running)

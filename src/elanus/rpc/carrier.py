@@ -252,7 +252,7 @@ class RpcChannel:
         issued_by: NodeID | None = None,
         meant_for: NodeID | None = None,
     ) -> Api:
-        """A client typed as the interface. ``timeout_s`` None: calls may take as long as they need.
+        """Return a client typed as the interface. ``timeout_s`` None: calls may take as long as they need.
 
         A call waits for a peer that is starting, within its own timeout and the time left of the call that
         its caller answers; a call that breaks off is not repeated. ``issued_by``: the session of the

@@ -43,7 +43,8 @@ def hand_on(work: asyncio.Future[Any]) -> None:
 
 
 def within(timeout_s: float | None) -> float | None:
-    """The time a call may take: ``timeout_s`` (None: any), and not more than is left of the current one."""
+    """Return the time a call may take: ``timeout_s`` (None: any), and not more than is left of the current
+    one."""
     bound = _bound.get()
     if bound is None or asyncio.current_task() not in bound.tasks:
         return timeout_s
@@ -52,6 +53,6 @@ def within(timeout_s: float | None) -> float | None:
 
 
 def left(waiting: asyncio.Timeout) -> float | None:
-    """The time left of a timeout that has not passed; None when it has no end."""
+    """Return the time left of a timeout that has not passed; None when it has no end."""
     end_s = waiting.when()
     return None if end_s is None else max(0.0, end_s - asyncio.get_running_loop().time())

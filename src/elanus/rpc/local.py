@@ -89,5 +89,5 @@ class _LocalClient:
 
 
 def local_client(role: LocalRole, api: type[Api]) -> Api:
-    """A client of the role, typed as its interface. ``api`` is only the type."""
+    """Return a client of the role, typed as its interface. ``api`` is only the type."""
     return cast(Api, _LocalClient(role))

@@ -56,7 +56,7 @@ class LocalPort:
     def client(
         self, api: type[Api], timeout_s: float | None = _TIMEOUT_S, *, issued_by: NodeID | None = None
     ) -> Api:
-        """A client typed as the interface, as that of `elanus.rpc.carrier.RpcChannel`."""
+        """Return a client typed as the interface, as that of `elanus.rpc.carrier.RpcChannel`."""
         return cast(Api, _Client(functools.partial(self._call, api, timeout_s, issued_by)))
 
     async def _call(
@@ -98,5 +98,5 @@ async def _answered(name: str, answering: Callable[[], Awaitable[Any]], left_s: 
     except ElanusError:
         raise
     except Exception as error:
-        _log.exception("call failed", method=name)
+        _log.exception("rpc failed", method=name)
         raise Internal(f"{name}: {type(error).__name__}: {error}") from error

@@ -31,7 +31,7 @@ class Method:
         return tuple(self.signature.parameters)
 
     def bound(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-        """All arguments in order, omitted ones with their defaults. Raises `TypeError`."""
+        """Return all arguments in order, omitted ones with their defaults. Raises `TypeError`."""
         if not named and len(args) == len(self.signature.parameters):
             return args
         bound = self.signature.bind(*args, **named)
@@ -39,7 +39,8 @@ class Method:
         return bound.args
 
     def result_of(self, reply: bytes, peer: str) -> Any:
-        """The result that ``peer`` replied with. Raises the error that it replied with, and `Internal`."""
+        """Return the result that ``peer`` replied with. Raises the error that it replied with, and
+        `Internal`."""
         if reply[:1] != _OK:
             kind, message = msgspec.msgpack.decode(reply[1:], type=tuple[str, str])
             raise errors.all_error_types().get(kind, errors.Internal)(message)
@@ -50,7 +51,7 @@ class Method:
 
 
 def methods_of(api: type[Any]) -> dict[str, Method]:
-    """The coroutine methods of an interface, by name."""
+    """Return the coroutine methods of an interface, by name."""
     methods = {}
     for name, function in inspect.getmembers(api, inspect.iscoroutinefunction):
         hints = get_type_hints(function)
@@ -65,10 +66,10 @@ def methods_of(api: type[Any]) -> dict[str, Method]:
 
 
 def encoded_result(result: Any) -> bytes:
-    """The reply of a method that returned."""
+    """Return the reply of a method that returned."""
     return _OK + msgspec.msgpack.encode(result)
 
 
 def encoded_error(error: errors.ElanusError) -> bytes:
-    """The reply of a method that raised."""
+    """Return the reply of a method that raised."""
     return _ERROR + msgspec.msgpack.encode((type(error).__name__, error.message))

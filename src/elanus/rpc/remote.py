@@ -45,7 +45,7 @@ class Peer:
     def client(
         self, api: type[Api], timeout_s: float | None = None, *, issued_by: NodeID | None = None
     ) -> Api:
-        """A client as of the channel; its calls end when the peer does."""
+        """Return a client as of the channel; its calls end when the peer does."""
         return cast(Api, _PeerClient(self, api, timeout_s, issued_by))
 
     async def call(

@@ -29,7 +29,7 @@ def is_local(address: str) -> bool:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """The parts of ``host:port`` or ``[host]:port``. Raises `ValueError`."""
+    """Return the parts of ``host:port`` or ``[host]:port``. Raises `ValueError`."""
     host, _, port = address.rpartition(":")
     return host.strip("[]"), int(port)
 

@@ -29,7 +29,7 @@ _random = random.Random()  # a private one: seeding the shared one must not repe
 
 
 def trace_id() -> str:
-    """The trace id of the request being served, 32 hexadecimal digits, or ""."""
+    """Return the trace id of the request being served, 32 hexadecimal digits, or ""."""
     return _trace.get()
 
 
@@ -44,7 +44,7 @@ def end_trace(token: Token[str]) -> None:
 
 
 def trace_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """The id that a call's metadata carries; "" when there is none, or it is malformed."""
+    """Return the id that a call's metadata carries; "" when there is none, or it is malformed."""
     for key, value in metadata:
         if key == TRACE_KEY:
             return value if isinstance(value, str) and _TRACE_ID.fullmatch(value) else ""
@@ -59,7 +59,7 @@ def new_trace() -> str:
 
 
 def with_trace(text: str) -> str:
-    """An error's text, with the id to look for in the logs if there is one."""
+    """Return an error's text, with the id to look for in the logs if there is one."""
     trace = _trace.get()
     return f"{text} [trace_id={trace}]" if trace else text
 

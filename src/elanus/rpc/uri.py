@@ -27,8 +27,8 @@ def address_in(uri: str) -> str:
 
 
 def security_for(uri: str, tls_ca: str, tls_server_name: str) -> ClientSecurity | None:
-    """How to check the server. TLS is requested by ``https`` as in pymilvus; without a uri, by naming the CA.
-    None: no TLS.
+    """Return how to check the server. TLS is requested by ``https`` as in pymilvus; without a uri, by naming
+    the CA. None: no TLS.
 
     Raises `InvalidParameter` where one is given and not the other.
     """

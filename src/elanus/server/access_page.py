@@ -80,7 +80,7 @@ def _page() -> Iterator[str]:
 
 
 def _endpoints() -> Mapping[str, list[str]]:
-    """The paths of the endpoints that call each RPC."""
+    """Return the paths of the endpoints that call each RPC."""
     found: dict[str, list[str]] = defaultdict(list)
     for path, endpoint in TABLE.items():
         for name in endpoint.operations:

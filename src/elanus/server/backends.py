@@ -1,7 +1,7 @@
 """Open the log, the query channels, the metadata and the object store that the settings name.
 
-The scheme of a URL selects the backend, from the table of its room. Without a URL the log and the objects are
-in the data directory. Metadata holds positions in one log and paths in one store, so a data directory is
+The scheme of a URL selects the backend, from the table of its package. Without a URL the log and the objects
+are in the data directory. Metadata holds positions in one log and paths in one store, so a data directory is
 bound to the first pair it is used with; any other pair is refused. Hosts and credentials may change, a prefix
 or a bucket may not.
 """
@@ -49,7 +49,8 @@ def store_url(settings: Settings, paths: Paths) -> str:
 
 
 def channels_url(settings: Settings) -> str:
-    """Where the query channels of a cluster are: with the log, unless `channels.url` says otherwise."""
+    """Return where the query channels of a cluster are: with the log, unless `channels.url` says
+    otherwise."""
     return settings.channels.url or settings.log.url
 
 

@@ -9,7 +9,7 @@ from elanus.metrics import Metrics
 
 
 class RequestMeasures:
-    """Counts answered requests. The labelled children are cached: a lookup costs as much as counting."""
+    """Counts answered requests. The labeled children are cached: a lookup costs as much as counting."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._count = cache(lambda rpc, code: metrics.requests.labels(rpc, str(code)).inc)

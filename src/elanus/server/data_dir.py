@@ -54,7 +54,8 @@ class Paths:
         return (self.root / "files").as_uri()
 
     def import_url(self, configured: str) -> str:
-        """The URL of the store that files are imported from; ``configured``: the setting imports.root."""
+        """Return the URL of the store that files are imported from; ``configured``: the setting
+        imports.root."""
         if "://" in configured:
             return configured
         return (self.root / configured).as_uri()

@@ -29,15 +29,15 @@ class GrowingWatch:
         self.latest = GrowingData(0)
 
     async def run(self) -> None:
-        """Look until cancelled. While a coordinator is away, the last figures count."""
+        """Fetch the figures until cancelled. While a coordinator is away, the last figures count."""
         while True:
             try:
-                self.latest = await self._look()
+                self.latest = await self._fetch()
             except ElanusError as error:
                 _log.info("growing data not known", error=error.message)
             await asyncio.sleep(_LOOK_S)
 
-    async def _look(self) -> GrowingData:
+    async def _fetch(self) -> GrowingData:
         total_bytes = await self._query.growing_bytes()
         if total_bytes <= self._soft_bytes // 2:
             return GrowingData(total_bytes)

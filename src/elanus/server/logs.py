@@ -1,7 +1,7 @@
 """The server's own messages: structured, on standard error, quiet unless something is wrong.
 
 Both structlog's loggers and those of the standard library (grpc, py4j, warnings) use one
-handler, so a process has one format and one level. The text format has a coloured line per message,
+handler, so a process has one format and one level. The text format has a colored line per message,
 the JSON format one object per line: timestamp (UTC, ISO 8601), level, logger, event, the name of the
 process, its trace if there is one (`elanus.rpc.tracing`), and the fields that the call added.
 """

@@ -79,7 +79,6 @@ class Online:
         job_ended: Callable[[JobEntry], None],
     ) -> None:
         self._settings = settings
-        self._measures = measures
         self._paths = data_dir.paths
         self.clock = SystemClock()
         self._threads = ProcessThreads()
@@ -107,30 +106,31 @@ class Online:
         self.members = Members()
         """The further serving processes."""
         self._data_nodes = Directory(self.meta, DATA_NODE, lambda _: self.pipeline)
-        self._builders = Builders(
-            RoleDependencies(
-                settings=settings,
-                clock=self.clock,
-                meta=self.meta,
-                log=self.log,
-                store=self.store,
-                pools=self._threads.pools,
-                scratch=self._paths.scratch,
-                measures=measures,
-                job_ended=job_ended,
-                coordinators=Coordinators(self.root, self.data, self.index, self.query),
-                proxies=self._directory,
-                query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
-                data_nodes=self._data_nodes_of,
-                dial=lambda _: self.pipeline,
-                recall=self.recall,
-                caches=Both(self._directory, self.members.proxies()),
-                mirrors=self.members.mirrors,
-            )
-        )
+        self._builders = Builders(self._dependencies(measures, job_ended))
         self._growing_watch = self._builders.growing_watch()
         self._watching: asyncio.Task[None] | None = None
         self._add_roles()
+
+    def _dependencies(self, measures: Measures, job_ended: Callable[[JobEntry], None]) -> RoleDependencies:
+        return RoleDependencies(
+            settings=self._settings,
+            clock=self.clock,
+            meta=self.meta,
+            log=self.log,
+            store=self.store,
+            pools=self._threads.pools,
+            scratch=self._paths.scratch,
+            measures=measures,
+            job_ended=job_ended,
+            coordinators=Coordinators(self.root, self.data, self.index, self.query),
+            proxies=self._directory,
+            query_nodes=lambda _: OneNode(_QUERY_NODE, self.node),
+            data_nodes=self._data_nodes_of,
+            dial=lambda _: self.pipeline,
+            recall=self.recall,
+            caches=Both(self._directory, self.members.proxies()),
+            mirrors=self.members.mirrors,
+        )
 
     def _client(self, name: str, api: type[Api]) -> Api:
         return local_client(self._handles[name], api)
@@ -184,7 +184,7 @@ class Online:
         return replace(self._growing_watch.latest, total_bytes=self.growing_bytes())
 
     def components(self) -> list[ComponentView]:
-        """Every role of this process."""
+        """Return every role of this process."""
         return [
             ComponentView(self.roles.node_id(name), name, self.roles.is_running(name))
             for name in self.roles.names()

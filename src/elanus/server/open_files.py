@@ -15,7 +15,7 @@ _log = structlog.get_logger("server")
 
 
 def connections_for(limit: int, fronts: int) -> int | None:
-    """How many gRPC connections each of ``fronts`` proxies may have; None for any number.
+    """Return how many gRPC connections each of ``fronts`` proxies may have; None for any number.
 
     ``limit``: of open files. A connection takes one. With those of the REST API, and those that are accepted
     to be refused, a seventh is left for everything else: without it full ports would keep the process from
@@ -30,7 +30,7 @@ def http_connections_for(limit: int, fronts: int) -> int | None:
 
 
 def open_files_limit() -> int:
-    """The soft limit; `resource.RLIM_INFINITY` for none."""
+    """Return the soft limit; `resource.RLIM_INFINITY` for none."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 

@@ -93,7 +93,7 @@ def expiry_of(path: Path) -> datetime | None:
 
 
 def resident_bytes() -> int:
-    """The memory of this process; 0 if unknown."""
+    """Return the memory of this process; 0 if unknown."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:  # not Linux

@@ -295,5 +295,5 @@ class PipelineRole:
                 room = builds_at_once(needs.settings.pipeline, needs.runner.slots, self._build_threads)
                 await needs.index.register_indexnode(self._node_id, self._address, room)
             except ElanusError as error:
-                _log.info("index coordinator not reached", error=error.message)
+                _log.info("indexcoord not reached", error=error.message)
             await asyncio.sleep(_HEARTBEAT_S)

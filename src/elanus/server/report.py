@@ -20,9 +20,10 @@ from elanus.api.pipeline import PipelineApi, SparkState
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import ServingObserved
+from elanus.core.catalog import Collection
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError, InvalidParameter
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.privileges import ROOT
 from elanus.core.recall import merged
 from elanus.core.slow_requests import SlowRequest
@@ -38,6 +39,7 @@ from elanus.server.serving.pool import ServingPool
 from elanus.server.status import (
     JobStatus,
     PipelineStatus,
+    RecallStatus,
     ResourceGroup,
     RoleStatus,
     Status,
@@ -194,15 +196,7 @@ class Report:
             version=__version__,
             uptime_s=time.monotonic() - self._started_s,
             slow_requests=self.watch.slow_count + sum(one.slow_requests for one in processes),
-            recalls=recall_statuses(
-                merged(
-                    [subject.recall.measured(), *(one.recalls for one in serving.result())],
-                    subject.recall.target,
-                ),
-                subject.recall.target,
-                collections.result(),
-                names,
-            ),
+            recalls=self._recalls(serving.result(), collections.result(), names),
             loop_lag_ms=0.0 if self.loop_lag is None else self.loop_lag.longest_s * 1000,
             roles=asked.marked([*self._roles(), *subject.elsewhere()]),
             channels=channel_statuses(
@@ -221,6 +215,17 @@ class Report:
             serving=processes,
         )
 
+    def _recalls(
+        self,
+        serving: Sequence[ServingObserved],
+        collections: Sequence[Collection],
+        databases: Mapping[DatabaseID, str],
+    ) -> list[RecallStatus]:
+        """Return the measured recall of the searches of all processes. ``databases``: their names."""
+        own = self._subject.recall
+        measured = merged([own.measured(), *(one.recalls for one in serving)], own.target)
+        return recall_statuses(measured, own.target, collections, databases)
+
     async def _jobs(self) -> list[JobStatus]:
         now_s = self._now_s()
         return [job_status(entry, now_s) for entry in await self._subject.ledger.jobs()]
@@ -236,7 +241,8 @@ class Report:
         return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
 
     async def spark_state(self) -> SparkState | None:
-        """The state of Spark in a standalone server; ``None`` if its data node is disabled or silent."""
+        """Return the state of Spark in a standalone server; ``None`` if its data node is disabled or
+        silent."""
         if self._pipeline is None or self._supervisor is None:
             return None
         try:

@@ -78,7 +78,7 @@ class RoleHost:
         return "Standby" if hosted.stands_by and hosted.session is None else "Initializing"
 
     def node_id(self, name: str) -> NodeID:
-        """The role's node id, 0 while it does not run."""
+        """Return the role's node id, 0 while it does not run."""
         session = self._hosted[name].session
         return session.node_id if session is not None else NodeID(0)
 

@@ -31,7 +31,7 @@ class HttpSettings(Section):
         return self.port >= 0
 
     def port_for(self, proxy_port: int) -> int:
-        """The port to listen on next to a proxy's; 0: a free one."""
+        """Return the port to listen on next to a proxy's; 0: a free one."""
         if self.port >= 0:
             return self.port
         above = proxy_port + _PORT_ABOVE

@@ -1,7 +1,7 @@
 """Load settings from, in order of precedence: command line, environment, YAML file, defaults.
 
 The layers are merged key by key, so a file may set `proxy.host` and the environment `proxy.port`.
-Every key of every layer must be one of `elanus.server.settings.Settings`: a misspelt setting that is
+Every key of every layer must be one of `elanus.server.settings.Settings`: a misspelled setting that is
 silently ignored is discovered in production, so unknown keys are refused, with a suggestion of the
 setting that was probably meant. All problems are collected before any is reported.
 
@@ -75,12 +75,12 @@ def load(config: Path | None = None, flags: Mapping[str, object] | None = None) 
 
 @cache
 def setting_names() -> tuple[str, ...]:
-    """The dotted names of all settings, in the order of the model."""
+    """Return the dotted names of all settings, in the order of the model."""
     return tuple(_leaves(Settings))
 
 
 def environment_name(setting: str) -> str:
-    """The environment variable of a setting: ``proxy.port`` → ``ELANUS_PROXY__PORT``."""
+    """Return the environment variable of a setting: ``proxy.port`` → ``ELANUS_PROXY__PORT``."""
     return ENV_PREFIX + setting.replace(".", ENV_DELIMITER).upper()
 
 
@@ -95,7 +95,8 @@ def _leaves(model: type[Section], prefix: str = "") -> Iterator[str]:
 
 @cache
 def _tables(model: type[Section] = Settings, prefix: str = "") -> tuple[str, ...]:
-    """The beginnings of the names in settings that hold any names, such as ``cluster.node_labels.``."""
+    """Return the beginnings of the names in settings that hold any names, such as
+    ``cluster.node_labels.``."""
     found: list[str] = []
     for name, field in model.model_fields.items():
         inner = field.annotation
@@ -180,7 +181,7 @@ def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:
 
 
 def _hint(key: str, known: Iterable[str], in_environment: bool) -> str:
-    """Suggest the setting that was probably meant: one spelt similarly, or the same name elsewhere."""
+    """Suggest the setting that was probably meant: one spelled similarly, or the same name elsewhere."""
     names = tuple(known)
     close = get_close_matches(key, names, n=1, cutoff=0.75)
     if not close:

@@ -53,7 +53,7 @@ _BOUND_SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def markdown() -> str:
-    """The configuration page."""
+    """Return the configuration page."""
     parts = [_INTRODUCTION]
     sections: list[tuple[str, type[Section]]] = []
     texts = descriptions(Settings)
@@ -80,7 +80,8 @@ def _settings(prefix: str, section: type[Section]) -> Iterator[str]:
 
 
 def as_yaml(settings: Settings) -> str:
-    """The settings as a YAML file, in the order of the model, without passwords and keys that are set."""
+    """Return the settings as a YAML file, in the order of the model, without passwords and keys that are
+    set."""
     shown = _without_secrets(settings.model_dump(mode="json"))
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
 
@@ -101,7 +102,7 @@ def _section_of(field: FieldInfo) -> type[Section] | None:
 
 
 def descriptions(section: type[Section]) -> dict[str, str]:
-    """The string below each setting of a section, by the setting's name, "" where there is none."""
+    """Return the string below each setting of a section, by the setting's name, "" where there is none."""
     texts = dict.fromkeys(section.model_fields, "")
     for base in reversed(section.__mro__):
         if issubclass(base, Section):
@@ -125,7 +126,7 @@ def _setting(name: str, field: FieldInfo, text: str) -> Iterator[str]:
 
 
 def _domain(field: FieldInfo) -> Iterator[str]:
-    """The allowed values of a setting, where the default does not show them."""
+    """Yield the allowed values of a setting, where the default does not show them."""
     choices = getattr(field.annotation, "__args__", ())
     if choices:
         yield "one of " + ", ".join(f"`{choice}`" for choice in choices)

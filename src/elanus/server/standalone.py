@@ -70,7 +70,7 @@ async def _serve(settings: Settings) -> int:
         except MetaFault as error:
             raise CannotStart(str(error)) from error
         online_address = await _open_coordinators(stack, settings, data_dir, online)
-        supervisor = await _start_pipeline(stack, settings, data_dir, online, metrics)
+        supervisor = _start_pipeline(stack, settings, data_dir, online, metrics)
         pipeline = online.pipeline.client(PipelineApi, timeout_s=1.0)
         report = Report(online, supervisor, pipeline)
         observe_url = start_observing(stack, settings, online, metrics, report)
@@ -155,7 +155,7 @@ async def _open_coordinators(
     return address
 
 
-async def _start_pipeline(
+def _start_pipeline(
     stack: AsyncExitStack,
     settings: Settings,
     data_dir: DataDir,
@@ -167,10 +167,10 @@ async def _start_pipeline(
         return None
 
     def make() -> Supervised:
-        from elanus.server.standalone_pipeline import Neighbours, StandalonePipeline
+        from elanus.server.standalone_pipeline import Neighbors, StandalonePipeline
 
-        neighbours = Neighbours(online.log, online.root, online.data, online.ledger, online.index)
-        return StandalonePipeline(settings, data_dir.paths, neighbours, online.pipeline)
+        neighbors = Neighbors(online.log, online.root, online.data, online.ledger, online.index)
+        return StandalonePipeline(settings, data_dir.paths, neighbors, online.pipeline)
 
     supervisor = PipelineSupervisor(
         LatePipeline(online.query.loads, make),

@@ -37,7 +37,7 @@ from elanus.server.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
+class Neighbors:
     """The roles and the log of the online process, as the pipeline role uses them."""
 
     log: Log
@@ -50,10 +50,10 @@ class Neighbours:
 class StandalonePipeline:
     """Implements `elanus.server.supervise.Supervised`. ``port``: where the role takes its orders."""
 
-    def __init__(self, settings: Settings, paths: Paths, neighbours: Neighbours, port: LocalPort) -> None:
+    def __init__(self, settings: Settings, paths: Paths, neighbors: Neighbors, port: LocalPort) -> None:
         self._settings = settings
         self._paths = paths
-        self._neighbours = neighbours
+        self._neighbors = neighbors
         self._port = port
         self._spark: SparkOnDemand | None = None
         self._runner: JobRunner | None = None
@@ -75,7 +75,7 @@ class StandalonePipeline:
             self._spark = self._runner = None
 
     async def _serve(self, session: Session, spark: OnDemandSession) -> None:
-        here = self._neighbours
+        here = self._neighbors
         self._runner = runner = job_runner(self._settings.pipeline, spark)
         needs = PipelineDependencies(
             settings=self._settings,

@@ -25,8 +25,8 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID
 from elanus.core.invariants import InvariantBroken
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.time_to_live import TTL_PROPERTY
-from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_collections import PARTITION, SHARDS, partitions_of, schema_of
 from elanus.sim.client_plans import PARTITIONED, PARTITIONS
@@ -58,6 +58,7 @@ class DefiningClient:
         self._judge = judge
         self._random = random_
         self._number = 0
+        """The number of the operation that is being carried out."""
 
     async def run(self, operations: Iterable[Operation], seed: int) -> None:
         loop = asyncio.get_running_loop()

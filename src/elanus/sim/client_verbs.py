@@ -13,9 +13,10 @@ from typing import TypeVar
 import pyarrow as pa
 
 from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import DEFAULT_DATABASE, DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
+from elanus.proxy.api import Query, QueryResult, Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Proxy

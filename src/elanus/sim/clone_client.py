@@ -20,8 +20,8 @@ from elanus.core.catalog import Collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import CollectionNotLoaded
 from elanus.core.ids import CollectionID
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
-from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.sim.workload import Client
 from elanus.storage.snapshots import read_snapshot
 

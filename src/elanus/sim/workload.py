@@ -19,8 +19,9 @@ from elanus.core.consistency import WIRE_BOUNDED, WIRE_EVENTUALLY, ConsistencyLe
 from elanus.core.errors import (
     ElanusError,
 )
+from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.proxy.api import DEFAULT_PARTITION, Query, QueryResult, Search, SearchResult
+from elanus.proxy.api import Query, QueryResult, Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_collections import KEYS, PARTITION, partitions_of, rows_of, schema_of

@@ -60,5 +60,5 @@ def changes(collection: str, since: int, **options: str) -> Changes:
 
 def take_changes(options: ReadOptions, since: Timestamp) -> SnapshotLease:
     """Ask the server for files with every change later than ``since``. Raises as `changes` does."""
-    place = options.database, options.collection
-    return ask(options, lambda server: server.changes(*place, since, options.keep_as, options.lease_ms))
+    of = options
+    return ask(of, lambda server: server.changes(of.database, of.collection, since, of.keep_as, of.lease_ms))

@@ -54,7 +54,7 @@ def attach_view(connection: DuckDBPyConnection, name: str, plan: ScanPlan, url: 
 
 
 def stored_type(arrow: pa.DataType) -> str:
-    """The type in which DuckDB reads a column of a Parquet file that has this Arrow type."""
+    """Return the type in which DuckDB reads a column of a Parquet file that has this Arrow type."""
     for known, found in _SIMPLE:
         if arrow == known:
             return found
@@ -132,7 +132,7 @@ def _text(text: str) -> str:
 
 
 def _nothing(plan: ScanPlan) -> str:
-    """A SELECT of no rows."""
+    """Return a SELECT of no rows."""
     nulls = ", ".join(f"NULL::{stored_type(f.arrow_type)} AS {quoted(f.name)}" for f in plan.fields)
     columns = ", ".join(f"{_shown(f, frozenset())} AS {quoted(f.name)}" for f in plan.fields)
     return f"SELECT {columns} FROM (SELECT {nulls}) AS r WHERE false"

@@ -18,17 +18,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from elanus.core.batches import batched
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import TOP_K_MAX
 from elanus.core.segments import SegmentManifest
 from elanus.index import resolve_search
 from elanus.spark.components import forest, pairs_schema, reduced_pairs
-from elanus.spark.knn import slots, threads
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import check_k
 from elanus.spark.searches import SearchJob, pinned_job
 from elanus.spark.segment import read_segment
 from elanus.spark.segment_search import SegmentSet, vectors_of
+from elanus.spark.slots import slots, threads
 from elanus.storage.objects import open_store
 
 NEIGHBORS = 16
@@ -77,7 +78,7 @@ def near_duplicates(
     schema = pairs_schema(job.plan.schema.primary_field.arrow_type)
     fields = from_arrow_schema(schema)
     result = StructType([StructField(f.name, f.dataType, nullable=False) for f in fields])
-    tasks = sum(map(len, job.sets)) * len(job.sets)
+    tasks = len(job.segments) * len(job.sets)
     if not tasks:
         return spark.createDataFrame([], result)
     pairs = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_find, job, schema), result)
@@ -86,24 +87,18 @@ def near_duplicates(
 
 def delete_filters(keys: Iterator[Any], name: str = "id", size: int = 1000) -> Iterator[str]:
     """Yield filters for `MilvusClient.delete`, ``size`` keys each. ``name``: of the primary key."""
-    some: list[Any] = []
-    for key in keys:
-        some.append(key)
-        if len(some) == size:
-            yield f"{name} in {some!r}"
-            some = []
-    if some:
-        yield f"{name} in {some!r}"
+    for some in batched(keys, size):
+        yield f"{name} in {list(some)!r}"
 
 
 def _find(job: SearchJob, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A task: numbers of pairs of a segment and a set."""
-    held = [manifest for some in job.sets for manifest in some]
+    segments = job.segments
     for batch in batches:
         for number in batch.column(0).to_pylist():
             segment, searched = divmod(number, len(job.sets))
             with plain_errors():
-                yield pairs_of(job, held[segment], job.sets[searched], schema, threads())
+                yield pairs_of(job, segments[segment], job.sets[searched], schema, threads())
 
 
 def pairs_of(

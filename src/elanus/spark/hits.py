@@ -15,7 +15,7 @@ QUERY, RANK, KEY, SCORE = "query_id", "rank", "key", "score"
 
 
 def hits_schema(query: pa.DataType, key: pa.DataType) -> pa.Schema:
-    """The columns of hits: rank 1 is the best one."""
+    """Return the columns of hits: rank 1 is the best one."""
     return pa.schema([(QUERY, query), (RANK, pa.int32()), (KEY, key), (SCORE, pa.float32())])
 
 

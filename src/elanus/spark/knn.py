@@ -7,13 +7,13 @@ there is no second stage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -23,13 +23,11 @@ from elanus.core.errors import InvalidParameter
 from elanus.spark.hits import QUERY, hits_schema
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import VECTOR, check_k, check_query_type
-from elanus.spark.releases import arrow_schema, over_connect, require
+from elanus.spark.releases import arrow_schema, require
 from elanus.spark.searches import SearchJob, best_hits, pinned_job, search_set
+from elanus.spark.slots import slots, threads
 
 _SET, _BLOCK, _PLACE = "_set", "_block", "_place"
-_COUNTED = 1 << 14
-"""Rows of the range whose partitions are counted: more cores than that are not used."""
-Task = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def knn_join(
@@ -127,32 +125,6 @@ def _search(
     if first is None:
         return
     number = first.column(2)[0].as_py()
-    queries = (batch.select([0, 1]) for batch in _chain(first, batches))
+    queries = (batch.select([0, 1]) for batch in chain((first,), batches))
     with plain_errors():
         yield from search_set(job.plan, job.sets[number], queries, schema, threads(), column)
-
-
-def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    yield first
-    yield from rest
-
-
-def slots(spark: SparkSession) -> int:
-    """How many tasks the session runs at a time, as far as it says.
-
-    A session of Spark Connect has no context to ask. There a small job counts the partitions that Spark gives
-    a range of its own accord: as many as the cluster has cores.
-    """
-    configured = spark.conf.get("spark.default.parallelism", None)
-    if configured:
-        return int(configured)
-    if not over_connect(spark):
-        return spark.sparkContext.defaultParallelism
-    parts = spark.range(_COUNTED).select(sf.spark_partition_id().alias(_SET)).distinct().count()
-    return max(1, parts)
-
-
-def threads() -> int:
-    """The processors of a task."""
-    context = TaskContext.get()
-    return 1 if context is None else context.cpus()

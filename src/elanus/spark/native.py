@@ -68,7 +68,7 @@ def native_frame(spark: SparkSession, plan: ScanPlan, url: str) -> DataFrame:
 
 
 def stored_type(arrow: pa.DataType) -> DataType:
-    """The type in which Spark reads a column of a Parquet file that has this Arrow type."""
+    """Return the type in which Spark reads a column of a Parquet file that has this Arrow type."""
     for known, found in _SIMPLE:
         if arrow == known:
             return found

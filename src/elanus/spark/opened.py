@@ -77,8 +77,12 @@ def pinned(
     parsed = parse_options(given)
     if parsed.changes_from is not None:
         raise InvalidParameter("changes_from does not apply here: use elanus.spark.changes.changes")
-    place = parsed.database, parsed.collection, parsed.partitions, parsed.lease_ms
-    lease = ask(parsed, lambda server: server.snapshot(*place, with_indexes=with_indexes))
+    lease = ask(
+        parsed,
+        lambda server: server.snapshot(
+            parsed.database, parsed.collection, parsed.partitions, parsed.lease_ms, with_indexes=with_indexes
+        ),
+    )
     opened = OpenCollection(parsed, lease)
     try:
         opened.check()

@@ -27,12 +27,12 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.types import Matrix
 from elanus.index import resolve_search
 from elanus.spark.hits import QUERY, as_batch, hits_schema, reduced
-from elanus.spark.knn import slots, threads
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.query_vectors import check_k, query_matrix
 from elanus.spark.searches import SearchJob, pinned_job
 from elanus.spark.segment import read_segment
 from elanus.spark.segment_search import SegmentSet, vectors_of
+from elanus.spark.slots import slots, threads
 from elanus.storage.objects import open_store
 
 QUERIES = 200
@@ -135,7 +135,6 @@ def recall_report(
     if isinstance(queries, int) and queries < 1:
         raise InvalidParameter(f"queries is {queries}: give vectors, or how many rows to draw, at least 1")
     depth = k + itself
-    parallelism = slots(spark)
     job = pinned_job(
         target,
         field=field,
@@ -144,26 +143,32 @@ def recall_report(
         params={},
         as_of=as_of,
         exact=False,
-        parallelism=parallelism,
+        parallelism=slots(spark),
         options=options,
     )
     for params in settings:
         resolve_search(job.plan.spec, params, depth)
-    manifests = [manifest for some in job.sets for manifest in some]
+    own: list[Any] | None = None
     if isinstance(queries, int):
-        rows = sum(manifest.rows for manifest in manifests)
-        share = min(1.0, 1.5 * queries / max(1, rows))
-        sample = _collected(spark, len(manifests), partial(drawn, job, share))
-        order = np.random.default_rng(_SEED).permutation(len(sample))[:queries]
-        own, vectors = [sample[n][0] for n in order], [sample[n][1] for n in order]
-        asked: Matrix = np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
+        own, asked = _drawn_queries(spark, job, queries)
     else:
         given = pa.array(np.asarray(queries).tolist())
-        own, asked = None, query_matrix(given, job.plan.schema.field(field), "queries")
+        asked = query_matrix(given, job.plan.schema.field(field), "queries")
     if not len(asked):
         raise InvalidParameter(f"collection {target} has no rows to draw queries from: give queries")
     answers = _collected(spark, len(job.sets), partial(_measured, job, tuple(settings), asked))
     return RecallReport(target, field, k, len(asked), *compared(job, settings, k, own, len(asked), answers))
+
+
+def _drawn_queries(spark: SparkSession, job: SearchJob, count: int) -> tuple[list[Any], Matrix]:
+    """Draw rows of the collection: return their keys, and their vectors. (≤ count, dim)"""
+    rows = sum(manifest.rows for manifest in job.segments)
+    share = min(1.0, 1.5 * count / max(1, rows))
+    sample = _collected(spark, len(job.segments), partial(drawn, job, share))
+    order = np.random.default_rng(_SEED).permutation(len(sample))[:count]
+    vectors = [sample[n][1] for n in order]
+    matrix: Matrix = np.stack(vectors) if vectors else np.empty((0, 0), np.float32)
+    return [sample[n][0] for n in order], matrix
 
 
 def _collected(spark: SparkSession, tasks: int, work: Any) -> list[Any]:
@@ -184,7 +189,7 @@ def _collected(spark: SparkSession, tasks: int, work: Any) -> list[Any]:
 
 def drawn(job: SearchJob, share: float, number: int) -> Iterator[tuple[Any, Matrix]]:
     """A task: draw about this share of the visible rows of a segment, as keys and vectors."""
-    manifest = [m for some in job.sets for m in some][number]
+    manifest = job.segments[number]
     read = job.plan.read(manifest, (job.plan.schema.primary_field.name, job.plan.field))
     random = np.random.default_rng([_SEED, manifest.segment_id])
     for keys, vectors in vectors_of(read, read_segment(read, open_store(job.plan.store_url))):

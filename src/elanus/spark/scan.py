@@ -170,7 +170,7 @@ def _latest_deletes(snapshot: CollectionSnapshot) -> dict[str, Timestamp]:
 
 
 def _deletes(snapshot: CollectionSnapshot, horizon: Mapping[str, Timestamp]) -> Iterator[FileFacts]:
-    """The delta logs with deletes later than the oldest row that a vchannel's deletes may concern."""
+    """Yield the delta logs with deletes later than the oldest row that a vchannel's deletes may concern."""
     for vchannel, oldest in horizon.items():
         for log in snapshot.delta_logs[vchannel]:
             file = log.file
@@ -185,13 +185,13 @@ def _absent(
     names: set[str],
     store: ObjectStore,
 ) -> Iterator[frozenset[str]]:
-    """Which of the fields each file lacks."""
+    """Yield which of the fields each file lacks."""
     added = [field for field in schema.added_fields if field.name in names]
     if not added:
         yield from (frozenset[str]() for _ in files)
         return
 
-    def look(of: tuple[SegmentManifest, BinlogFile]) -> frozenset[str]:
+    def lacking(of: tuple[SegmentManifest, BinlogFile]) -> frozenset[str]:
         with opened(store, of[1].path, INSERT_LOG) as parquet:
             lacks = absent_fields(parquet.schema_arrow, names, added)
         for field in lacks.values():
@@ -203,4 +203,4 @@ def _absent(
         return frozenset(lacks)
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-        yield from pool.map(look, files)
+        yield from pool.map(lacking, files)

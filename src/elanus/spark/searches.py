@@ -37,6 +37,11 @@ class SearchJob:
     sets: tuple[tuple[SegmentManifest, ...], ...]
 
     @property
+    def segments(self) -> list[SegmentManifest]:
+        """All segments, set by set."""
+        return [manifest for one in self.sets for manifest in one]
+
+    @property
     def bigger_is_better(self) -> bool:
         return self.plan.spec.metric_type.bigger_is_better
 
@@ -61,8 +66,12 @@ def pinned_job(
     parsed = parse_options({**options, "collection": target, "filter": filter})
     if parsed.columns:
         raise InvalidParameter("columns does not apply to searches: their columns are fixed")
-    place = parsed.database, parsed.collection, parsed.partitions, parsed.lease_ms
-    lease = ask(parsed, lambda server: server.snapshot(*place, with_indexes=True))
+    lease = ask(
+        parsed,
+        lambda server: server.snapshot(
+            parsed.database, parsed.collection, parsed.partitions, parsed.lease_ms, with_indexes=True
+        ),
+    )
     snapshot = shown_at(snapshot_of(parsed, lease), as_of)
     plan = search_plan(
         snapshot, store_url(parsed, lease), field=field, k=k, filter=filter, params=params, exact=exact

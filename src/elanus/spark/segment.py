@@ -61,7 +61,7 @@ def may_match(manifest: SegmentManifest, chosen: BoundFilter, schema: Collection
 
 
 def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBatch]:
-    """The rows of the snapshot, in the schema's Arrow types, one batch for a row group at most.
+    """Yield the rows of the snapshot, in the schema's Arrow types, one batch for a row group at most.
 
     Raises `ObjectMissing` for a file that is gone: the lease of the snapshot has ended.
     """
@@ -103,7 +103,7 @@ def segment_rows(read: SegmentRead, store: ObjectStore, log: ReadsDeletes = read
             for number in range(parquet.num_row_groups):
                 group = parquet.metadata.row_group(number)
                 if _may_match(group, chosen):
-                    first, mask = _look(read, parquet, number, chosen, deletes, file.until)
+                    first, mask = _visible(read, parquet, number, chosen, deletes, file.until)
                     keys += first.column(key.name).chunks
                     masks.append(mask)
                 else:
@@ -120,7 +120,7 @@ def _row_group(
     deletes: _Deletes,
     until: Timestamp,
 ) -> pa.RecordBatch | None:
-    first, mask = _look(read, parquet, group, chosen, deletes, until)
+    first, mask = _visible(read, parquet, group, chosen, deletes, until)
     if not mask.any():
         return None
     needed = first.column_names
@@ -135,7 +135,7 @@ def _row_group(
     return batch if mask.all() else batch.filter(pa.array(mask))
 
 
-def _look(
+def _visible(
     read: SegmentRead,
     parquet: pq.ParquetFile,
     group: int,
@@ -210,7 +210,7 @@ class _Deletes:
             self._ts = latest.column(f"{TIMESTAMP_FIELD}_max").to_numpy()
 
     def concern(self, keys: pa.ChunkedArray, row_ts: npt.NDArray[np.int64]) -> Mask:
-        """Which rows are deleted. shape (n,)"""
+        """Return which rows are deleted. shape (n,)"""
         if self._keys is None:
             return np.zeros(len(row_ts), dtype=np.bool_)
         places = pc.index_in(keys, self._keys)

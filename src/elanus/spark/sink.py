@@ -141,9 +141,9 @@ class Sink:
         self.staging.check()
 
     async def _target(self, server: ConnectorApi) -> tuple[CollectionSchema, str]:
-        place = self._options
-        where = place.database, place.collection, place.partition
-        return await server.write_schema(*where, place.operation), await server.import_directory()
+        to = self._options
+        schema = await server.write_schema(to.database, to.collection, to.partition, to.operation)
+        return schema, await server.import_directory()
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
@@ -156,18 +156,19 @@ class Sink:
         files = _files(messages)
         if not files:
             return
-        place = self._options
-        where = place.database, place.collection, place.partition
+        to = self._options
         with self.staging.named(files) as names:
             task = self._ask(
-                lambda server: server.write_files(*where, names, write_id, place.operation, batch)
+                lambda server: server.write_files(
+                    to.database, to.collection, to.partition, names, write_id, to.operation, batch
+                )
             )
             while task.state not in (*ENDED, *_VISIBLE):
                 time.sleep(_LOOK_S)
                 task = self._task(task)
         self.staging.remove(messages)
         if task.state is ImportState.FAILED:
-            raise InvalidParameter(f"nothing of write {write_id} is in {place.collection}: {task.reason}")
+            raise InvalidParameter(f"nothing of write {write_id} is in {to.collection}: {task.reason}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove the files. Where that fails they stay, and a log line says so: the task's error counts."""

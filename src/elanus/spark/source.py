@@ -129,23 +129,18 @@ class ElanusSource(DataSource):
     @plain_errors()
     def schema(self) -> StructType:
         """Take the snapshot, and return its columns. Raises the server's errors."""
-        given = self._given()
-        options = parse_options(tables.for_reads(given) if tables.creates_table(self.options) else given)
+        given, creates_table = self._given(), tables.creates_table(self.options)
+        options = parse_options(tables.for_reads(given) if creates_table else given)
         self.lease = _take_snapshot(options)
         collection = snapshot_of(options, self.lease).schema
         compile_filter(options.filter, collection)  # a wrong filter fails here, not in a task
-        columns = options.columns
-        if options.changes_from is None:
-            found = spark_schema(collection, columns)
-            if not tables.creates_table(self.options):
-                return found
-            generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
-            return tables.with_table_options(found, tables.options_given(self.options), generated)
-        key = collection.primary_field
-        columns = columns or tuple(f.name for f in collection.fields if collection.returns(f))
-        fields = spark_schema(collection, columns if key.name in columns else (key.name, *columns)).fields
-        nullable = [StructField(f.name, f.dataType, f.name != key.name) for f in fields]
-        return StructType([*nullable, *OWN])
+        if options.changes_from is not None:
+            return _change_schema(collection, options.columns)
+        found = spark_schema(collection, options.columns)
+        if not creates_table:
+            return found
+        generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
+        return tables.with_table_options(found, tables.options_given(self.options), generated)
 
     @plain_errors()
     def reader(self, schema: StructType) -> ElanusReader | ElanusChangeReader:
@@ -201,7 +196,7 @@ class ElanusSource(DataSource):
         return ElanusStreamWriter(parse_write_options(self._given()), schema)
 
     def _given(self, of_table: Mapping[str, str] | None = None) -> dict[str, str]:
-        """The options: those of the statement come first, then the table's, then the session's."""
+        """Return the options: those of the statement come first, then the table's, then the session's."""
         return {**self.defaults, **(of_table or {}), **tables.options_given(self.options)}
 
 
@@ -259,9 +254,19 @@ class ElanusReader(DataSourceReader):
 
 
 def spark_schema(collection: CollectionSchema, columns: tuple[str, ...] = ()) -> StructType:
-    """The collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
+    """Return the collection's fields, or those named, as Spark sees them. Raises `FieldNotFound`."""
     fields = [collection.field(name) for name in columns] or list(collection.fields)
     return StructType([StructField(f.name, _spark_type(f), f.nullable) for f in fields])
+
+
+def _change_schema(collection: CollectionSchema, columns: tuple[str, ...]) -> StructType:
+    """Return the columns of changes: the key, the named fields (all if none is), and those of a change."""
+    key = collection.primary_field
+    columns = columns or tuple(f.name for f in collection.fields if collection.returns(f))
+    fields = spark_schema(collection, columns if key.name in columns else (key.name, *columns)).fields
+    # A delete has its key only.
+    nullable = [StructField(f.name, f.dataType, f.name != key.name) for f in fields]
+    return StructType([*nullable, *OWN])
 
 
 def _spark_type(field: FieldSchema) -> DataType:
@@ -270,7 +275,8 @@ def _spark_type(field: FieldSchema) -> DataType:
 
 
 def as_spark(batch: pa.RecordBatch, collection: CollectionSchema, target: pa.Schema) -> pa.RecordBatch:
-    """A batch in the Arrow types that Spark exchanges: vectors of floats as lists of variable length."""
+    """Return a batch in the Arrow types that Spark exchanges: vectors of floats as lists of variable
+    length."""
     columns = [
         _as_type(batch.column(n), collection.field(field.name), field.type)
         if field.name in collection.by_name
@@ -334,5 +340,5 @@ def _check_columns(collection: CollectionSchema, options: ReadOptions, columns: 
 def _take_snapshot(options: ReadOptions) -> SnapshotLease:
     if options.changes_from is not None:
         return take_changes(options, options.changes_from)
-    place = options.database, options.collection, options.partitions, options.lease_ms
-    return ask(options, lambda server: server.snapshot(*place))
+    of = options
+    return ask(of, lambda server: server.snapshot(of.database, of.collection, of.partitions, of.lease_ms))

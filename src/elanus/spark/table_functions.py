@@ -173,7 +173,7 @@ def _search_columns(
     k: AnalyzeArgument,
     more: Mapping[str, AnalyzeArgument],
 ) -> AnalyzeResult:
-    """The columns of a search: the key's type is that of the collection.
+    """Return the columns of a search: the key's type is that of the collection.
 
     Arguments that are constants are checked here, so that what is wrong with them fails before any task.
     """
@@ -234,7 +234,7 @@ def attached(opened: Mapping[str, OpenCollection], name: str) -> OpenCollection:
 
 
 def _only_vector(opened: OpenCollection) -> str:
-    """The vector field that a search without ``field`` is for."""
+    """Return the vector field that a search without ``field`` is for."""
     names = [f.name for f in opened.schema.fields if f.kind.vector is not None]
     if len(names) != 1:
         raise InvalidParameter(

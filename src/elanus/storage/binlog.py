@@ -69,7 +69,7 @@ class SegmentKey:
 
 
 def insert_log_schema(schema: CollectionSchema, key: SegmentKey) -> pa.Schema:
-    """The Arrow schema of a segment's insert logs, including field ids and file metadata."""
+    """Return the Arrow schema of a segment's insert logs, including field ids and file metadata."""
     fields = [
         numbered(pa.field(ROW_ID_FIELD, pa.int64(), nullable=False), ROW_ID_FIELD_ID, DataType.INT64),
         numbered(pa.field(TIMESTAMP_FIELD, pa.int64(), nullable=False), TIMESTAMP_FIELD_ID, DataType.INT64),
@@ -87,7 +87,8 @@ def insert_log_schema(schema: CollectionSchema, key: SegmentKey) -> pa.Schema:
 def with_system_columns(
     rows: pa.RecordBatch, row_id_start: int, ts: Timestamp, file_schema: pa.Schema
 ) -> pa.RecordBatch:
-    """A message's rows as rows of an insert log: row ids count up from ``row_id_start``, all at ``ts``.
+    """Return a message's rows as rows of an insert log: row ids count up from ``row_id_start``, all at
+    ``ts``.
 
     ``file_schema`` is an `insert_log_schema`. Raises `Internal` when the rows lack one of its columns.
     The user columns are shared, not copied.
@@ -110,7 +111,7 @@ def insert_log_writer(
     *,
     by_time: bool = True,
 ) -> BinlogWriter:
-    """A writer for one insert log, to be used as a context manager; ``scratch`` is a local directory.
+    """Return a writer for one insert log, to be used as a context manager; ``scratch`` is a local directory.
 
     ``by_time``: rows must be in the order of their timestamps; the writer enforces it.
     """
@@ -137,7 +138,7 @@ def write_insert_log(
 def read_columns(
     store: ObjectStore, source: Files, names: Sequence[str], added: Sequence[FieldSchema] = ()
 ) -> pa.Table:
-    """The named columns of all rows, in the order of the manifest's files; system columns included.
+    """Return the named columns of all rows, in the order of the manifest's files; system columns included.
 
     Only those columns are read. ``added``: fields that files may lack; their default or null is returned
     then. If a manifest has a ``commit_ts``, that is every row's timestamp. Rows later than a file's ``until``
@@ -208,7 +209,7 @@ def hidden_after(table: pa.Table, until: Timestamp) -> pa.Table:
 
 
 def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Any:
-    """A vector column as one C-contiguous matrix, rows in the order of the manifest's files.
+    """Return a vector column as one C-contiguous matrix, rows in the order of the manifest's files.
 
     (rows, width) in the form of the field's type (`elanus.core.vectors.VectorForm`); sparse vectors are
     `elanus.core.sparse.SparseRows`, lists of vectors `VectorLists` of bytes (with ``scratch`` only). If some
@@ -249,7 +250,7 @@ def _filling(field: pa.Field, rows: int, scratch: Path | None) -> Filling | Fill
 
 
 def _column_of_group(parquet: pq.ParquetFile, group: int, name: str) -> pa.ChunkedArray:
-    """The column in one row group. Read without threads: one column is one thread's work."""
+    """Return the column in one row group. Read without threads: one column is one thread's work."""
     return parquet.read_row_group(group, columns=[name], use_threads=False).column(0)
 
 

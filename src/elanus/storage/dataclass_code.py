@@ -28,7 +28,7 @@ SOURCES_MAX = 10_000
 
 
 def code_file() -> Path:
-    """Where the code is kept for this release of Python."""
+    """Return where the code is kept for this release of Python."""
     return Path(cache_from_source(__file__)).with_name(f"dataclass_methods.{sys.implementation.cache_tag}")
 
 

@@ -30,7 +30,7 @@ PARTITION_COLUMN = "PartitionID"
 
 
 def delta_log_schema(primary_field: FieldSchema, collection_id: CollectionID, vchannel: str) -> pa.Schema:
-    """The Arrow schema: PrimaryKey (int64 or string), Timestamp int64, PartitionID int64."""
+    """Return the Arrow schema: PrimaryKey (int64 or string), Timestamp int64, PartitionID int64."""
     return pa.schema(
         [
             pa.field(PRIMARY_KEY_COLUMN, primary_field.arrow_type, nullable=False),
@@ -44,7 +44,7 @@ def delta_log_schema(primary_field: FieldSchema, collection_id: CollectionID, vc
 def delete_rows(
     primary_keys: pa.Array, ts: Timestamp, partition_id: PartitionID, file_schema: pa.Schema
 ) -> pa.RecordBatch:
-    """One message's deletes as rows of a delta log."""
+    """Return one message's deletes as rows of a delta log."""
     count = len(primary_keys)
     timestamps = np.full(count, ts, dtype=np.int64)
     partitions = np.full(count, partition_id, dtype=np.int64)
@@ -54,12 +54,13 @@ def delete_rows(
 
 
 def delta_log_writer(store: ObjectStore, path: str, file_schema: pa.Schema, scratch: Path) -> BinlogWriter:
-    """A writer for one delta log, to be used as a context manager; ``scratch`` is a local directory."""
+    """Return a writer for one delta log, to be used as a context manager; ``scratch`` is a local
+    directory."""
     return BinlogWriter(store, path, file_schema, ROW_GROUP_ROWS_MAX, scratch)
 
 
 def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
-    """The deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
+    """Return the deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
 
     If ``ts_min`` and ``ts_max`` are one timestamp, it is that of every delete, whatever the file says: the
     deletes of a write get theirs when the write is committed. Deletes later than the file's ``until`` are
@@ -86,7 +87,7 @@ def dead_rows(
     partition_id: PartitionID,
     fold_until: Timestamp,
 ) -> npt.NDArray[np.bool_]:
-    """Which rows are deleted by a delete not later than ``fold_until``. shape (n,).
+    """Return which rows are deleted by a delete not later than ``fold_until``. shape (n,).
 
     ``deletes`` are tables as returned by `read_delta_log`. Any later delete of its key deletes a row, so the
     last delete up to ``fold_until`` decides.

@@ -86,5 +86,6 @@ def _is_whole(footer: bytes) -> bool:
 
 
 def _value_at(footer: bytes) -> int:
-    """Where the value of `KEY` begins: after the key, its value's field header and length, a byte each."""
+    """Return where the value of `KEY` begins: after the key, its value's field header and length, a byte
+    each."""
     return footer.rindex(KEY.encode()) + len(KEY) + 2

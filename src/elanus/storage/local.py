@@ -125,7 +125,7 @@ class LocalStore:
                 raise ObjectMissing(path) from None
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """The object's own file; ``scratch`` is not used."""
+        """Return the object's own file; ``scratch`` is not used."""
         self.head(path)
         return self._file(path)
 

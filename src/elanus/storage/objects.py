@@ -7,7 +7,7 @@ from elanus.storage.port import ObjectStore
 
 
 def open_store(url: str) -> ObjectStore:
-    """The store at a URL of a scheme of `BACKENDS`. Opening writes nothing.
+    """Return the store at a URL of a scheme of `BACKENDS`. Opening writes nothing.
 
     Raises `elanus.core.errors.InvalidParameter` for anything else.
     """

@@ -60,12 +60,13 @@ def file_metadata(kind: str, values: Mapping[str, int | str]) -> dict[str, str]:
 
 
 def numbered(field: pa.Field, field_id: FieldID, data_type: DataType) -> pa.Field:
-    """The file column of a field, with its id and its data type, which the Arrow type does not determine."""
+    """Return the file column of a field, with its id and its data type, which the Arrow type does not
+    determine."""
     return field.with_metadata({FIELD_ID_KEY: str(field_id).encode(), _DATA_TYPE: data_type.name.encode()})
 
 
 def rows_per_group(row_bytes: int) -> int:
-    """The number of rows of that width in a row group: at least 1, at most `ROW_GROUP_ROWS_MAX`."""
+    """Return the number of rows of that width in a row group: at least 1, at most `ROW_GROUP_ROWS_MAX`."""
     return max(1, min(ROW_GROUP_ROWS_MAX, ROW_GROUP_BYTES // max(1, row_bytes)))
 
 
@@ -129,7 +130,7 @@ class BinlogWriter:
         return self._is_sorted
 
     def held(self) -> pa.Table | None:
-        """All rows so far, if none of them is in the scratch file yet; otherwise None."""
+        """Return all rows so far, if none of them is in the scratch file yet; otherwise None."""
         if self._pending_rows < self._rows:
             return None
         return pa.Table.from_batches(self._pending, self._schema)
@@ -204,7 +205,7 @@ class BinlogWriter:
 
 
 def writer_options(schema: pa.Schema) -> dict[str, object]:
-    """The options of `pyarrow.parquet.ParquetWriter` for a file of that schema.
+    """Return the options of `pyarrow.parquet.ParquetWriter` for a file of that schema.
 
     Only columns with an encoding named here are written without a dictionary; vectors have no statistics.
     """
@@ -227,12 +228,12 @@ def writer_options(schema: pa.Schema) -> dict[str, object]:
 
 
 def _leaf(field: pa.Field) -> str:
-    """The path of the values in the file: those of a list are below the column."""
+    """Return the path of the values in the file: those of a list are below the column."""
     return f"{field.name}.list.element" if pa.types.is_list(field.type) else str(field.name)
 
 
 def vector_form(field: pa.Field) -> VectorForm:
-    """The form of a file's vector column. Raises `Internal` for a column of scalars."""
+    """Return the form of a file's vector column. Raises `Internal` for a column of scalars."""
     data_type = data_type_of(field)
     form = None if data_type is None else KINDS[data_type].vector
     if form is None:
@@ -241,7 +242,7 @@ def vector_form(field: pa.Field) -> VectorForm:
 
 
 def data_type_of(field: pa.Field) -> DataType | None:
-    """The data type that a file's column was written as; None if the column does not record it.
+    """Return the data type that a file's column was written as; None if the column does not record it.
 
     Files that were written before columns recorded it hold vectors of two types, which differ in their
     Arrow types. Raises `CorruptObject` for a type that this release does not know.
@@ -273,7 +274,7 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
     remote = not isinstance(data, pa.BufferReader)
     try:
         footer = read_footer(path, data)
-        # from a network store, neighbouring pieces are fetched together
+        # from a network store, neighboring pieces are fetched together
         reader = pq.ParquetFile(data, metadata=footer, page_checksum_verification=True, pre_buffer=remote)
         with reader as file:
             _check_header(path, kind, file.metadata.metadata or {})

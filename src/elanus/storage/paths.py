@@ -63,12 +63,12 @@ def manifest_path(collection: CollectionID, segment: SegmentID, name: str) -> st
 
 
 def delta_list_path(collection: CollectionID, vchannel: str, name: str) -> str:
-    """The path of the manifest that lists a vchannel's delta logs."""
+    """Return the path of the manifest that lists a vchannel's delta logs."""
     return f"{MANIFESTS}/{collection}/{vchannel}/{name}.json"
 
 
 def checked_path(path: str) -> str:
-    """The path itself. Raises `ValueError` for a path that no object can have."""
+    """Return the path itself. Raises `ValueError` for a path that no object can have."""
     parts = path.split("/")
     if not all(parts) or any(part.startswith(".") for part in parts):
         raise ValueError(f"object path {path!r}: no empty parts, and none may start with a dot")
@@ -84,7 +84,7 @@ def progress_prefix(job: str) -> str:
 
 
 def progress_path(job: str, name: str) -> str:
-    """The path of a task's progress report, see `elanus.pipeline.progress`."""
+    """Return the path of a task's progress report, see `elanus.pipeline.progress`."""
     return f"{PROGRESS}/{job}/{name}"
 
 
@@ -93,17 +93,17 @@ def import_outcomes_prefix(task: TaskID) -> str:
 
 
 def import_outcome_path(task: TaskID, name: str) -> str:
-    """The path of what a task of an import has written, see `elanus.pipeline.import_outcomes`."""
+    """Return the path of what a task of an import has written, see `elanus.pipeline.import_outcomes`."""
     return f"{import_outcomes_prefix(task)}/{name}.msgpack"
 
 
 def import_keys_path(task: TaskID, name: str) -> str:
-    """The path of keys, or numbers of rows, that tasks of an import pass on to later ones."""
+    """Return the path of keys, or numbers of rows, that tasks of an import pass on to later ones."""
     return f"{PROGRESS}/keys-{task}/{name}.arrow"
 
 
 def parse(path: str) -> ObjectName | None:
-    """The parts of a path; None for a path that none of the functions above makes."""
+    """Return the parts of a path; None for a path that none of the functions above makes."""
     prefix, *parts = path.split("/")
     if not parts:
         return None

@@ -61,11 +61,11 @@ class ObjectStore(Protocol):
         ...
 
     def get(self, path: str) -> pa.Buffer:
-        """The whole object (memory-mapped if it is local). Raises `ObjectMissing`."""
+        """Return the whole object (memory-mapped if it is local). Raises `ObjectMissing`."""
         ...
 
     def open(self, path: str) -> pa.NativeFile:
-        """The object, opened for random access: memory-mapped if it is local, else read by ranges.
+        """Return the object, opened for random access: memory-mapped if it is local, else read by ranges.
 
         Ranges are read over the network. Errors while reading are raised as the errors of the methods here.
         Raises `ObjectMissing`.
@@ -80,14 +80,15 @@ class ObjectStore(Protocol):
         ...
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A local file with the object's content: the object's own file if the store is local, else a copy.
+        """Return a local file with the object's content: the object's own file if the store is local, else a
+        copy.
 
         The caller has to remove a copy. Raises `ObjectMissing`.
         """
         ...
 
     def head(self, path: str) -> ObjectInfo:
-        """The object's `ObjectInfo`. Raises `ObjectMissing`."""
+        """Return the object's `ObjectInfo`. Raises `ObjectMissing`."""
         ...
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:

@@ -38,6 +38,7 @@ from obstore.exceptions import (
 )
 from obstore.store import S3Store as RemoteStore
 
+from elanus.core.batches import batched
 from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
 from elanus.storage.parallel import for_each
 from elanus.storage.paths import checked_path
@@ -135,7 +136,7 @@ class S3Store:
             return obstore.get_range(self._store, path, start=start, length=length).to_bytes()
 
     def local_path(self, path: str, scratch: Path) -> Path:
-        """A copy with a unique name in ``scratch``; the caller removes it."""
+        """Return a copy with a unique name in ``scratch``; the caller removes it."""
         checked_path(path)
         target = scratch / f"{uuid.uuid4().hex}-{Path(path).name}"
         try:
@@ -169,8 +170,8 @@ class S3Store:
             obstore.delete(self._store, path)
 
     def delete_all(self, paths: Sequence[str]) -> None:
-        for first in range(0, len(paths), _DELETES_MAX):
-            chunk = [checked_path(path) for path in paths[first : first + _DELETES_MAX]]
+        for some in batched(paths, _DELETES_MAX):
+            chunk = [checked_path(path) for path in some]
             try:
                 with self._errors(chunk[0]):
                     obstore.delete(self._store, chunk)

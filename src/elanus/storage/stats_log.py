@@ -97,7 +97,7 @@ class KeyStatsBuilder:
         self._hashes.append(hash_keys(keys))
 
     def finish(self) -> KeyStats:
-        """The statistics of all added keys. Raises `ValueError` when there are none."""
+        """Return the statistics of all added keys. Raises `ValueError` when there are none."""
         if self._waiting:
             self._take()
         hashes = np.concatenate(self._hashes)
@@ -111,12 +111,12 @@ def write_stats_log(store: ObjectStore, path: str, stats: KeyStats, spheres: Sph
 
 
 def read_stats_logs(store: ObjectStore, paths: Sequence[str]) -> list[KeyStats]:
-    """The statistics of each path, in order. Raises `ObjectMissing` and `CorruptObject`."""
+    """Return the statistics of each path, in order. Raises `ObjectMissing` and `CorruptObject`."""
     return [_read(store, path) for path in paths]
 
 
 def read_spheres(store: ObjectStore, paths: Sequence[str]) -> Spheres | None:
-    """The spheres around the vectors of a segment with these stats logs; None if they are not known.
+    """Return the spheres around the vectors of a segment with these stats logs; None if they are not known.
 
     Raises `ObjectMissing` and `CorruptObject`.
     """

@@ -117,7 +117,7 @@ class _MappedSparse:
 
 
 def _mapped(like: Matrix, rows: int, scratch: Path) -> Matrix:
-    """A matrix of as many columns as ``like``, of its type, in a file.
+    """Return a matrix of as many columns as ``like``, of its type, in a file.
 
     The space is allocated immediately: a mapped page that finds no space later would kill the process.
     """

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from benchmarks.metrics import Choice, Latencies, percentile, recall, smallest_ef
 
 
-def test_recall_counts_found_neighbours_whatever_their_order() -> None:
+def test_recall_counts_found_neighbors_whatever_their_order() -> None:
     assert recall([[3, 1], [9, 8]], [[1, 2], [8, 9]]) == 0.75
 
 
-def test_recall_measures_against_the_neighbours_that_exist() -> None:
+def test_recall_measures_against_the_neighbors_that_exist() -> None:
     assert recall([[7], []], [[7], []]) == 1.0
 
 
-def test_recall_without_neighbours_or_with_answers_missing_is_refused() -> None:
+def test_recall_without_neighbors_or_with_answers_missing_is_refused() -> None:
     with pytest.raises(ValueError):
         recall([[]], [[]])
     with pytest.raises(ValueError):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
 import pytest
+from polling import until
 
 from benchmarks import processes
 from benchmarks.processes import Meter, ServerProcess, Usage, wait_for_quiet
@@ -16,13 +16,6 @@ from benchmarks.processes import Meter, ServerProcess, Usage, wait_for_quiet
 
 def everything(process: psutil.Process) -> str:
     return process.name()
-
-
-def wait_for(condition: object, limit_s: float = 20.0) -> None:
-    deadline = time.monotonic() + limit_s
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def start(script: str, folder: Path) -> ServerProcess:
@@ -34,7 +27,7 @@ def start(script: str, folder: Path) -> ServerProcess:
 def test_the_end_of_a_server_is_the_end_of_its_tree(tmp_path: Path, way: str) -> None:
     server = start("trap '' TERM; (trap '' TERM; sleep 600 & wait) & wait; sleep 600", tmp_path)
     root = psutil.Process(server.pid)
-    wait_for(lambda: len(root.children(recursive=True)) == 2)
+    until(lambda: len(root.children(recursive=True)) == 2, "it has two children")
     tree = [root, *root.children(recursive=True)]
     if way == "kill":
         server.kill()
@@ -47,8 +40,8 @@ def test_cpu_of_ended_children_counts_and_roles_are_distinguished(tmp_path: Path
     busy = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
     server = start(f"sh -c '{busy}'; touch {tmp_path}/done; sleep 600 & wait", tmp_path)
     try:
-        wait_for((tmp_path / "done").exists)
-        wait_for(lambda: "sleep" in server.usage().rss_mb)
+        until((tmp_path / "done").exists, "the file is there")
+        until(lambda: "sleep" in server.usage().rss_mb, "it sleeps")
         usage = server.usage()
         assert usage.total_cpu_s >= 0.02
         assert set(usage.rss_mb) == {"sh", "sleep"}
@@ -59,7 +52,10 @@ def test_cpu_of_ended_children_counts_and_roles_are_distinguished(tmp_path: Path
 
 def test_a_server_that_ended_by_itself_is_reported_with_its_log(tmp_path: Path) -> None:
     server = start("echo the disk is full; exit 3", tmp_path)
-    wait_for(lambda: not psutil.pid_exists(server.pid) or psutil.Process(server.pid).status() == "zombie")
+    until(
+        lambda: not psutil.pid_exists(server.pid) or psutil.Process(server.pid).status() == "zombie",
+        "it has ended",
+    )
     with pytest.raises(RuntimeError, match=r"code 3(.|\n)*the disk is full"):
         server.check_running()
     server.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.freshness import Freshness, ProxyFigures, Round
-from benchmarks.report.catalogue import TABLES
+from benchmarks.report.catalog import TABLES
 from benchmarks.report.freshness_page import render_freshness
 from benchmarks.report.page import markdown_table, render_large_page, render_page
 from benchmarks.report.pages import PAGES

@@ -88,7 +88,7 @@ def test_giving_back_removes_all_allocations_of_the_collection_only() -> None:
     foreign = (CollectionID(9), PartitionID(2), "v")
     for key in (KEY, OTHER, foreign):
         cache.put(key, SegmentID(7), 30, now(100))
-    cache.give_back(CollectionID(1))
+    cache.forget(CollectionID(1))
     assert [cache.missing(k, 30, now(1)) for k in (KEY, OTHER, foreign)] == [30, 30, 0]
 
 

@@ -164,12 +164,12 @@ configs = st.builds(
     st.sets(st.integers(0, 8)),
 )
 def test_nodes_are_moved_as_far_as_the_configurations_allow_and_not_back(
-    made: dict[str, GroupConfig], places: list[str], labelled: set[int]
+    made: dict[str, GroupConfig], places: list[str], labeled: set[int]
 ) -> None:
     at: dict[str, tuple[int, ...]] = {
         name: tuple(n for n, place in enumerate(places) if place == name) for name in (*made, DEFAULT)
     }
-    labels = {NodeID(n): {"disk": "nvme"} for n in labelled}
+    labels = {NodeID(n): {"disk": "nvme"} for n in labeled}
     groups = declared({name: (config, at[name]) for name, config in made.items()}, at[DEFAULT])
     after = reconcile(groups, labels)
     assert sorted(n for group in after.values() for n in group.nodes) == list(range(len(places)))

@@ -1,4 +1,4 @@
-"""The worked example of time synchronisation, with every delay a network can think of.
+"""The worked example of time synchronization, with every delay a network can think of.
 
 ====  ================  ==============
 ts    u1                u2

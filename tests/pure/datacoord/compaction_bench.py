@@ -1,4 +1,4 @@
-"""Compactions for this room's tests: segments with real files, plans and orders made from them."""
+"""Compactions for this package's tests: segments with real files, plans and orders made from them."""
 
 from __future__ import annotations
 

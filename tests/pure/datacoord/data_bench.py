@@ -1,4 +1,4 @@
-"""A data coordinator over memory, its data node and proxies, for this room's tests."""
+"""A data coordinator over memory, its data node and proxies, for this package's tests."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ async def test_others_run_while_many_segments_are_examined(deltas: int, tmp_path
     known = InMemory(deltas)
     store = LocalStore(tmp_path)
     thresholds = CompactionThresholds(0.2, 1000, 10)
-    facts = FactGatherer(known, known, DeadRows(store, asyncio.to_thread), thresholds)  # type: ignore[arg-type]
+    gatherer = FactGatherer(known, known, DeadRows(store, asyncio.to_thread), thresholds)  # type: ignore[arg-type]
     turns = 0
 
     async def others() -> None:
@@ -74,7 +74,7 @@ async def test_others_run_while_many_segments_are_examined(deltas: int, tmp_path
 
     other = asyncio.create_task(others())
     vchannel = Vchannel(NAME, CID, schema(), Checkpoint(compose(300), START, compose(300), 0))
-    found = await facts.look(vchannel, compose(200), Timestamp(0), frozenset(), force=False)
+    found = await gatherer.gather(vchannel, compose(200), Timestamp(0), frozenset(), force=False)
     other.cancel()
     assert len(found.candidates) == len(found.segments) == SEGMENTS
     assert found.superseded == {f"d{n}" for n in range(deltas)}

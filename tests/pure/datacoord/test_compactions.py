@@ -401,14 +401,14 @@ async def test_after_a_flush_its_collection_alone_is_examined(tmp_path: Path) ->
     bench.compaction = replace(COMPACTION, automatic=True, interval_s=600)
     await bench.watched()
     examined: list[str] = []
-    facts = bench.coord.role._compactor._planner._facts
-    look = facts.look
+    gatherer = bench.coord.role._compactor._planner._gatherer
+    gather = gatherer.gather
 
     async def noted(vchannel: Vchannel, *args: object, **options: object) -> CompactionFacts:
         examined.append(vchannel.vchannel)
-        return await look(vchannel, *args, **options)  # type: ignore[arg-type]
+        return await gather(vchannel, *args, **options)  # type: ignore[arg-type]
 
-    facts.look = noted  # type: ignore[method-assign]
+    gatherer.gather = noted  # type: ignore[method-assign]
     await asyncio.sleep(1)
     examined.clear()
     segment_id = await bench.write(10)

@@ -116,14 +116,14 @@ async def test_what_cannot_have_become_worth_compacting_is_not_examined_again(tm
     bench = Bench(tmp_path, *collections(FEW))
     bench.compaction = replace(COMPACTION, automatic=True, interval_s=60)
     await bench.watched()
-    facts = bench.coord.role._compactor._planner._facts
-    look, examined = facts.look, list[str]()
+    gatherer = bench.coord.role._compactor._planner._gatherer
+    gather, examined = gatherer.gather, list[str]()
 
     async def noted(vchannel: Vchannel, *args: object, **options: object) -> CompactionFacts:
         examined.append(vchannel.vchannel)
-        return await look(vchannel, *args, **options)  # type: ignore[arg-type]
+        return await gather(vchannel, *args, **options)  # type: ignore[arg-type]
 
-    facts.look = noted  # type: ignore[method-assign]
+    gatherer.gather = noted  # type: ignore[method-assign]
     await asyncio.sleep(600)
     assert sorted(examined) == sorted(v for c in bench.collections for v in c.vchannels), "each of them once"
     examined.clear()

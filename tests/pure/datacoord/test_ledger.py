@@ -70,14 +70,14 @@ def test_the_jobs_of_a_process_that_died_become_lost(tmp_path: Path) -> None:
         ledger = await started(bench)
         await ledger.report_jobs("life", ADDRESS, (entry(1), entry(2, JobState.FINISHED)))
         await asyncio.sleep(9.0)
-        await ledger.look()
+        await ledger.expire()
         assert [e.state for e in await ledger.jobs()] == [JobState.RUNNING, JobState.FINISHED]
         await ledger.report_jobs("life", ADDRESS, ())
         await asyncio.sleep(9.0)
-        await ledger.look()
+        await ledger.expire()
         assert (await ledger.job("job-1")).state is JobState.RUNNING, "it gave a sign of life"
         await asyncio.sleep(2.0)
-        await ledger.look()
+        await ledger.expire()
         gone = await ledger.job("job-1")
         assert (gone.state, bool(gone.ended_s)) == (JobState.LOST, True)
         assert await (await started(bench)).job("job-1") == gone, "that is persisted"
@@ -90,10 +90,10 @@ def test_jobs_of_a_life_before_the_coordinators_are_lost_when_nobody_speaks_for_
         bench = Bench(tmp_path)
         await (await started(bench)).report_jobs("life", ADDRESS, (entry(1),))
         ledger = await started(bench)
-        await ledger.look()
+        await ledger.expire()
         assert (await ledger.job("job-1")).state is JobState.RUNNING, "its process may be about to speak"
         await asyncio.sleep(11.0)
-        await ledger.look()
+        await ledger.expire()
         assert (await ledger.job("job-1")).state is JobState.LOST
 
     run_virtually(scenario())
@@ -105,7 +105,7 @@ def test_a_process_that_was_only_slow_gets_its_jobs_back(tmp_path: Path) -> None
         ledger = await started(bench)
         await ledger.report_jobs("life", ADDRESS, (entry(1),))
         await asyncio.sleep(11.0)
-        await ledger.look()
+        await ledger.expire()
         await ledger.report_jobs("life", ADDRESS, (entry(1, JobState.FINISHED),))
         assert (await ledger.job("job-1")).state is JobState.FINISHED
 
@@ -118,12 +118,12 @@ def test_the_ledger_is_bounded_in_number_and_age(tmp_path: Path) -> None:
         ledger = await started(bench, jobs_max=2)
         many = tuple(entry(n, JobState.FINISHED) for n in range(1, 301))
         await ledger.report_jobs("life", ADDRESS, (*many, entry(301)))
-        await ledger.look()
+        await ledger.expire()
         kept = [e.job_id for e in await (await started(bench)).jobs()]
         assert kept == ["job-299", "job-300", "job-301"]
         await asyncio.sleep(600.0 + 302.0)
         await ledger.report_jobs("life", ADDRESS, ())
-        await ledger.look()
+        await ledger.expire()
         assert [e.job_id for e in await ledger.jobs()] == ["job-301"], "it runs"
 
     run_virtually(scenario())

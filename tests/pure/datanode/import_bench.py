@@ -1,4 +1,4 @@
-"""A data node that imports small files with tasks that run here and now, for this room's tests."""
+"""A data node that imports small files with tasks that run here and now, for this package's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A data node over a log in memory, with jobs that read it as Spark jobs would, for this room's tests."""
+"""A data node over a log in memory, with jobs that read it as Spark jobs would, for this package's tests."""
 
 from __future__ import annotations
 

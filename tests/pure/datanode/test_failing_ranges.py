@@ -84,7 +84,7 @@ async def test_a_damaged_range_is_tried_again_alone_and_ever_more_seldom() -> No
     await bench.stop()
 
 
-async def test_a_damaged_range_is_no_neighbour_of_others() -> None:
+async def test_a_damaged_range_is_no_neighbor_of_others() -> None:
     bench = await ordered_together()
     await bench.insert(1, 4)
     await bench.tick()
@@ -113,7 +113,7 @@ async def test_a_range_that_can_be_written_again_is_written_with_all_that_was_or
     await bench.flush(V0)
     await bench.flush(V1)
     await settle()
-    assert bench.jobs.runs[-1][1] == (V0, V1), "neighbours again"
+    assert bench.jobs.runs[-1][1] == (V0, V1), "neighbors again"
     await bench.stop()
 
 

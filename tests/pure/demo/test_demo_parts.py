@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from elanus.demo.data import SHIPPED_FILE, exact_neighbours, read, recall
+from elanus.demo.data import SHIPPED_FILE, exact_neighbors, read, recall
 
 
 def test_the_shipped_digits_are_as_described() -> None:
@@ -26,12 +26,12 @@ def test_a_file_without_the_arrays_names_them(tmp_path: Path) -> None:
         read(tmp_path / "x.npz")
 
 
-def test_exact_neighbours_are_those_of_the_plain_definition() -> None:
+def test_exact_neighbors_are_those_of_the_plain_definition() -> None:
     random = np.random.default_rng(7)
     rows = random.normal(size=(200, 16)).astype(np.float32)
     queries = random.normal(size=(5, 16)).astype(np.float32)
     plain = np.linalg.norm(queries[:, None] - rows[None], axis=2).argsort(axis=1)[:, :10]
-    assert exact_neighbours(queries, rows, 10).tolist() == plain.tolist()
+    assert exact_neighbors(queries, rows, 10).tolist() == plain.tolist()
 
 
 def test_recall_counts_what_was_found_in_any_order() -> None:
@@ -43,9 +43,9 @@ def test_recall_counts_what_was_found_in_any_order() -> None:
 @pytest.mark.slow
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from elanus.demo.picture import Neighbour, Row, draw
+    from elanus.demo.picture import Neighbor, Row, draw
 
     image = np.arange(16, dtype=np.float32)
     path = tmp_path / "new" / "picture.png"
-    draw([Row(image, [Neighbour(image, 3, 25.0)]), Row(image, [])], path)
+    draw([Row(image, [Neighbor(image, 3, 25.0)]), Row(image, [])], path)
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -51,7 +51,7 @@ class Bench:
         """Look every half second until the first process is launched; how long that took."""
         began_s, launches = self.now_s, self.first.launches
         while self.now_s < began_s + seconds:
-            self.restarts.look()
+            self.restarts.check()
             if self.first.launches > launches:
                 return self.now_s - began_s
             self.now_s += 0.5
@@ -64,16 +64,16 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_one_that_ends_is_reported_and_started_again_and_no_other_is(bench: Bench) -> None:
-    bench.restarts.look()
+    bench.restarts.check()
     assert bench.said == []
     bench.first.end(-9)
-    bench.restarts.look()
+    bench.restarts.check()
     assert bench.said == [f"first has ended by signal 9; started again in 1 s, see {bench.first.output}"]
     assert bench.first.launches == 0
     assert bench.look_for(5) == restarts.BACKOFF_S
-    bench.restarts.look()
+    bench.restarts.check()
     assert bench.said[1:] == ["first is ready again"]
-    bench.restarts.look()
+    bench.restarts.check()
     assert len(bench.said) == 2, "each is said once"
     assert bench.second.launches == 0
 

@@ -74,7 +74,7 @@ def test_validity() -> None:
         assert np.array_equal(rows, SOME & (np.arange(ROWS) != SHAPES.index(SHAPES[9])))
 
 
-def test_distances_are_metres_on_the_sphere() -> None:
+def test_distances_are_meters_on_the_sphere() -> None:
     degree = np.pi * 6_371_000 / 180
     texts = [
         "POINT (0 0)",
@@ -86,8 +86,8 @@ def test_distances_are_metres_on_the_sphere() -> None:
     ]
     column = wkb_of_texts(pa.array(texts))
 
-    def within(metres: float, point: str = "POINT (0 0)", of: pa.Array = column) -> list[int]:
-        plain, *others = found(f"st_dwithin(place, '{point}', {metres!r})", of)
+    def within(meters: float, point: str = "POINT (0 0)", of: pa.Array = column) -> list[int]:
+        plain, *others = found(f"st_dwithin(place, '{point}', {meters!r})", of)
         for other in others:
             assert np.array_equal(plain, other)
         return plain.nonzero()[0].tolist()

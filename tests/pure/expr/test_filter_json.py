@@ -106,7 +106,7 @@ def test_true_is_not_one_in_lists_either() -> None:
     assert find("meta['l'] == [true]", documents) == [1]
 
 
-def test_numbers_beyond_doubles_and_deep_documents_do_not_spoil_their_neighbours() -> None:
+def test_numbers_beyond_doubles_and_deep_documents_do_not_spoil_their_neighbors() -> None:
     deep = "[" * 50_000 + "]" * 50_000
     documents = ['{"n": 1e400}', '{"n": 1}', f'{{"n": {deep}}}', '{"n": NaN}', f'{{"n": {"9" * 5000}}}']
     assert find("meta['n'] == 1", documents) == [1]

@@ -35,11 +35,11 @@ CASES = FLOAT_CASES + BINARY_CASES
 
 
 def clustered(rows: int, dim: int, clusters: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """float32 (rows, dim) around far-apart centres, and the cluster of each row."""
+    """float32 (rows, dim) around far-apart centers, and the cluster of each row."""
     rng = np.random.default_rng(seed)
-    centres = rng.normal(size=(clusters, dim)) * 4
+    centers = rng.normal(size=(clusters, dim)) * 4
     labels = rng.integers(0, clusters, rows)
-    return (centres[labels] + rng.normal(size=(rows, dim))).astype(np.float32), labels
+    return (centers[labels] + rng.normal(size=(rows, dim))).astype(np.float32), labels
 
 
 @lru_cache
@@ -87,7 +87,7 @@ CODED = (
     "HNSW_PRQ",
     "DISKANN",
 )
-"""Kinds that choose candidates by codes, so that they may miss a neighbour."""
+"""Kinds that choose candidates by codes, so that they may miss a neighbor."""
 
 
 @lru_cache

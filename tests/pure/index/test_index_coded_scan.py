@@ -110,7 +110,7 @@ def test_codes_that_place_hits_late_give_way_to_the_exact_scan() -> None:
     coded, _, queries = scan_of()
     assert isinstance(coded, CodedScan)
     mirrored = Counted(np.ascontiguousarray(rows[::-1]), spec.metric_type)  # the codes are of other rows
-    wrong = CodedScan(coded._codes, mirrored)
+    wrong = CodedScan.over(coded._codes, mirrored)
     found = wrong.nearest(queries, K, None, 1)
     assert recall(found.rows, mirrored.nearest(queries, K, None, 1).rows) >= 0.98
     assert mirrored.compared_rows > ROWS * QUERIES / 2
@@ -218,3 +218,18 @@ def test_a_middling_filter_is_answered_by_codes() -> None:
         rows=rows, visible=rows // 10, dim=dim, links=16, k=K, ef=64, queries=1, share=0.1, coded_ns=coded_ns
     )
     assert chosen is None
+
+
+def test_codes_stay_in_a_file_that_is_kept_until_a_filter_needs_them(tmp_path: Path) -> None:
+    rows, queries = data()
+    spec, path = spec_of(), tmp_path / "index"
+    build(spec, rows, threads=1).save(path)
+    whole, kept = load(path, spec), load(path, spec, stays=True)
+    path.unlink()  # as a compaction does: what is mapped outlives the name
+    kept.search(queries, K, SearchParams(), None, 1)
+    assert "_codes" not in vars(kept._coded)
+    mask = RowMask.from_bool(np.random.default_rng(1).random(ROWS) < 0.5)
+    found = [index._scan(index._checked(queries[:1]), K, mask, 1) for index in (whole, kept)]
+    assert "_codes" in vars(kept._coded)
+    assert (found[0].rows == found[1].rows).all()
+    assert (found[0].distances == found[1].distances).all()

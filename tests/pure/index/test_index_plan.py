@@ -38,9 +38,9 @@ def test_without_a_filter_the_asked_ef_is_walked() -> None:
 
 
 def test_under_a_filter_a_walk_makes_room_for_invisible_rows() -> None:
-    assert walk(30_000, ef=64) == (92, 92)  # 10 / ½ rows hold 10 visible ones; the margin grows by 2^0.4
-    assert walk(30_000, k=100, ef=100) == (200, 243)  # k + 3·√(k·½) visible rows are expected among 243
-    assert walk(30_000, ef=10) == walk(30_000, ef=20) == (34, 34)
+    assert walk(30_000, ef=64) == (90, 90)  # 7 / ½, and the margin of 57 grows by 2^0.4
+    assert walk(30_000, k=100, ef=100) == (180, 243)  # k + 3·√(k·½) visible rows are expected among 243
+    assert walk(30_000, ef=10) == walk(30_000, ef=20) == (32, 34)
 
 
 def test_a_walk_over_codes_finds_as_many_visible_rows_as_without_a_filter() -> None:
@@ -48,13 +48,13 @@ def test_a_walk_over_codes_finds_as_many_visible_rows_as_without_a_filter() -> N
 
 
 def test_a_filter_that_hides_few_rows_costs_next_to_nothing() -> None:
-    assert walk(59_400, k=100, ef=100) == (102, 105)  # a hundredth is hidden
+    assert walk(59_400, k=100, ef=100) == (101, 105)  # a hundredth is hidden
     assert walk(59_400, ef=64) == (65, 65)
 
 
 def test_no_more_rows_are_looked_at_than_a_walk_knows_well() -> None:
     found = walk(50_000, k=10, ef=10, rows=1_000_000, dim=128)
-    assert found == (234, 385)
+    assert found == (193, 385)
     found = walk(60_000, k=50, ef=64, rows=1_000_000, dim=128)
     assert found is not None
     assert found.depth <= plan.REACH * found.ef
@@ -101,7 +101,7 @@ def test_asking_for_most_rows_is_an_exact_scan() -> None:
 
 
 def test_a_repeated_walk_is_broader_or_none() -> None:
-    assert walk(30_000, share=0.1, previous_ef=40) == (126, 190)
+    assert walk(30_000, share=0.1, previous_ef=40) == (103, 190)
     assert walk(30_000, share=0.5, previous_ef=64) == (128, 128)
     assert walk(30_000, share=0.001, previous_ef=64) is None
 

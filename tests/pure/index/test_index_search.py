@@ -41,7 +41,7 @@ def test_scores_are_the_metrics_own_and_stand_in_its_order(kind: str, metric: st
 
 
 @pytest.mark.parametrize(("kind", "metric"), CASES)
-def test_all_lists_or_a_broad_walk_find_the_true_neighbours(kind: str, metric: str) -> None:
+def test_all_lists_or_a_broad_walk_find_the_true_neighbors(kind: str, metric: str) -> None:
     rows, queries = vectors_for(metric)
     truth = scores(queries, rows, metric)
     hits = built(kind, metric).search(queries, 10, WIDE)

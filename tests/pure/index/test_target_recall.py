@@ -189,7 +189,7 @@ def test_a_search_reaches_its_target_without_scanning_all(
 
 
 def test_a_graph_is_measured_as_it_will_be_searched(rows: np.ndarray) -> None:
-    """Rows are queries whose own links are hidden: with them, they would find their neighbours too easily."""
+    """Rows are queries whose own links are hidden: with them, they would find their neighbors too easily."""
     index = build(spec_of(index_type="HNSW", M="8", efConstruction="40"), rows, 1)
     measure(index, rows, 1000.0, 1, now_s=clock())
     assert isinstance(index, HnswIndex)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from counting import calls_of
+from range_packs import read_packs
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_name, vchannel_name
@@ -20,9 +21,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.files import FileLog, FileLogOptions
 from elanus.log.memory import MemoryLog
-from elanus.log.msgstream import EntryPack, read_packs
 from elanus.log.port import EntryHeader, Log, LogEntry, LogReader, NewEntry, Position, TrimmedLog
-from elanus.log.shared_reader import Subscription
+from elanus.log.shared_reader import EntryPack, Subscription
 
 PCHANNEL = pchannel_name(0)
 A, B, C = (vchannel_name(PCHANNEL, CollectionID(n), 0) for n in (1, 2, 3))

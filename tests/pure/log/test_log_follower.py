@@ -67,7 +67,7 @@ def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
         waiting = asyncio.ensure_future(follower.open_reader(CHANNEL, START).read())
         await asyncio.sleep(0)
         await log.append(CHANNEL, [entry(1)])
-        follower.look()
+        follower.poll_now()
         assert [e.header.ts for e in await asyncio.wait_for(waiting, 60)] == [1]
         await follower.close()
 

@@ -13,9 +13,9 @@ from elanus.log.channel import Channel
 from elanus.log.dispatcher import Dispatcher
 from elanus.log.files import FileLog
 from elanus.log.layout import FileSpan
-from elanus.log.msgstream import EntryPack
 from elanus.log.port import START, LogClosed, LogEntry, PatientReader, Position
 from elanus.log.reading import Cursor
+from elanus.log.shared_reader import EntryPack
 from tests.pure.log.log_files import CHANNEL, entry, tick, with_log
 
 PATIENCE_BYTES = 1000

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from polling import until
 
 from elanus.core.errors import DiskFull
 from elanus.core.jobs import JobProgress
 from elanus.pipeline.driver import DriverFailed, Drivers, DriverSession, Started
 from elanus.pipeline.driver_calls import DriverCalls
-from elanus.pipeline.port import JobCancelled, JobFailed, JobLook, JobLost
+from elanus.pipeline.port import JobCancelled, JobFailed, JobLost, RunningJob
 
 PATIENCE_S = 20
 TASKS = Path("tasks")
@@ -57,8 +58,8 @@ class Spark:
             raise JobCancelled(description)
         return [task(plan) for plan in plans]
 
-    def look(self, group: str) -> JobLook | None:
-        return JobLook(JobProgress(2, 1), f"http://ui/{group}")
+    def running_job(self, group: str) -> RunningJob | None:
+        return RunningJob(JobProgress(2, 1), f"http://ui/{group}")
 
     def cancel(self, group: str) -> None:
         self.cancelled.append(group)
@@ -150,7 +151,7 @@ def failed(_: object) -> None:
 
 def test_outcomes_and_looks_come_back(pair: Pair) -> None:
     assert pair.job(1, 2, 3) == ["1", "2", "3"]
-    assert pair.session.look("g") == JobLook(JobProgress(2, 1), "http://ui/g")
+    assert pair.session.running_job("g") == RunningJob(JobProgress(2, 1), "http://ui/g")
     assert (pair.session.slots, pair.session.task_scratch) == (3, TASKS)
 
 
@@ -170,7 +171,7 @@ def test_any_other_error_is_a_lost_job_that_says_what_it_was(pair: Pair) -> None
 def test_a_job_that_runs_delays_no_look_and_can_be_cancelled(pair: Pair) -> None:
     job = pair.threads.submit(pair.job, "wait")
     assert pair.spark.running.wait(PATIENCE_S)
-    assert pair.session.look("g") is not None
+    assert pair.session.running_job("g") is not None
     assert pair.job(7, group="another") == ["7"]
     pair.session.cancel("g")
     with pytest.raises(JobCancelled):
@@ -187,7 +188,7 @@ def test_the_death_of_the_process_loses_its_jobs_and_later_calls(pair: Pair) -> 
     assert not pair.session.is_alive()
     with pytest.raises(JobLost, match="the job: the pipeline process ended"):
         pair.job(1)
-    assert pair.session.look("g") is None
+    assert pair.session.running_job("g") is None
     pair.session.cancel("g")
 
 
@@ -261,9 +262,6 @@ def test_the_cores_of_a_task_and_the_slots_of_workers_that_join_are_known_on_bot
     assert pair.spark.cpus == [2]
     watch = pair.threads.submit(pair.calls.wait_for_death, 0.001)
     pair.spark.slots = 5
-    deadline_s = time.monotonic() + PATIENCE_S
-    while pair.session.slots != 5 and time.monotonic() < deadline_s:
-        time.sleep(0.001)
-    assert pair.session.slots == 5
+    until(lambda: pair.session.slots == 5, "the workers have joined")
     pair.session._call("stop").result(PATIENCE_S)
     assert watch.result(PATIENCE_S) is False

@@ -16,7 +16,7 @@ from elanus.core.errors import DiskFull, JobNotFound
 from elanus.core.jobs import JobKind, JobProgress, JobState
 from elanus.pipeline import jobs
 from elanus.pipeline.jobs import JobRunner, default_limits
-from elanus.pipeline.port import Job, JobCancelled, JobLook, JobLost, JobOutput
+from elanus.pipeline.port import Job, JobCancelled, JobLost, JobOutput, RunningJob
 from elanus.pipeline.progress import ProgressBoard, ProgressReport
 from elanus.storage.objects import open_store
 from elanus.storage.paths import progress_path
@@ -34,7 +34,7 @@ class HeldSession:
         self.cpus: list[int] = []
         self.cancels: list[str] = []
         self.deaf_to_cancels = 0
-        self.looks: dict[str, JobLook] = {}
+        self.running: dict[str, RunningJob] = {}
         self.alive = True
         self._gates: dict[str, threading.Event] = {}
         self._cancelled: set[str] = set()
@@ -71,8 +71,8 @@ class HeldSession:
     def is_alive(self) -> bool:
         return self.alive
 
-    def look(self, group: str) -> JobLook | None:
-        return self.looks.get(group)
+    def running_job(self, group: str) -> RunningJob | None:
+        return self.running.get(group)
 
     def cancel(self, group: str) -> None:
         self.cancels.append(group)
@@ -242,7 +242,7 @@ def test_how_far_a_job_is_gets_written_down_while_it_runs() -> None:
         await session.wait_begun("index build: a")
         (entry,) = runner.book.entries()
         assert (entry.progress, entry.waiting) == (JobProgress(tasks=2), ("a load",))
-        session.looks[entry.job_id] = JobLook(JobProgress(2, 1, 0.5, rows=7), "http://spark/1")
+        session.running[entry.job_id] = RunningJob(JobProgress(2, 1, 0.5, rows=7), "http://spark/1")
         while (entry := runner.book.entries()[0]).progress.rows == 0:  # noqa: ASYNC110 - looked at by time
             await asyncio.sleep(0.01)
         assert (entry.progress.percent, entry.ui_url) == (75.0, "http://spark/1")
@@ -263,7 +263,7 @@ def test_a_job_that_is_over_before_anybody_has_looked_has_its_page_too() -> None
         task = asyncio.create_task(runner.run(job(JobKind.FLUSH, "a"), "sealed"))
         await session.wait_begun("flush: a")
         (entry,) = runner.book.entries()
-        session.looks[entry.job_id] = JobLook(JobProgress(2, 2), "http://spark/1")
+        session.running[entry.job_id] = RunningJob(JobProgress(2, 2), "http://spark/1")
         session.release("flush: a")
         await task
         (entry,) = runner.book.entries()
@@ -287,7 +287,7 @@ def test_reports_of_tasks_are_added_and_go_with_the_job(
         task = asyncio.create_task(runner.run(reporting, "flushed"))
         await session.wait_begun("index build: a")
         open_store(board.store_url).put(progress_path("build-1", ProgressReport(0, 3, 250, 70).name), b"")
-        session.looks[runner.book.entries()[0].job_id] = JobLook(JobProgress(1, 0))
+        session.running[runner.book.entries()[0].job_id] = RunningJob(JobProgress(1, 0))
         while not (entry := runner.book.entries()[0]).progress.rows:  # noqa: ASYNC110 - looked at by time
             await asyncio.sleep(0.01)
         assert (entry.progress.percent, entry.progress.rows) == (25.0, 70)

@@ -13,7 +13,7 @@ import pytest
 
 from elanus.api.pipeline import SparkState
 from elanus.pipeline.on_demand import OnDemandSession
-from elanus.pipeline.port import JobCancelled, JobLook, JobLost
+from elanus.pipeline.port import JobCancelled, JobLost, RunningJob
 
 IDLE_STOP_S = 60.0
 PATIENCE_S = 20
@@ -48,7 +48,7 @@ class Spark:
         assert not self.stops, "no job runs on a session that was stopped"
         return [task(plan) for plan in plans]
 
-    def look(self, group: str) -> JobLook | None:
+    def running_job(self, group: str) -> RunningJob | None:
         return None
 
     def cancel(self, group: str) -> None:
@@ -170,7 +170,7 @@ def test_asleep_it_is_alive_and_has_its_slots_and_its_scratch(place: Place) -> N
     place.sleep()
     assert place.session.is_alive()
     assert (place.session.slots, place.session.task_scratch) == (Spark.slots, Spark.task_scratch)
-    assert place.session.look("g") is None
+    assert place.session.running_job("g") is None
 
 
 def test_a_job_wakes_it(place: Place) -> None:

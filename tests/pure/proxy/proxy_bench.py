@@ -1,4 +1,4 @@
-"""A proxy role over a log in memory and peers that play along, for this room's tests."""
+"""A proxy role over a log in memory and peers that play along, for this package's tests."""
 
 from __future__ import annotations
 

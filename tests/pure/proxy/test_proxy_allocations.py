@@ -1,4 +1,4 @@
-"""A proxy's segment allocations: requested ahead, used locally, and gone when they are given back."""
+"""A proxy's segment allocations: requested ahead, used locally, and gone when they are returned."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ async def test_after_a_return_the_next_write_requests_another_allocation() -> No
     data = FakeData()
     assigner = SegmentAssigner(data, rows_ahead=100)
     await assigner.assign(CID, DEFAULT, "v", 10, NOW)
-    assigner.give_back(CID)
+    assigner.return_all(CID)
     assert await assigner.assign(CID, DEFAULT, "v", 10, NOW) == [SegmentRows(SegmentID(7002), 10)]
 
 
-async def test_an_allocation_in_transit_while_all_are_given_back_counts_as_given_back() -> None:
+async def test_an_allocation_in_transit_while_all_are_returned_counts_as_returned() -> None:
     data = FakeData()
     assigner = SegmentAssigner(data, rows_ahead=100)
 
     def seal() -> None:
         data.before_answer = lambda: None
-        assigner.give_back(CID)
+        assigner.return_all(CID)
 
     data.before_answer = seal
     assert await assigner.assign(CID, DEFAULT, "v", 10, NOW) == [SegmentRows(SegmentID(7002), 10)]
@@ -71,5 +71,5 @@ async def test_an_allocation_in_transit_while_all_are_given_back_counts_as_given
 async def test_giving_back_another_collections_allocations_changes_nothing() -> None:
     data = FakeData()
     assigner = SegmentAssigner(data, rows_ahead=100)
-    data.before_answer = lambda: assigner.give_back(CollectionID(999))
+    data.before_answer = lambda: assigner.return_all(CollectionID(999))
     assert await assigner.assign(CID, DEFAULT, "v", 10, NOW) == [SegmentRows(SegmentID(7001), 10)]

@@ -1,4 +1,4 @@
-"""A query coordinator, and a query node that keeps to its interface's rules, for this room's tests."""
+"""A query coordinator, and a query node that keeps to its interface's rules, for this package's tests."""
 
 from __future__ import annotations
 

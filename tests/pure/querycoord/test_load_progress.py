@@ -18,7 +18,7 @@ INFO = QueryChannelInfo(CID, 0, "channel", 1, {SEGMENT: NODE}, {"v0": NODE})
 
 
 class Replica:
-    """What progress looks at. ``info``: the version that was announced last."""
+    """The part of a replica that progress reads. ``info``: the version that was announced last."""
 
     stood_in_for: frozenset[SegmentID] = frozenset()
     unrecovered = SimpleNamespace(all=set)

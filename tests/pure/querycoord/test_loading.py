@@ -78,20 +78,6 @@ async def test_loading_a_partition_serves_it_alone() -> None:
     await bench.coord.stop()
 
 
-async def test_what_stays_loaded_when_a_partition_is_released_is_loaded_throughout() -> None:
-    bench = Bench(TWO_PARTITIONS)
-    bench.set_data(recovery(TWO_PARTITIONS, IN_DEFAULT, IN_OTHER))
-    await loaded(bench)
-    (asked,) = bench.root.calls.of("tick_now")
-    bench.node.tick = asked[1]  # no later tick comes
-    await bench.coord.release(CID, (OTHER,))
-    assert await bench.percentages() == {DEFAULT: 100}
-    await settle()
-    assert await bench.percentages() == {DEFAULT: 100}
-    assert bench.node.served() == {1}
-    await bench.coord.stop()
-
-
 async def test_loading_again_what_is_loaded_does_nothing() -> None:
     bench = await loaded(Bench())
     before = len(bench.node.calls.of("load_collection"))

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 from node_rows import VECTOR, Model, Row, schema_of
+from range_packs import read_packs
 
 from elanus.api.querynode import (
     FieldIndexSpec,
@@ -55,7 +56,6 @@ from elanus.expr import BoundFilter, compile_filter
 from elanus.index import build, resolve_index
 from elanus.log.codec import decode, encode
 from elanus.log.memory import MemoryLog
-from elanus.log.msgstream import read_packs
 from elanus.querynode.node import QueryNode
 from elanus.querynode.snapshot import Snapshot
 from elanus.storage.binlog import (

@@ -140,7 +140,7 @@ async def test_rows_cost_each_of_their_vchannels_the_same_however_many_there_are
     assert steps[3] / 128 < 1.1 * steps[1] / 16, steps
 
 
-async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbours(tmp_path: Path) -> None:
+async def test_an_error_at_a_tick_stops_one_vchannel_and_not_its_neighbors(tmp_path: Path) -> None:
     loaded = Loaded(tmp_path, 2)
     await loaded.start()
     await loaded.tick(1000)

@@ -1,4 +1,4 @@
-"""A root coordinator over memory, and its life and death, for this room's tests."""
+"""A root coordinator over memory, and its life and death, for this package's tests."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
+from polling import until
 
 from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, Holding
 from elanus.rpc.serving.loop import LoopServer
@@ -61,19 +61,13 @@ def slow() -> Iterator[Slow]:
 
 def ended(calls: list[grpc.Future], count: int) -> list[grpc.Future]:
     """Return the calls that end first."""
-    until_s = time.monotonic() + LIMIT_S
-    while len(done := [call for call in calls if call.done()]) < count:
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
-    return done
+    until(lambda: sum(call.done() for call in calls) >= count, f"{count} calls have ended")
+    return [call for call in calls if call.done()]
 
 
 def ended_holding(slow: Slow) -> None:
     """Wait until nothing is held: an answer may arrive a moment before."""
-    until_s = time.monotonic() + LIMIT_S
-    while slow.held.held_bytes:
-        assert time.monotonic() < until_s
-        time.sleep(0.01)
+    until(lambda: not slow.held.held_bytes, "nothing is held")
 
 
 def test_large_requests_beyond_the_limit_are_refused_and_small_ones_are_not(slow: Slow) -> None:

@@ -42,7 +42,7 @@ def test_changes_of_state_are_reported_at_once_and_progress_with_the_next_heartb
         book.begin(job_id, tasks=2)
         await settle()
         assert ledger.received[1:] == [[JobState.WAITING], [JobState.RUNNING]]
-        book.look(job_id, JobProgress(2, 1))
+        book.progressed(job_id, JobProgress(2, 1))
         await settle()
         assert ledger.entries[job_id].progress.tasks_done == 0
         await asyncio.sleep(SIGN_OF_LIFE_S * 1.5)
@@ -87,7 +87,7 @@ def test_a_look_after_the_end_changes_nothing() -> None:
     job_id = book.order(JobKind.FLUSH, "size", ["ch"])
     book.begin(job_id)
     book.cancel(job_id)
-    book.look(job_id, JobProgress(9, 9))
+    book.progressed(job_id, JobProgress(9, 9))
     (entry,) = book.entries()
     assert (entry.state, entry.progress.tasks) == (JobState.CANCELLED, 1)
     with pytest.raises(KeyError):

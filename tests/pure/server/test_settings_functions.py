@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from elanus.server.builders import _embedding
 from elanus.server.pipeline_role import pipeline_order
+from elanus.server.policies import embedding_policy
 from elanus.server.settings import Settings
 from elanus.server.settings_load import InvalidSettings, load
 from elanus.server.settings_page import as_yaml, markdown
@@ -21,7 +21,7 @@ def test_a_key_of_the_environment_reaches_its_provider_and_is_shown_nowhere(
 ) -> None:
     monkeypatch.setenv("ELANUS_FUNCTION__OPENAI__API_KEY", KEY)
     settings = load(None, {"function.tei.url": "http://tei:8080", "data_dir": str(tmp_path)})
-    policy = _embedding(settings.function)
+    policy = embedding_policy(settings.function)
     assert policy.providers["openai"].api_key == KEY
     assert policy.providers["tei"].url == "http://tei:8080"
     assert policy.providers["cohere"].api_key == ""

@@ -316,7 +316,7 @@ def deleted_is_deleted_at_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(visible, "visible", gone)
 
 
-def values_of_the_neighbour(patch: pytest.MonkeyPatch) -> None:
+def values_of_the_neighbor(patch: pytest.MonkeyPatch) -> None:
     """Each row of a sealed segment is answered with the value of the next one."""
     from elanus.querynode.block import Block
 
@@ -432,7 +432,7 @@ BUGS = (
     Bug("timestamp given twice", timestamp_given_twice, frozenset({"TT4"})),
     Bug("pin forgotten", pin_forgotten, frozenset({"VIS3"})),
     Bug("deleted is deleted at any time", deleted_is_deleted_at_any_time, frozenset({"VIS1", "VIS3"})),
-    Bug("values of the neighbour", values_of_the_neighbour, frozenset({"VIS4"})),
+    Bug("values of the neighbor", values_of_the_neighbor, frozenset({"VIS4"})),
     Bug("flushing segments reopened", flushing_segments_reopened, frozenset({"SEG2"})),
     Bug("allocations not counted", allocations_not_counted, frozenset({"SEG4"}), first_seed=7),
     Bug("checkpoint committed unsynced", checkpoint_committed_unsynced, frozenset({"CKPT2"})),

@@ -15,8 +15,8 @@ import pytest
 
 from elanus.core.errors import MemoryFull
 from elanus.core.ids import CollectionID
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.segments import SegmentState
-from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.verbs.pressure import GrowingData, PressureLimits, admitted_after_s
 from elanus.sim.chance import Chance
 from elanus.sim.client_collections import rows_of

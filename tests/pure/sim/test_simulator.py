@@ -81,7 +81,7 @@ def digests(*seeds: int, hash_seed: str) -> list[str]:
     return [str(digest) for digest in ast.literal_eval(printed)]
 
 
-def test_the_catalogue_has_a_sentence_for_every_name() -> None:
+def test_the_catalog_has_a_sentence_for_every_name() -> None:
     assert all(sentence.endswith(".") for sentence in INVARIANTS.values())
     error = InvariantBroken("VIS1", "key 7 is missing", (7,))
     assert str(error).startswith("VIS1: key 7 is missing (")

@@ -74,8 +74,8 @@ def test_the_modules_of_the_wheel_import_only_each_other_and_what_it_requires(un
 
 
 def test_no_room_of_the_server_is_in_the_wheel(unpacked: Path) -> None:
-    rooms = {path.name for path in (unpacked / "elanus").iterdir() if path.is_dir()}
-    assert rooms == {"api", "core", "expr", "index", "rpc", "spark", "storage", "text"}
+    packages = {path.name for path in (unpacked / "elanus").iterdir() if path.is_dir()}
+    assert packages == {"api", "core", "expr", "index", "rpc", "spark", "storage", "text"}
 
 
 def test_the_tests_run_with_versions_that_the_wheel_takes() -> None:

@@ -70,7 +70,7 @@ def test_rows_that_are_close_are_found_across_segments(tmp_path: Path, exact: bo
     world.delete(20, 4)
     plan = world.plan(k=6, params={"radius": 0.01, "ef": 64}, exact=exact)
     job = SearchJob(plan, segment_sets(world.snapshot, plan, sets))
-    held = [manifest for some in job.sets for manifest in some]
+    held = job.segments
     parts = [pairs_of(job, m, s, PAIRS, threads=1) for m in held for s in job.sets]
     found = {r["key"]: r["keep"] for r in forest(parts, PAIRS).to_pylist()}
     live = {key: row for key, row in world.vectors.items() if key != 4}

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 from snapshot_world import World, vectors
+from structlog.testing import capture_logs
 
 import elanus
 from elanus.api.connector import SnapshotLease
@@ -77,7 +78,11 @@ def test_the_lease_ends_with_the_block(server: Server) -> None:
 
 def test_a_lease_that_cannot_be_released_ends_by_itself(server: Server) -> None:
     server.refuses = True
-    elanus.open("docs").close()
+    with capture_logs() as logs:
+        elanus.open("docs").close()
+    (line,) = logs
+    assert (line["event"], line["collection"]) == ("lease not released", "docs")
+    assert server.released == []
 
 
 def test_a_stream_of_rows_lets_go_at_its_end(server: Server) -> None:

@@ -148,6 +148,6 @@ def test_urls_of_other_forms_are_refused(url: str) -> None:
         open_store(url)
 
 
-def test_disk_full_is_recognised_by_its_number() -> None:
+def test_disk_full_is_recognized_by_its_number() -> None:
     with pytest.raises(DiskFull, match="the-file"), disk_full_reported("the-file"):
         raise OSError(errno.ENOSPC, "no space")

@@ -42,6 +42,8 @@ RULES = (
     _rule(r"for\s+ever", "forever, for good"),
     _rule("besides?", "next to, in addition to, compared with"),
     _rule(r"of\s+before", "earlier, older, before it"),
+    _rule("neighbours?|neighbouring|centres?|metres?|catalogues?|labelled", "the American spelling"),
+    _rule("(?:recogni|synchroni|initiali|normali|seriali)s(?:e|es|ed|er|ing|ation)", "the American spelling"),
 )
 
 EXCEPTIONS = (

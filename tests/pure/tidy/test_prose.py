@@ -31,6 +31,7 @@ def test_words_that_are_not_used() -> None:
         ('def f():\n    """Of a task, the end."""\n', [(2, "Of a")]),
         ("# What runs in the worker\n", [(1, "What")]),
         ('"""Rows of\nbefore."""\n', [(1, "of\nbefore")]),
+        ("nearest_neighbours = recognised(rows)\n", [(1, "neighbours"), (1, "recognised")]),
         ('where = file.tell()\nraise X("disk quota exceeded")\n', []),
         ("hash = murmur3(key, seed)  # seed 0, seed 17\nbackground = 1\n", []),
     ],

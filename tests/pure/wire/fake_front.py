@@ -36,6 +36,7 @@ from elanus.core.errors import (
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
+from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
@@ -43,8 +44,6 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import (
-    DEFAULT_DATABASE,
-    DEFAULT_PARTITION,
     CollectionView,
     ComponentView,
     CreateCollection,

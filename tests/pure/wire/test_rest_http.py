@@ -9,7 +9,6 @@ import importlib.util
 import json
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any
 import pymilvus
 import pytest
 from fake_front import FakeFront
+from polling import until
 from rest_client import rest_front
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
@@ -376,10 +376,7 @@ def test_connections_beyond_the_limit_are_refused_with_a_text_and_the_others_go_
 
 def _until_connected(server: RestServer, count: int) -> None:
     """Wait until the server has noticed what has come and gone."""
-    deadline_s = time.monotonic() + 30
-    while len(server._server.server_state.connections) != count:
-        assert time.monotonic() < deadline_s, f"not {count}: {server._server.server_state.connections}"
-        time.sleep(0.01)
+    until(lambda: len(server._server.server_state.connections) == count, f"{count} connections")
 
 
 def _connected(stack: contextlib.ExitStack, port: int) -> http.client.HTTPConnection:

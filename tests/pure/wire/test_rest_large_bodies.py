@@ -6,12 +6,13 @@ import http.client
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
 from fake_front import FakeFront
+from polling import until
 from rest_client import rest_front
 
 from elanus.core.errors import Unavailable
@@ -111,16 +112,13 @@ def is_closed(client: socket.socket) -> bool:
     return False
 
 
-def is_closed_after(client: socket.socket, limit_s: float) -> float:
-    """Return after how many seconds the server does not take anything any more."""
-    began_s = time.monotonic()
-    while time.monotonic() < began_s + limit_s:
-        try:
-            client.send(b" ")
-        except OSError:
-            return time.monotonic() - began_s
-        time.sleep(0.02)
-    raise AssertionError(f"it was open after {limit_s:g} s")
+def takes_nothing(client: socket.socket) -> bool:
+    """Whether the server does not take anything any more."""
+    try:
+        client.send(b" ")
+    except OSError:
+        return True
+    return False
 
 
 def test_a_connection_ends_for_a_client_that_goes_on_sending(
@@ -131,7 +129,7 @@ def test_a_connection_ends_for_a_client_that_goes_on_sending(
         began_s = time.monotonic()
         client.sendall(f"{HEAD}content-length: {len(LARGE)}\r\n\r\n".encode())
         check_refused(rest_of(client))
-        is_closed_after(client, 10)
+        until(lambda: takes_nothing(client), "the connection is closed")
         assert time.monotonic() - began_s >= 0.5
 
 
@@ -166,7 +164,7 @@ def test_a_body_that_arrives_after_its_answer_does_not_keep_the_connection(
     with connect(port) as client:
         client.sendall(f"POST /none HTTP/1.1\r\nhost: localhost\r\ncontent-length: {10**9}\r\n\r\n1".encode())
         assert rest_of(client).startswith(b"HTTP/1.1 404 ")
-        is_closed_after(client, 10)
+        until(lambda: takes_nothing(client), "the connection is closed")
 
 
 def test_a_slow_body_is_answered_and_ends(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,23 +190,16 @@ def test_large_bodies_are_limited_together(front: FakeFront) -> None:
             slow = [connect(port) for _ in range(2)]
             for client in slow:
                 client.sendall(head + half)
-            until(lambda: held.held_bytes > BODY_MAX_BYTES)
+            until(lambda: held.held_bytes > BODY_MAX_BYTES, "a body is held")
             answer = requests.post(url, LARGE[: BODY_MAX_BYTES - 2] + b"{}", timeout=30)
             assert (answer.status_code, answer.json()["code"]) == (503, Unavailable.code)
             assert "proxy.requests_max_mb allows 2: retry" in answer.json()["message"]
             assert requests.post(url, json={}, timeout=30).json()["code"] == 0
             for client in slow:
                 client.close()
-            until(lambda: held.held_bytes == 0)
+            until(lambda: held.held_bytes == 0, "nothing is held")
             answer = requests.post(url, LARGE[: BODY_MAX_BYTES - 2] + b"{}", timeout=30)
             assert answer.json()["code"] == 0
             assert held.held_bytes == 0
         finally:
             server.stop(grace_s=0)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    until_s = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < until_s
-        time.sleep(0.01)

@@ -113,7 +113,7 @@ class Bitmap(ScalarIndex):
         return PackedRows(bits)
 
     def _numbers(self, lookup: Lookup) -> npt.NDArray[np.int64] | None:
-        """The numbers of the matching keys; None if there are too many to unite.
+        """Return the numbers of the matching keys; None if there are too many to unite.
 
         Those of an estimate are kept for the search that follows.
         """

@@ -26,7 +26,7 @@ class Documents(Postings):
 
 
 def _entries(lookup: Lookup) -> Holds | None:
-    """The lookup among entries; None if there is none that is equivalent."""
+    """Return the lookup among entries; None if there is none that is equivalent."""
     if not isinstance(lookup, Inside):
         return None
     inner = lookup.lookup

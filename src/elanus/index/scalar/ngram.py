@@ -94,7 +94,8 @@ class Ngrams(Postings):
         return RowNumbers(self._rows_of(candidates[passed]))
 
     def _candidates(self, lookup: Matching) -> npt.NDArray[np.uint32] | None:
-        """The texts that have the grams of every fragment; None if no fragment is long and rare enough."""
+        """Return the texts that have the grams of every fragment; None if no fragment is long and rare
+        enough."""
         wanted = [self._asked(fragment) for fragment in lookup.fragments]
         hashes = np.unique(np.concatenate(wanted)) if wanted else np.empty(0, np.uint32)
         if not len(hashes):
@@ -129,7 +130,7 @@ class Ngrams(Postings):
 
 
 def lengths_of(spec: IndexSpec) -> range:
-    """The lengths of the grams that are indexed."""
+    """Return the lengths of the grams that are indexed."""
     low, high = int(spec.params["min_gram"]), int(spec.params["max_gram"])
     return range(low, min(high, low + LENGTHS_MAX - 1) + 1)
 

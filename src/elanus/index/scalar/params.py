@@ -15,14 +15,14 @@ WHOLE_DOCUMENT = "JSON"
 
 
 def invalid(what: str) -> InvalidParameter:
-    """The error for parameters that do not describe an index of the field."""
+    """Return the error for parameters that do not describe an index of the field."""
     return InvalidParameter(
         f"{what}: invalid parameter[expected=valid index params][actual=invalid index params]"
     )
 
 
 def missing(what: str, name: str = "") -> InvalidParameter:
-    """The error for a parameter that must be given."""
+    """Return the error for a parameter that must be given."""
     named = f"[missing_param={name}]" if name else ""
     return invalid(f"{what}: missing parameter{named}")
 

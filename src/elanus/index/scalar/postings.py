@@ -55,7 +55,7 @@ class Grouped:
         return spans if self.starts is None else self.starts[spans]
 
     def rows_of(self, spans: Spans) -> RowNumberArray:
-        """The rows of these keys, in the order of the keys."""
+        """Return the rows of these keys, in the order of the keys."""
         rows: Any = self.rows
         places = self.places(spans)
         if len(places) == 1:
@@ -128,7 +128,7 @@ def _by_code(keys: Keys, codes: npt.NDArray[np.int64], numbers: RowNumberArray, 
 
 
 def common(few: RowNumberArray, many: RowNumberArray) -> RowNumberArray:
-    """The numbers that two ascending arrays share: each of the few is looked up in the many."""
+    """Return the numbers that two ascending arrays share: each of the few is looked up in the many."""
     if not len(many):
         return many
     places = np.minimum(np.searchsorted(many, few), len(many) - 1)
@@ -192,7 +192,8 @@ class Postings(ScalarIndex):
         return len(self._groups.rows) == self.rows and not self._groups.of_elements
 
     def _bits(self, spans: Spans, count: int) -> npt.NDArray[np.uint8]:
-        """The bits of the ``count`` rows of these keys, or of all rows but the others if these are fewer."""
+        """Return the bits of the ``count`` rows of these keys, or of all rows but the others if these are
+        fewer."""
         groups, inverted = self._groups, self._has_all_rows and 2 * count > self.rows
         if inverted:
             ends = np.array([[0, len(groups.keys)]], np.int64)
@@ -202,11 +203,11 @@ class Postings(ScalarIndex):
         return np.packbits(held, bitorder="little")
 
     def _wanted(self, lookup: Lookup) -> Holds | None:
-        """The elements that are looked up, if the keys are elements."""
+        """Return the elements that are looked up, if the keys are elements."""
         return lookup if isinstance(lookup, Holds) else None
 
     def _worth_trying(self, total: int) -> float:
-        """How many of so many values, rows or texts are worth a closer look."""
+        """Return how many of so many values, rows or texts are worth a closer look."""
         return max(_TRIED_ALWAYS, self.rows_share_max * total)
 
     def _spans(self, lookup: Lookup) -> Spans | None:
@@ -225,7 +226,8 @@ class Postings(ScalarIndex):
         return self._groups.keys.spans(lookup)
 
     def _with_all(self, spans: Spans, wanted: int) -> RowNumberArray:
-        """The rows that belong to every one of ``wanted`` keys, each span being one: the rarest first."""
+        """Return the rows that belong to every one of ``wanted`` keys, each span being one: the rarest
+        first."""
         if len(spans) < wanted:
             return np.empty(0, np.uint32)
         places = self._groups.places(spans)

@@ -115,7 +115,7 @@ class Rectangles(ScalarIndex):
 
 
 def _tiled(boxes: Boxes) -> npt.NDArray[np.intp]:
-    """Return an order of the boxes in which neighbours are close to each other: tiles of a grid."""
+    """Return an order of the boxes in which neighbors are close to each other: tiles of a grid."""
     with np.errstate(over="ignore", invalid="ignore"):
         x, y = boxes[:, 0] + boxes[:, 2], boxes[:, 1] + boxes[:, 3]
     tiles = -(-len(boxes) // FANOUT)

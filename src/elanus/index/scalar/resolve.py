@@ -78,7 +78,7 @@ def _kind(
 
 
 def _unsuited(name: str, data_type: DataType) -> str:
-    """The reason why a kind does not index fields of the type."""
+    """Return the reason why a kind does not index fields of the type."""
     field_type = type_name(data_type)
     match name:
         case "STL_SORT":

@@ -118,7 +118,8 @@ class NatsLog:
         return self._states.get(pchannel, _State()).end
 
     async def sync(self, pchannel: str) -> Position:
-        """The end, requested from the server. Acknowledged entries are already as durable as they will be."""
+        """Return the end, requested from the server. Acknowledged entries are already as durable as they will
+        be."""
         self._check_open()
         await self._refresh(pchannel)
         return self.end(pchannel)
@@ -154,7 +155,7 @@ class NatsLog:
         return self._source
 
     def _writer(self, pchannel: str) -> StreamWriter:
-        """The pchannel's writer. Raises `ValueError` for a name that is not valid for a stream."""
+        """Return the pchannel's writer. Raises `ValueError` for a name that is not valid for a stream."""
 
         def stored(last: int, payload_bytes: int) -> None:
             old = self._states.get(pchannel, _State())
@@ -212,7 +213,8 @@ class NatsLog:
             self._states[pchannel] = self._newer(pchannel, info)
 
     def _newer(self, pchannel: str, info: dict[str, Any]) -> _State:
-        """The newer state: an append of this process may have been acknowledged since the server answered."""
+        """Return the newer state: an append of this process may have been acknowledged since the server
+        answered."""
         end = max(info["state"]["last_seq"] + 1 if info["state"]["last_seq"] else START, self.end(pchannel))
         return _State(Position(end), info["state"]["bytes"])
 
@@ -314,13 +316,13 @@ async def _end(reader: StreamReader, connection: NatsConnection) -> None:
 
 
 def _stream(source: NatsSource, pchannel: str) -> str:
-    """The stream's name: no dots, which separate the levels of subjects. Raises `ValueError`."""
+    """Return the stream's name: no dots, which separate the levels of subjects. Raises `ValueError`."""
     if not 0 < len(pchannel) <= _PCHANNEL_LENGTH_MAX:
         raise ValueError(f"pchannel {pchannel!r}: a name has 1 to {_PCHANNEL_LENGTH_MAX} characters")
     return f"{source.prefix}-{quote(pchannel, safe='').replace('.', '%2E').replace('%', '=')}"
 
 
 def _pchannel_of(source: NatsSource, stream: str) -> str | None:
-    """The pchannel of a stream; ``None`` when the stream does not belong to this log."""
+    """Return the pchannel of a stream; ``None`` when the stream does not belong to this log."""
     prefix = f"{source.prefix}-"
     return unquote(stream.removeprefix(prefix).replace("=", "%")) if stream.startswith(prefix) else None

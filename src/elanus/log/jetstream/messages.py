@@ -59,7 +59,7 @@ class Place:
 def messages_of(
     entries: Sequence[NewEntry], group: int, index: int, payload_max_bytes: int
 ) -> list[OutgoingMessage]:
-    """The messages of entries in a group, the first of them numbered ``index``.
+    """Return the messages of entries in a group, the first of them numbered ``index``.
 
     ``payload_max_bytes``: the limit of the server, headers included. Raises `ValueError` for a header value
     that cannot be stored.
@@ -77,7 +77,7 @@ def messages_of(
 
 
 def place_of(message: IncomingMessage) -> Place:
-    """The message's place. Raises `CorruptLog` for a message that was not made by an Elanus writer."""
+    """Return the message's place. Raises `CorruptLog` for a message that was not made by an Elanus writer."""
     head, part = message.headers.get(ENTRY_HEADER), message.headers.get(PART_HEADER)
     try:
         group, index = head.split(",", 3)[1:3] if head else (part or "").split(",", 2)[:2]
@@ -87,7 +87,7 @@ def place_of(message: IncomingMessage) -> Place:
 
 
 def parse_headers(block: bytes) -> dict[str, str]:
-    """The headers of a stored message as returned by JetStream's API: lines after ``NATS/1.0``."""
+    """Return the headers of a stored message as returned by JetStream's API: lines after ``NATS/1.0``."""
     lines = block.decode().split("\r\n")[1:]
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines) if value}
 
@@ -109,7 +109,7 @@ class Assembler:
         return self._header is not None
 
     def feed(self, message: IncomingMessage) -> LogEntry | None:
-        """The entry that this message completes, if it does. Raises `CorruptLog`."""
+        """Return the entry that this message completes, if it does. Raises `CorruptLog`."""
         head = message.headers.get(ENTRY_HEADER)
         if head is not None:
             self._begin(message, head)
@@ -196,7 +196,7 @@ def _head(header: EntryHeader, group: int, index: int, messages: int, payload_by
 
 
 def _pieces(parts: Sequence[bytes | memoryview], piece_max_bytes: int) -> Iterator[bytes]:
-    """The parts joined and cut; at least one piece."""
+    """Yield the parts joined and cut; at least one piece."""
     views = [memoryview(part).cast("B") for part in parts if memoryview(part).nbytes]
     whole = b"".join(views)
     if len(whole) <= piece_max_bytes:

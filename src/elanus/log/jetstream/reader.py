@@ -55,7 +55,8 @@ class StreamReader(StreamFollower):
         return self._take(bytes_max)
 
     def on(self, connection: NatsConnection, stop: Position) -> StreamReader:
-        """A reader that continues at this one's position, through another connection, up to ``stop``."""
+        """Return a reader that continues at this one's position, through another connection, up to
+        ``stop``."""
         return StreamReader(
             connection, self.stream, self.position, headers_only=self._headers_only, stop=stop
         )

@@ -107,7 +107,7 @@ class StreamWriter:
                 _answer(appends, messages, sequences)
 
     def _take(self) -> tuple[list[_Append], list[OutgoingMessage]]:
-        """The next group. Appends that cannot be encoded as messages are answered at once."""
+        """Return the next group. Appends that cannot be encoded as messages are answered at once."""
         self._group += 1
         appends: list[_Append] = []
         messages: list[OutgoingMessage] = []

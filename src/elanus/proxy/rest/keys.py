@@ -10,7 +10,7 @@ from typing import Any
 
 from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.api_keys import KeyScope
-from elanus.proxy.api import DEFAULT_DATABASE
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.calls import Caller, Operation
 from elanus.proxy.port import Front
 from elanus.proxy.rest.bodies import Body, OfUser

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from elanus.core.errors import ElanusError
-from elanus.proxy.api import DEFAULT_DATABASE
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.calls import Caller, Permission, permission_of
 from elanus.proxy.rest.bodies import Body, OfCollection
 from elanus.proxy.rest.errors import RestError, reported

@@ -234,7 +234,7 @@ class Proxy:
     async def invalidate_collection(self, collection_id: CollectionID) -> None:
         self.cache.invalidate(collection_id)
         # If it was dropped, a write whose name was resolved before must ask datacoord, which refuses.
-        self._assigner.give_back(collection_id)
+        self._assigner.return_all(collection_id)
 
     async def invalidate_everything(self) -> None:
         self.cache.invalidate_all()
@@ -250,7 +250,7 @@ class Proxy:
         self._nodes.forget(collection_id)
 
     async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
-        self._assigner.give_back(collection_id)
+        self._assigner.return_all(collection_id)
         return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
 
     async def report_tick(self, now: Timestamp) -> TickReport:

@@ -15,7 +15,8 @@ class SegmentAssigner:
         self._datacoord = datacoord
         self._rows_ahead = rows_ahead
         self._allocations = AllocationCache()
-        self._given_back: dict[CollectionID, int] = {}
+        self._returns: dict[CollectionID, int] = {}
+        """How often all allocations of a collection were returned."""
 
     async def assign(
         self, collection_id: CollectionID, partition_id: PartitionID, vchannel: str, rows: int, ts: Timestamp
@@ -23,15 +24,15 @@ class SegmentAssigner:
         """Return the segments for ``rows`` rows stamped ``ts``, in row order."""
         key = (collection_id, partition_id, vchannel)
         while missing := self._allocations.missing(key, rows, ts):
-            before = self._given_back.get(collection_id, 0)
+            before = self._returns.get(collection_id, 0)
             request = AllocationRequest(collection_id, partition_id, vchannel, max(missing, self._rows_ahead))
             for allocation in await self._datacoord.allocate((request,)):
-                # An allocation in transit while all were given back counts as given back.
-                if self._given_back.get(collection_id, 0) == before:
+                # An allocation in transit while all were returned counts as returned.
+                if self._returns.get(collection_id, 0) == before:
                     self._allocations.put(key, allocation.segment_id, allocation.rows, allocation.expires)
         return self._allocations.spend(key, rows)
 
-    def give_back(self, collection_id: CollectionID) -> None:
+    def return_all(self, collection_id: CollectionID) -> None:
         """Forget all allocations of a collection; the next write requests new ones."""
-        self._given_back[collection_id] = self._given_back.get(collection_id, 0) + 1
-        self._allocations.give_back(collection_id)
+        self._returns[collection_id] = self._returns.get(collection_id, 0) + 1
+        self._allocations.forget(collection_id)

@@ -11,10 +11,10 @@ from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import check_name
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
+from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
 from elanus.core.sent_keys import marked
-from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.row_writes import write_partition
 

@@ -91,7 +91,7 @@ class Loading(Verbs):
         loads = self._proxy.define("load states", self._query.loads)
         statuses = {status.collection_id: status for status in loads}
         return {
-            c.name: LoadedView(c.name, _percentage(statuses[c.collection_id]), True)
+            c.name: LoadedView(c.name, _percentage(statuses[c.collection_id]), queryable=True)
             for c in found
             if c.collection_id in statuses
         }
@@ -102,7 +102,7 @@ class Loading(Verbs):
         if status is None:
             raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
         return {
-            name: LoadedView(name, status.percentages[partition_id], True)
+            name: LoadedView(name, status.percentages[partition_id], queryable=True)
             for name, partition_id in cached.partitions.items()
             if partition_id in status.percentages
         }

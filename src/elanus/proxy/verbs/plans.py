@@ -1,6 +1,6 @@
 """Compiled filters, output fields and planned searches, cached for repeated requests.
 
-The same filter text gives the same `BoundFilter` object, so that query nodes recognise it and reuse their
+The same filter text gives the same `BoundFilter` object, so that query nodes recognize it and reuse their
 masks. A filter that takes a sample is compiled for each request, so that each has a sample of its own. One
 `Plans` belongs to one cached collection and is discarded with it.
 """

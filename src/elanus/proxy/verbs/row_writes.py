@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter, SchemaMismatch
 from elanus.core.ids import ALL_PARTITIONS, PartitionID
+from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.quarantine import misfit_rows
-from elanus.proxy.api import DEFAULT_PARTITION
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.fresh_keys import TakeIds, keys_in_shards_of, keys_of_ids
 from elanus.proxy.role.read_path import refuse_partition_names

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
 from elanus.core.errors import AccessConflict, InvalidParameter
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.privileges import ANY, GLOBAL, GROUPS, ROOT, Grant
-from elanus.proxy.api import DEFAULT_DATABASE
 from elanus.proxy.calls import Caller, ObjectType
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import rpc

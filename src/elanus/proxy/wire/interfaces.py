@@ -14,7 +14,7 @@ import grpc
 import msgspec
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
-from elanus.proxy.api import DEFAULT_DATABASE
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.calls import Calls, Operation, permission_of
 from elanus.proxy.wire.context import Context, signed_in
 from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of

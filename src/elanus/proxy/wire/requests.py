@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError, InvalidParameter
-from elanus.proxy.api import DEFAULT_DATABASE
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.calls import Caller, ObjectType, requires
 from elanus.proxy.wire.stubs import common_pb2
 from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported

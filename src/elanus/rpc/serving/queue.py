@@ -68,12 +68,12 @@ class CompletionQueue:
 
 
 def path_of(arrival: Any) -> bytes:
-    """The method of an arrived call; empty when the server shut down instead."""
+    """Return the method of an arrived call; empty when the server shut down instead."""
     return arrival.call_details.method if arrival.success else b""
 
 
 def message_of(event: Any) -> bytes | None:
-    """The message that `receive` received; None if the client sent nothing or is gone."""
+    """Return the message that `receive` received; None if the client sent nothing or is gone."""
     data: bytes | None = event.batch_operations[0].message()
     return data
 

@@ -56,7 +56,7 @@ class ClusterPeers:
         return NodesAs(peers, lambda n: peers[n].client(api, timeout_s, issued_by=issued_by))
 
     def data_nodes(self, datacoord: NodeID) -> Nodes[DataNodePorts]:
-        """The data nodes, as the datacoord with that session commands them."""
+        """Return the data nodes, as the datacoord with that session commands them."""
         peers = self._directories["datanode"]
         return NodesAs(peers, lambda n: data_node_ports(peers.infos[n].address, peers[n], datacoord))
 
@@ -64,7 +64,7 @@ class ClusterPeers:
         return self._directories[role].infos
 
     def labels(self, role: str) -> Mapping[NodeID, Mapping[str, str]]:
-        """The labels of the nodes that have any."""
+        """Return the labels of the nodes that have any."""
         return {n: info.labels for n, info in self.infos(role).items() if info.labels}
 
     def _connect(self, info: SessionInfo) -> Peer:

@@ -128,26 +128,7 @@ class ClusterProcess:
         self.query = self.peers.coordinator("querycoord", QueryCoordApi)
         self._query_nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None)
         self._payloads = self.peers.nodes("proxy", ReadPayloads, timeout_s=30.0)
-        self._builders = Builders(
-            RoleDependencies(
-                settings=settings,
-                clock=self.clock,
-                meta=services.meta,
-                log=services.log,
-                store=services.store,
-                pools=self._threads.pools,
-                scratch=workspace.scratch,
-                measures=measures,
-                job_ended=job_ended,
-                coordinators=Coordinators(self.root, self.data, self.index, self.query),
-                proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
-                query_nodes=self._fleet,
-                data_nodes=self.peers.data_nodes,
-                dial=self._connections.to,
-                leases=services.leases,
-                recall=self.recall,
-            )
-        )
+        self._builders = Builders(self._dependencies(workspace, measures, job_ended))
         self._handles = {role: LocalRole(role) for role in roles}
         self._fan_out: FanOut | None = None
         self._growing_watch = self._builders.growing_watch()
@@ -163,6 +144,29 @@ class ClusterProcess:
         reached_at = cluster.host if cluster.advertise == "auto" else cluster.advertise
         self.address = f"{reached_at}:{self._server.port}"
         self._add_roles()
+
+    def _dependencies(
+        self, workspace: Workspace, measures: Measures, job_ended: Callable[[JobEntry], None]
+    ) -> RoleDependencies:
+        services = self._services
+        return RoleDependencies(
+            settings=self._settings,
+            clock=self.clock,
+            meta=services.meta,
+            log=services.log,
+            store=services.store,
+            pools=self._threads.pools,
+            scratch=workspace.scratch,
+            measures=measures,
+            job_ended=job_ended,
+            coordinators=Coordinators(self.root, self.data, self.index, self.query),
+            proxies=self.peers.nodes("proxy", ProxyApi, timeout_s=_PROXY_CALL_S),
+            query_nodes=self._fleet,
+            data_nodes=self.peers.data_nodes,
+            dial=self._connections.to,
+            leases=services.leases,
+            recall=self.recall,
+        )
 
     @property
     def import_url(self) -> str:
@@ -208,7 +212,7 @@ class ClusterProcess:
     # what it reports
 
     def growing_bytes(self) -> int:
-        """The growing data of the query node that has the most, about a second old."""
+        """Return the growing data of the query node that has the most, about a second old."""
         return self._growing_watch.latest.total_bytes
 
     def pressure(self) -> Pressure:
@@ -218,7 +222,7 @@ class ClusterProcess:
         return self._builders.pressure(lambda: self._growing_watch.latest, disk.free_bytes)
 
     def elsewhere(self) -> list[RoleStatus]:
-        """The roles of other processes, according to their sessions."""
+        """Return the roles of other processes, according to their sessions."""
         return [
             RoleStatus(f"{role} {node_id}", "Healthy", info.address)
             for role in (*COORDINATORS, *NODES)
@@ -227,19 +231,19 @@ class ClusterProcess:
         ]
 
     def components(self) -> list[ComponentView]:
-        """Every node of the cluster, and the coordinators that are missing."""
+        """Return every node of the cluster, and the coordinators that are missing."""
         there = [
-            ComponentView(node_id, role, True)
+            ComponentView(node_id, role, healthy=True)
             for role in (*COORDINATORS, *NODES)
             for node_id in sorted(self.peers.infos(role))
         ]
         missing = [r for r in COORDINATORS if not self.peers.infos(r)]
-        return [*there, *(ComponentView(NodeID(0), role, False) for role in missing)]
+        return [*there, *(ComponentView(NodeID(0), role, healthy=False) for role in missing)]
 
     # roles of this process
 
     def _interfaces(self, roles: tuple[str, ...]) -> list[tuple[type[Any], Any]]:
-        """The interfaces that this process serves to the others."""
+        """Return the interfaces that this process serves to the others."""
         found: list[tuple[type[Any], Any]] = [
             (api, local_client(self._handles[role], api)) for role in roles for api in _INTERFACES[role]
         ]

@@ -42,7 +42,7 @@ class Member:
         self.proxy = channel.client(ProxyApi, NOTICE_S)
 
     def mirror(self, querycoord: NodeID) -> MirrorNode:
-        """The node, as the query coordinator with that session commands it."""
+        """Return the node, as the query coordinator with that session commands it."""
         grants = self.channel.client(ReadGrants, NOTICE_S, issued_by=querycoord)
         node = self.channel.client(QueryNodeApi, None, issued_by=querycoord)
         return MirrorNode(node, SureGrants(grants, self.process))

@@ -21,7 +21,7 @@ from elanus.api.querynode import QueryNodeApi
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import ReadGrants, ServingFacts, ServingObserved, ServingProcessApi
 from elanus.core.ids import NodeID
-from elanus.log.port import Log, LookingFollower
+from elanus.log.port import Log, PollingFollower
 from elanus.metrics import Metrics
 from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.role.proxy import Coordinators, Proxy
@@ -36,7 +36,7 @@ from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.serving.held import HeldBytes
 from elanus.server.access import open_audit, port_access
 from elanus.server.backends import open_follower, open_objects_to_read
-from elanus.server.builders import make_query_node, proxy_policy, recall_sampler
+from elanus.server.builders import make_query_node, recall_sampler
 from elanus.server.certificates import front_security
 from elanus.server.counters import MetricMeasures, RequestMeasures
 from elanus.server.data_dir import paths_of
@@ -45,6 +45,7 @@ from elanus.server.loop_lag import LoopLag
 from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.own_resources import resident_bytes
 from elanus.server.parent import when_parent_ends
+from elanus.server.policies import proxy_policy
 from elanus.server.process_setup import set_up_process
 from elanus.server.serving.reads import GrantedReads, Grants, PagesElsewhere, PassedWrites
 from elanus.server.settings import Settings
@@ -159,7 +160,7 @@ class ServingProcess:
             live_proxies=lambda: 0,
             is_reader=True,
             own_writes=self._writes,
-            ticked=log.look if isinstance(log, LookingFollower) else lambda: None,
+            ticked=log.poll_now if isinstance(log, PollingFollower) else lambda: None,
         )
         self._proxy.reads.pages = PagesElsewhere()
         await self._proxy.start()

@@ -1,18 +1,13 @@
-"""A finished range of a pchannel read in packs: at tick boundaries, in time order (`elanus.core.packs`).
-
-Returns log entries, not messages: decoding (`elanus.log.codec`) is left to consumers that need the rows. To
-follow a pchannel, use `elanus.log.dispatcher`.
-"""
+"""A finished range of a log in packs: what a reader that followed its pchannel got, read once more."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from elanus.core.catalog import Checkpoint
-from elanus.core.packs import Pack, PackAssembler
+from elanus.core.packs import PackAssembler
 from elanus.log.port import LogEntry, Position, RangeReader
-
-EntryPack = Pack[LogEntry]
+from elanus.log.shared_reader import EntryPack
 
 
 def read_packs(
@@ -22,10 +17,9 @@ def read_packs(
     stop: Position,
     vchannels: Iterable[str] | None = None,
 ) -> Iterator[EntryPack]:
-    """The packs from a checkpoint up to a position: a pipeline range, read again as it was followed.
+    """Yield the packs from a checkpoint up to a position.
 
-    If ``stop`` is the ``next_position`` of a pack, that pack is the last. Raises what the range reader
-    raises.
+    If ``stop`` is the ``next_position`` of a pack, that pack is the last.
     """
     assembler: PackAssembler[LogEntry] = PackAssembler(start, vchannels)
     for entry in read_range(pchannel, Position(start.position), stop):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from range_packs import read_packs
+
 from elanus.core.messages import MsgKind
 from elanus.core.packs import ORIGIN
 from elanus.core.timestamps import Timestamp
 from elanus.log.memory import MemoryLog
-from elanus.log.msgstream import EntryPack, read_packs
 from elanus.log.port import EntryHeader, NewEntry, Position
+from elanus.log.shared_reader import EntryPack
 
 PCHANNEL, A, B = "dml_0", "dml_0_1v0", "dml_0_2v0"
 
