@@ -102,6 +102,8 @@ class OperandBinder:
                 return Value(node.value)
             case syntax.LiteralList():
                 return Value(node.values)
+            case syntax.LongList():
+                return Value(list(node.values))
             case syntax.Listing():
                 return Value(list(map(self._element, node.items)))
             case syntax.Template():
