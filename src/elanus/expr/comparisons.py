@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.schema import DataType
@@ -225,7 +226,7 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
     """The distinct items in the column's Arrow type. Integers that the type cannot hold match no row."""
     arrow_type, family = column.arrow_type, column.kind.family
     if family is Family.INTEGER:
-        numbers = np.asarray(array_from(items, pa.int64()).unique())
+        numbers = _distinct(array_from(items, pa.int64()))
         limits = np.iinfo(arrow_type.to_pandas_dtype())
         return pa.array(numbers[(numbers >= limits.min) & (numbers <= limits.max)], arrow_type)
     if family is Family.FLOATING:
@@ -233,6 +234,17 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
             rounded = np.asarray(array_from(items, pa.float64())).astype(arrow_type.to_pandas_dtype())
         return lookup_set(pa.array(rounded, arrow_type))
     return array_from(items, arrow_type).unique()
+
+
+def _distinct(integers: pa.Array) -> npt.NDArray[np.int64]:
+    """The integers without duplicates, in their order. Large lists seldom have any, and to sort six million
+    takes a tenth of the time in which they are hashed."""
+    numbers = integers.to_numpy()
+    if np.any(numbers[1:] <= numbers[:-1]):
+        ascending = np.sort(numbers)
+        if np.any(ascending[1:] == ascending[:-1]):
+            return integers.unique().to_numpy()
+    return numbers
 
 
 def _wrong_element(

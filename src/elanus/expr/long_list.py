@@ -1,7 +1,7 @@
 """The literals of a long list, in pieces.
 
 Python needs a tenth of a second to look at, or to free, a list of six million numbers, and no other thread
-runs meanwhile. Pieces of a few thousand become Arrow arrays as soon as they are parsed, so that there never
+runs meanwhile. Pieces of some thousand become Arrow arrays as soon as they are parsed, so that there never
 are millions of Python objects.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, overload
 
+import numpy as np
 import pyarrow as pa
 
 from elanus.core.pieces import pieces
@@ -83,7 +84,8 @@ def array_from(items: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
 
 def _as(piece: Piece, arrow_type: pa.DataType) -> pa.Array:
     if not isinstance(piece, pa.Array):
-        return pa.array(piece, arrow_type)
+        numbers = np.asarray(piece, np.float64) if arrow_type == pa.float64() else piece
+        return pa.array(numbers, arrow_type)
     return piece if piece.type == arrow_type else piece.cast(arrow_type, safe=False)
 
 

@@ -19,8 +19,10 @@ from elanus.expr.long_list import LongLiterals, array_from, types_in
 from elanus.expr.parse import parse
 from elanus.expr.source import Source
 
-LENGTHS = [4096, 4097, 4096 + 63, 4096 + 64, 4096 + 65, 3 * 4096, 20_000]
-GAP_MAX_S = 0.05
+PIECE = 16_384
+LENGTHS = [PIECE, PIECE + 1, PIECE + 63, PIECE + 64, PIECE + 65, 2 * PIECE, 40_000]
+GAP_MAX_S = 0.15
+"""A third of what the list takes if it is scanned as a whole."""
 NUMBERS = 2_000_000
 
 
@@ -70,33 +72,33 @@ def test_spellings_that_are_not_json() -> None:
 
 @pytest.mark.parametrize("last", ["2 * 3", "0x06", "{six}", "6"])
 def test_a_long_list_may_end_with_something_else(last: str) -> None:
-    bound = compile_filter(f"id in [{','.join(map(str, range(10, 9000)))}, {last}]", PLAIN, {"six": 6})
-    assert bound.evaluate({"id": pa.array([5, 6, 9, 10, 8999, 9000])}, 6).tolist() == [0, 1, 0, 1, 1, 0]
+    bound = compile_filter(f"id in [{','.join(map(str, range(10, 19_000)))}, {last}]", PLAIN, {"six": 6})
+    assert bound.evaluate({"id": pa.array([5, 6, 9, 10, 18_999, 19_000])}, 6).tolist() == [0, 1, 0, 1, 1, 0]
 
 
 def test_values_are_those_of_a_short_list_for_every_kind_of_column() -> None:
-    columns = {
-        "id": (pa.array([3, 5000, -1], pa.int64()), range(10_000)),
-        "tiny": (pa.array([3, 100, -1], pa.int8()), range(10_000)),
-        "price": (pa.array([3.0, 0.5, -0.0], pa.float64()), [n / 2 for n in range(10_000)]),
-        "score": (pa.array([3.0, 5000, 0.1], pa.float32()), [*range(10_000), 0.1]),
-        "color": (pa.array(["3", "x", None]), [f"{n}" for n in range(10_000)]),
-        "flag": (pa.array([True, False, None]), [True] * 10_000),
-        "meta": (pa.array(["3", "3.0", '"3"']), range(10_000)),
-    }
-    for name, (column, items) in columns.items():
+    columns: list[tuple[str, pa.Array, list[Any]]] = [
+        ("id", pa.array([3, 5000, -1], pa.int64()), [*range(20_000)]),
+        ("tiny", pa.array([3, 100, -1], pa.int8()), [*range(20_000)]),
+        ("price", pa.array([3.0, 0.5, -0.0], pa.float64()), [n / 2 for n in range(20_000)]),
+        ("price", pa.array([3e17, 5.0, 0.1], pa.float64()), [3 * 10**17 + n for n in range(20_000)]),
+        ("score", pa.array([3.0, 5000, 0.1], pa.float32()), [*range(20_000), 0.1]),
+        ("color", pa.array(["3", "x", None]), [f"{n}" for n in range(20_000)]),
+        ("flag", pa.array([True, False, None]), [True] * 20_000),
+        ("meta", pa.array(["3", "3.0", '"3"']), [*range(20_000)]),
+    ]
+    for name, column, items in columns:
         for negated in ("", "not "):
-            long = compile_filter(f"{name} {negated}in {list(items)}", PLAIN)
-            by_template = compile_filter(f"{name} {negated}in {{items}}", PLAIN, {"items": list(items)})
+            long = compile_filter(f"{name} {negated}in {items}", PLAIN)
+            by_template = compile_filter(f"{name} {negated}in {{items}}", PLAIN, {"items": items})
             found, same = (bound.evaluate({name: column}, 3).tolist() for bound in (long, by_template))
             assert found == same, name
             assert long.explain() == by_template.explain()
-            if not negated:
-                assert found[0], name
+            assert found[0] == (not negated), name
 
 
 def test_numbers_in_json_are_equal_by_value() -> None:
-    items = [*range(10_000), 2**53 + 1, 2**63 - 1, -(2**63)]
+    items = [*range(20_000), 2**53 + 1, 2**63 - 1, -(2**63)]
     bound = compile_filter(f"meta['n'] in {items}", PLAIN)
     texts = ["3", "3.0", "9007199254740993", "9007199254740992.0", "9223372036854775807",
              "9.223372036854775807e18", "-9223372036854775808", "-9.223372036854775808e18"]  # fmt: skip
@@ -105,13 +107,13 @@ def test_numbers_in_json_are_equal_by_value() -> None:
 
 
 def test_an_array_may_be_compared_with_a_long_list() -> None:
-    bound = compile_filter(f"array_contains_any(longs, {list(range(5, 9000))})", PLAIN)
+    bound = compile_filter(f"array_contains_any(longs, {list(range(5, 19_000))})", PLAIN)
     assert bound.evaluate({"longs": pa.array([[4], [4, 5]])}, 2).tolist() == [False, True]
 
 
-@pytest.mark.parametrize("index", [0, 4095, 4096, 5000, 8999])
+@pytest.mark.parametrize("index", [0, PIECE - 1, PIECE, 17_000, 18_999])
 def test_the_position_of_a_wrong_literal_is_named(index: int) -> None:
-    items: list[Any] = list(range(9000))
+    items: list[Any] = list(range(19_000))
     items[index] = "x"
     text = f"id in {items}"
     with pytest.raises(InvalidFilter, match="cannot be casted to Int64") as refusal:
@@ -135,7 +137,7 @@ def test_a_long_list_with_another_value_is_none_of_plain_literals() -> None:
 
 def test_equal_long_lists_have_equal_shapes() -> None:
     one, same, other = (
-        compile_filter(f"id > 1 and price in {[*range(9000), last]}", PLAIN) for last in (1.5, 1.5, 2.5)
+        compile_filter(f"id > 1 and price in {[*range(19_000), last]}", PLAIN) for last in (1.5, 1.5, 2.5)
     )
     assert shape(one.predicate) == shape(same.predicate) != shape(other.predicate)
     assert one.split_by_key()[1] is same.split_by_key()[1]
@@ -159,9 +161,10 @@ def test_a_sequence_in_pieces() -> None:
 
 
 def longest_gap_s(work: Callable[[], object]) -> float:
-    """Return for how long another thread does not run while ``work`` does. Of five times the best."""
-    found = []
-    for _ in range(5):
+    """Return for how long another thread does not run while ``work`` does. A machine that is busy with other
+    things delays it too, so it is tried again."""
+    found = [GAP_MAX_S]
+    while found[-1] >= GAP_MAX_S and len(found) <= 10:
         done = threading.Event()
         worker = threading.Thread(target=lambda done=done: (work(), done.set()))
         longest_s, last_s = 0.0, time.perf_counter()

@@ -110,7 +110,7 @@ def test_every_process_refuses_them_in_the_same_words(
     server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=2, serving=serving, main=main)
     with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
         with pytest.raises(grpc.RpcError) as refusal:
-            channel.unary_unary(f"/{SERVICE.full_name}/{rpc}")(b"\x0a\x00" * 600, timeout=60)
+            channel.unary_unary(f"/{SERVICE.full_name}/{rpc}")(b"\x0a\x00" * 40_000, timeout=60)
         assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refusal.value.details().startswith("the request has more than 100 parts")
     server.stop(0)

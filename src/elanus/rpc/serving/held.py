@@ -80,7 +80,7 @@ class Holding:
 class HeldHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
     """Counts the bytes of large requests to ``handler``, for a server that does not: of grpcio's own.
 
-    Each is decoded once it is counted, in the thread that answers it. What is too much is refused.
+    Each is decoded once it is counted, in the thread that answers it. A request beyond the limit is refused.
     """
 
     def __init__(self, handler: grpc.GenericRpcHandler, held: HeldBytes) -> None:
