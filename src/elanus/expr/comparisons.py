@@ -239,11 +239,11 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
 def _distinct(integers: pa.Array) -> npt.NDArray[np.int64]:
     """The integers without duplicates, in their order. Large lists seldom have any, and to sort six million
     takes a tenth of the time in which they are hashed."""
-    numbers = integers.to_numpy()
+    numbers: npt.NDArray[np.int64] = integers.to_numpy()
     if np.any(numbers[1:] <= numbers[:-1]):
         ascending = np.sort(numbers)
         if np.any(ascending[1:] == ascending[:-1]):
-            return integers.unique().to_numpy()
+            numbers = integers.unique().to_numpy()
     return numbers
 
 
