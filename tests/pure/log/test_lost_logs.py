@@ -1,4 +1,4 @@
-"""A log of which all files were lost begins anew, and is not taken for the one that its readers know."""
+"""A log of which all files were lost begins again, and is not taken for the one that its readers know."""
 
 from __future__ import annotations
 
