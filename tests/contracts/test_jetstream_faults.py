@@ -17,7 +17,7 @@ from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.devcluster.nats import Nats
 from elanus.log.jetstream.log import NatsLog, read_range
-from elanus.log.port import START, CorruptLog, EntryHeader, Log, LogEntry, NewEntry, Position
+from elanus.log.port import START, CorruptLog, EntryHeader, Log, LogEntry, NewEntry, Position, TrimmedLog
 from elanus.nats.connection import Interrupted, NatsConnection
 from elanus.nats.follower import StreamFollower
 from elanus.nats.source import NatsSource
@@ -202,11 +202,12 @@ def test_large_entries_are_whole_among_those_of_other_writers(source: NatsSource
 def test_a_writer_goes_on_after_all_of_its_entries_are_trimmed(source: NatsSource) -> None:
     async def work() -> None:
         log = await NatsLog.open(source)
+        found: list[Position] = []
         for number in range(5):
-            await log.append(CHANNEL, [entry(number), entry(number)])
+            found += await log.append(CHANNEL, [entry(number), entry(number)])
             await log.trim(CHANNEL, await log.sync(CHANNEL))
-        (position,) = await log.append(CHANNEL, [entry(9)])
-        assert position == 11
+        found += await log.append(CHANNEL, [entry(9)])
+        assert found == list(range(found[0], found[0] + 11))
         await log.close()
 
     run(work())
@@ -215,7 +216,7 @@ def test_a_writer_goes_on_after_all_of_its_entries_are_trimmed(source: NatsSourc
 def test_an_append_fails_in_time_when_the_server_stays_away(own_server: Nats) -> None:
     async def work() -> None:
         log = await NatsLog.open(NatsSource((own_server.url,)), append_timeout_s=0.5)
-        await log.append(CHANNEL, [entry(1)])
+        (first,) = await log.append(CHANNEL, [entry(1)])
         own_server.kill()
         with pytest.raises(Unavailable, match=r"not acknowledge .* within 0\.5 s"):
             await log.append(CHANNEL, [entry(2)])
@@ -228,7 +229,7 @@ def test_an_append_fails_in_time_when_the_server_stays_away(own_server: Nats) ->
             except Unavailable:  # it may need more than half a second to connect again
                 continue
         # the one that failed may have arrived all the same, in its place
-        found = stamps(await read_until(log, await log.sync(CHANNEL) - 1))
+        found = stamps(await read_until(log, await log.sync(CHANNEL) - first))
         assert found in ([1, 3], [1, 2, 3])
         await log.close()
 
@@ -238,7 +239,7 @@ def test_an_append_fails_in_time_when_the_server_stays_away(own_server: Nats) ->
 def test_a_paused_server_delays_appends_and_doubles_none(own_server: Nats) -> None:
     async def work() -> None:
         log = await NatsLog.open(NatsSource((own_server.url,)))
-        await log.append(CHANNEL, [entry(1)])
+        (first,) = await log.append(CHANNEL, [entry(1)])
         own_server.pause()
         appending = asyncio.gather(*(log.append(CHANNEL, [entry(n)]) for n in range(2, 6)))
         done, _ = await asyncio.wait((appending,), timeout=5.5)
@@ -246,7 +247,7 @@ def test_a_paused_server_delays_appends_and_doubles_none(own_server: Nats) -> No
         own_server.resume()
         await appending
         assert stamps(await read_until(log, 5)) == [1, 2, 3, 4, 5]
-        assert await log.sync(CHANNEL) == 6
+        assert await log.sync(CHANNEL) == first + 5
         await log.close()
 
     run(work())
@@ -255,7 +256,7 @@ def test_a_paused_server_delays_appends_and_doubles_none(own_server: Nats) -> No
 def test_a_full_store_is_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
     async def work() -> None:
         log = await NatsLog.open(NatsSource((server.url,)))
-        await log.append(CHANNEL, [entry(1)])
+        (first,) = await log.append(CHANNEL, [entry(1)])
         appends = [
             log.append(CHANNEL, [entry(number, bytes(900_000)) for _ in range(3)]) for number in range(2, 20)
         ]
@@ -264,7 +265,7 @@ def test_a_full_store_is_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
         assert full
         assert all("give JetStream more storage" in error.message for error in full)
         end = await log.sync(CHANNEL)
-        found = await read_until(log, end - 1)
+        found = await read_until(log, end - first)
         assert stamps(found)[1:] == [n for n in range(2, 2 + len(found) // 3) for _ in range(3)]
         await log.trim(CHANNEL, end)
         await log.append(CHANNEL, [entry(30)])
@@ -286,7 +287,8 @@ def test_an_append_that_is_too_large_is_refused_alone(tmp_path: Path) -> None:
         refused, stored = await asyncio.gather(too_large, fits, return_exceptions=True)
         assert isinstance(refused, InvalidParameter)
         assert "raise max_payload" in refused.message
-        assert stored == [1]
+        assert not isinstance(stored, BaseException)
+        assert [e.position for e in await read_until(log, 1)] == list(stored)
         await log.close()
 
     server = Nats(tmp_path, max_payload_bytes=8192)
@@ -306,7 +308,7 @@ def test_what_no_log_wrote_is_corrupt(source: NatsSource) -> None:
         await connection.close()
         reader = log.open_reader(CHANNEL, START)
         assert stamps(list(await reader.read())) == [1]
-        with pytest.raises(CorruptLog, match="message 2"):
+        with pytest.raises(CorruptLog, match=f"message {log.end(CHANNEL)}"):
             await reader.read()
         await log.close()
 
@@ -316,12 +318,12 @@ def test_what_no_log_wrote_is_corrupt(source: NatsSource) -> None:
 def test_a_message_that_a_consumer_leaves_out_is_lost_only_if_the_stream_lacks_it(
     source: NatsSource, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    left_out = Counter[int]()
+    arrivals, second = Counter[int](), [0]
 
     def arrived(follower: StreamFollower, message: Msg) -> None:
         sequence = message.metadata.sequence.stream
-        left_out[sequence] += 1
-        if sequence != 2 or left_out[2] > 2:  # twice it does not come
+        arrivals[sequence] += 1
+        if sequence != second[0] or arrivals[sequence] > 2:  # twice it does not come
             original(follower, message)
 
     original = StreamFollower._arrived
@@ -329,14 +331,12 @@ def test_a_message_that_a_consumer_leaves_out_is_lost_only_if_the_stream_lacks_i
 
     async def work() -> None:
         log = await NatsLog.open(source)
-        await log.append(CHANNEL, [entry(1), entry(2), entry(3)])
+        _, second[0], _ = await log.append(CHANNEL, [entry(1), entry(2), entry(3)])
         assert stamps(await read_until(log, 3)) == [1, 2, 3]
-        connection = await NatsConnection.open(source, "operator")
-        await connection.api(f"STREAM.MSG.DELETE.{source.prefix}-{CHANNEL}", {"seq": 2})
-        await connection.close()
+        await as_operator(source, "MSG.DELETE", {"seq": second[0]})
         reader = log.open_reader(CHANNEL, START)
         assert stamps(list(await reader.read())) == [1]
-        with pytest.raises(CorruptLog, match="message 2 is missing"):
+        with pytest.raises(CorruptLog, match=f"message {second[0]} is missing"):
             await reader.read()
         await log.close()
 
@@ -347,10 +347,57 @@ def test_a_range_beyond_the_end_is_an_error(source: NatsSource) -> None:
     async def work() -> None:
         log = await NatsLog.open(source)
         await log.append(CHANNEL, [entry(1)])
-        with pytest.raises(CorruptLog, match="before position 5"):
-            await asyncio.to_thread(lambda: list(read_range(source, CHANNEL, START, Position(5))))
+        beyond = Position(log.end(CHANNEL) + 3)
+        with pytest.raises(CorruptLog, match=f"before position {beyond}"):
+            await asyncio.to_thread(lambda: list(read_range(source, CHANNEL, START, beyond)))
         with pytest.raises(Unavailable, match="cannot be read"):
             await asyncio.to_thread(lambda: list(read_range(source, "nothing", START, Position(5))))
+        await log.close()
+
+    run(work())
+
+
+async def as_operator(source: NatsSource, verb: str, request: dict[str, int]) -> None:
+    """Do something to the channel's stream that no log does."""
+    connection = await NatsConnection.open(source, "operator")
+    await connection.api(f"STREAM.{verb}.{source.prefix}-{CHANNEL}", request)
+    await connection.close()
+
+
+def test_a_stream_that_was_lost_is_not_taken_for_the_one_that_follows_it(source: NatsSource) -> None:
+    async def work() -> None:
+        log = await NatsLog.open(source)
+        positions = await log.append(CHANNEL, [entry(1), entry(2), entry(3)])
+        await as_operator(source, "DELETE", {})
+        lost = f"position {positions[1]} is trimmed; the log begins at "
+        with pytest.raises(TrimmedLog, match=lost):  # the reader creates the stream
+            await log.open_reader(CHANNEL, positions[1]).read()
+        (after,) = await log.append(CHANNEL, [entry(4)])
+        assert after > positions[2]
+        with pytest.raises(TrimmedLog, match=f"{lost}{after}"):
+            await log.open_reader(CHANNEL, positions[1]).read()
+        assert stamps(await read_until(log, 1)) == [4]
+        await log.close()
+
+    run(work())
+
+
+def test_a_stream_of_an_earlier_release_goes_on(source: NatsSource) -> None:
+    """Its first message has the sequence 1."""
+
+    async def work() -> None:
+        config = {"name": f"{source.prefix}-{CHANNEL}", "subjects": [f"{source.prefix}-{CHANNEL}.*"],
+                  "storage": "file", "discard": "new", "num_replicas": 1, "allow_atomic": True}  # fmt: skip
+        connection = await NatsConnection.open(source, "earlier")
+        await connection.api(f"STREAM.CREATE.{config['name']}", config)
+        await connection.close()
+        log = await NatsLog.open(source)
+        assert list(log.pchannels()) == []
+        assert list(await log.append(CHANNEL, [entry(1), entry(2)])) == [1, 2]
+        assert stamps(await read_until(log, 2)) == [1, 2]
+        await log.trim(CHANNEL, Position(2))
+        with pytest.raises(TrimmedLog, match="position 1 is trimmed; the log begins at 2"):
+            await log.open_reader(CHANNEL, START).read()
         await log.close()
 
     run(work())

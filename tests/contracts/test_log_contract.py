@@ -196,7 +196,7 @@ def test_positions_grow_and_next_leads_on(adapter: Adapter) -> None:
 def test_reading_from_any_position_begins_with_the_first_entry_at_or_after_it(adapter: Adapter) -> None:
     async def use(log: Log) -> None:
         positions = await fill(log, 40, size_bytes=150)
-        for start in range(0, positions[-1] + 1, 7):
+        for start in (START, *range(positions[0], positions[-1] + 1, 7)):
             reader = log.open_reader(CHANNEL, Position(start))
             first = (await reader.read())[0]
             assert first.position == min(p for p in positions if p >= start)

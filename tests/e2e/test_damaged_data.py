@@ -93,7 +93,10 @@ def test_nothing_wrong_is_served_and_every_refusal_says_why(
         assert "Traceback" not in server.output(), name
 
 
-def test_a_log_that_has_lost_its_first_file_concerns_only_who_needs_it(whole: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost_files", ["first", "all"])
+def test_a_log_that_has_lost_files_concerns_only_who_needs_them(
+    whole: Path, tmp_path: Path, lost_files: str
+) -> None:
     shutil.copytree(whole, tmp_path / "data", ignore=shutil.ignore_patterns("run", "scratch"))
     with Server(tmp_path / "data", WITHOUT_SPARK) as server:
         client = server.start().client()
@@ -101,10 +104,11 @@ def test_a_log_that_has_lost_its_first_file_concerns_only_who_needs_it(whole: Pa
         client.insert("others", [{"id": 1, "vector": [1.0] * 4}])
         server.stop()
         lost = server.data_dir / files(server.data_dir)[-1]
-        lost.unlink()
+        for file in [lost] if lost_files == "first" else lost.parent.iterdir():
+            file.unlink()
         client = server.start().client()
-        pchannel, begins = lost.parent.name, min(lost.parent.glob("*.log")).stem.lstrip("0")
         text = until(lambda: refusal(client), REFUSED_WITHIN_S, "reads are refused")
+        pchannel, begins = lost.parent.name, min(lost.parent.glob("*.log")).stem.lstrip("0")
         for part in (f"{pchannel}: position ", f"the log begins at {begins})", "restore the log from a copy"):
             assert part in text, text
         began_s = time.monotonic()

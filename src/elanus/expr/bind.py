@@ -213,6 +213,8 @@ class _Binder:
             what = f"'term' can only be used on single field, but got: {text}"
             raise self._source.error(what, node.item.start, "a field without arithmetic stands before 'in'")
         self._refuse_long_text(node.item, item, "operator in")
+        if isinstance(node.values, syntax.LongList):
+            return bind_membership(self._source, node, item, Value(node.values.values))
         values = self._operands.bind(node.values)
         if not isinstance(values, Value):
             what = f"value '{self._source.of(node.values)}' in list cannot be a non-const expression"

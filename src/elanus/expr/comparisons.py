@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.schema import DataType
@@ -19,6 +20,7 @@ from elanus.expr import literals, syntax
 from elanus.expr.array_conditions import bind_array_comparison
 from elanus.expr.floats import lookup_set
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN, JsonSet
+from elanus.expr.long_list import array_from, types_in
 from elanus.expr.moments import Shifted, bind_shifted
 from elanus.expr.operands import BoundOperand, Value, as_operand, shown
 from elanus.expr.source import Source, shorten
@@ -191,7 +193,7 @@ def bind_membership(source: Source, node: syntax.Member, column: Column, values:
     if column.is_json:
         return JsonMember(column, JsonSet.of(items), node.negated)
     allowed = _element_types(column.data_type)
-    if not set(map(type, items)) <= allowed or not allowed:
+    if not types_in(items) <= allowed or not allowed:
         wrong = next((i for i, item in enumerate(items) if type(item) not in allowed), None)
         raise _wrong_element(source, node, column, values, wrong)
     try:
@@ -224,14 +226,25 @@ def _member_array(column: Column, items: Sequence[Any]) -> pa.Array:
     """The distinct items in the column's Arrow type. Integers that the type cannot hold match no row."""
     arrow_type, family = column.arrow_type, column.kind.family
     if family is Family.INTEGER:
-        numbers = np.asarray(pa.array(items, pa.int64()).unique())
+        numbers = _distinct(array_from(items, pa.int64()))
         limits = np.iinfo(arrow_type.to_pandas_dtype())
         return pa.array(numbers[(numbers >= limits.min) & (numbers <= limits.max)], arrow_type)
     if family is Family.FLOATING:
         with np.errstate(over="ignore"):
-            rounded = np.asarray(items, np.float64).astype(arrow_type.to_pandas_dtype())
+            rounded = np.asarray(array_from(items, pa.float64())).astype(arrow_type.to_pandas_dtype())
         return lookup_set(pa.array(rounded, arrow_type))
-    return pa.array(items, arrow_type).unique()
+    return array_from(items, arrow_type).unique()
+
+
+def _distinct(integers: pa.Array) -> npt.NDArray[np.int64]:
+    """The integers without duplicates, in their order. Large lists seldom have any, and to sort six million
+    takes a tenth of the time in which they are hashed."""
+    numbers: npt.NDArray[np.int64] = integers.to_numpy()
+    if np.any(numbers[1:] <= numbers[:-1]):
+        ascending = np.sort(numbers)
+        if np.any(ascending[1:] == ascending[:-1]):
+            numbers = integers.unique().to_numpy()
+    return numbers
 
 
 def _wrong_element(
@@ -249,7 +262,7 @@ def _wrong_element(
 
 def _element_start(source: Source, values: syntax.Node, index: int) -> int:
     match values:
-        case syntax.LiteralList():
+        case syntax.LiteralList() | syntax.LongList():
             return values.start + literals.element_position(source.text[values.start : values.end], index)
         case syntax.Listing():
             return values.items[index].start

@@ -7,12 +7,14 @@ evaluated. The rest is the same for all pages, so its results can be kept.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass
 
 import pyarrow as pa
 
 from elanus.core.schema import DataType, FieldSchema
+from elanus.expr.long_list import LongLiterals
 from elanus.expr.tree import Always, And, Column, Comparator, Compare, Constant, Predicate
 
 Key = int | str
@@ -64,7 +66,11 @@ def shape(value: object) -> Hashable:
     if isinstance(value, FieldSchema):
         return value.field_id, value.name, value.data_type
     if isinstance(value, pa.Array):
-        return str(value.type), tuple(value.to_pylist())
+        # Of millions of values a digest, which leaves other threads the interpreter.
+        content = pa.record_batch([value], ["values"]).serialize()
+        return str(value.type), hashlib.blake2b(content, digest_size=32).digest()
+    if isinstance(value, LongLiterals):
+        return tuple(map(shape, value.pieces))
     if isinstance(value, tuple | list):
         return tuple(map(shape, value))
     if is_dataclass(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from elanus.core.lookup import Between, Holds, HoldsSuch, Inside, Lookup, Matchi
 from elanus.core.types import DataType, Family
 from elanus.expr.jsonvalues import Path
 from elanus.expr.like import LikePattern
+from elanus.expr.long_list import array_from, types_in
 from elanus.expr.tree import (
     And,
     ArrayContains,
@@ -184,11 +186,14 @@ def _rounded(number: float) -> float | None:
 
 def _of_one_type(items: Sequence[Any]) -> pa.Array | None:
     """The items without duplicates, if an index of one type has them all: numbers, texts or booleans."""
-    kinds = set(map(type, items))
+    kinds = types_in(items)
     if kinds == {str}:
         return pa.array(dict.fromkeys(items), pa.string())
     if kinds == {bool}:
         return pa.array(dict.fromkeys(items), pa.bool_())
+    if kinds == {int}:
+        with suppress(OverflowError):
+            return array_from(items, pa.int64()).cast(pa.float64(), safe=False).unique().sort()
     if kinds and kinds <= {int, float}:
         numbers = [_rounded(item) for item in items]
         return None if None in numbers else pa.array(np.unique(np.array(numbers, np.float64)))

@@ -21,6 +21,7 @@ from elanus.core.structs import member_name
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
+from elanus.expr.long_list import types_in
 from elanus.expr.moments import Shifted, moment_of, shifted
 from elanus.expr.source import Source
 from elanus.expr.tree import Arithmetic, Column, Constant, Length, Operand, type_of_value
@@ -34,6 +35,7 @@ _LENGTH = "array_length"
 SAMPLE = "random_sample"
 """The function that is a condition on no field."""
 _NO_VALUE = ("none", "nil", "nan")
+_LITERALS = {bool, int, float, str}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,8 @@ class OperandBinder:
                 return Value(node.value)
             case syntax.LiteralList():
                 return Value(node.values)
+            case syntax.LongList():
+                return Value(list(node.values))
             case syntax.Listing():
                 return Value(list(map(self._element, node.items)))
             case syntax.Template():
@@ -347,7 +351,9 @@ def _result_type(left: BoundOperand, right: BoundOperand) -> DataType:
 
 def _is_literal(value: object) -> bool:
     if isinstance(value, list):
-        return all(map(_is_literal, value))
+        if types_in(value) <= _LITERALS:
+            return True
+        return all(_is_literal(item) for item in value if type(item) not in _LITERALS)
     return isinstance(value, bool | int | float | str)
 
 

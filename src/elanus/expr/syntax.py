@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from elanus.core.schema import Scalar
+from elanus.expr.long_list import LongLiterals
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,13 @@ class LiteralList(Node):
     """A list of plain literals, such as ``[1, 2, 3]``."""
 
     values: list[Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class LongList(Node):
+    """A list of thousands of plain literals."""
+
+    values: LongLiterals
 
 
 @dataclass(frozen=True, slots=True)

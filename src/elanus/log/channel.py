@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from elanus.log.layout import FileSpan, end_of
-from elanus.log.port import LogClosed, Position
+from elanus.log.port import START, LogClosed, Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,11 @@ class View:
     def is_ready(self, position: Position, unread_bytes_max: int) -> bool:
         """Whether a reader at the position is to read now; see `Channel.wait_beyond`."""
         end = self.end
-        return end > position and (self.due > position or end - position > unread_bytes_max)
+        return end > position and (self.due > position or self.unread_bytes(position) > unread_bytes_max)
+
+    def unread_bytes(self, position: Position) -> int:
+        """How many bytes a reader at the position has before it."""
+        return self.end - max(position, self.spans[0].base if self.spans else START)
 
 
 class Channel:

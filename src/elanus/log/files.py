@@ -187,7 +187,7 @@ class _FileReader:
             view = self._channel.view
             # Only a copy moves: a read that is abandoned leaves the reader at its position.
             cursor = copy(self._cursor)
-            if min(bytes_max, view.end - cursor.position) <= INLINE_READ_BYTES_MAX:
+            if min(bytes_max, view.unread_bytes(cursor.position)) <= INLINE_READ_BYTES_MAX:
                 entries = cursor.read(view.spans, view.end, bytes_max)
             else:
                 loop = asyncio.get_running_loop()

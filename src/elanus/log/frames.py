@@ -51,7 +51,7 @@ import xxhash
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
-from elanus.log.port import EntryHeader, NewEntry, Position, UnknownLogFormat
+from elanus.log.port import START, EntryHeader, NewEntry, Position, UnknownLogFormat
 
 FORMAT_VERSION = 1
 ALIGNMENT_BYTES = 8
@@ -62,7 +62,8 @@ FRAME_MAGIC_OFFSET = 8
 _FILE_MAGIC = b"ELANLOG\0"
 _FILE = struct.Struct("<Q8sIIQ")
 _FRAME = struct.Struct("<Q4sHHQQQQqqqqqIHH")
-_GAP_MAX = (1 << 32) - 1
+_NONE_BEFORE = (1 << 32) - 1
+"""In place of the distance to the file before; larger distances are not noted."""
 _KINDS = {int(kind): kind for kind in MsgKind}
 
 FILE_HEADER_BYTES = _FILE.size
@@ -98,16 +99,23 @@ def aligned(size: int) -> int:
 
 
 def pack_file_header(base: Position, previous_end: Position | None = None) -> bytes:
-    """``previous_end``: the end of the file before; None if there is none."""
+    """``previous_end``: the end of the file before; `START` if the log begins with this one, None if that is
+    not known."""
     gap = 0 if previous_end is None else 1 + (base - previous_end) // ALIGNMENT_BYTES
-    body = _FILE.pack(0, _FILE_MAGIC, FORMAT_VERSION, gap if gap <= _GAP_MAX else 0, base)[8:]
+    gap = _NONE_BEFORE if previous_end == START else gap if gap < _NONE_BEFORE else 0
+    body = _FILE.pack(0, _FILE_MAGIC, FORMAT_VERSION, gap, base)[8:]
     return xxhash.xxh3_64_intdigest(body).to_bytes(8, "little") + body
 
 
 def previous_end_in(header: bytes) -> Position | None:
     """Return the end of the file before, from an intact file header; None if it is not known."""
     _, _, _, gap, base = _FILE.unpack_from(header)
-    return Position(base - (gap - 1) * ALIGNMENT_BYTES) if gap else None
+    return Position(base - (gap - 1) * ALIGNMENT_BYTES) if 0 < gap < _NONE_BEFORE else None
+
+
+def begins_log(header: bytes) -> bool:
+    """Whether no file was ever before the one with this intact header, as far as is known."""
+    return _FILE.unpack_from(header)[3] == _NONE_BEFORE  # type: ignore[no-any-return]
 
 
 def file_header_intact(data: bytes, base: Position) -> bool:

@@ -5,11 +5,12 @@
     <log directory>/
       LOCK                          held by the one writer process
       <pchannel>/
-        00000000000000000000.log    named by its base position, 20 digits
-        00000000000067108896.log
+        00112242789032616208.log    named by its base position, 20 digits
+        00112242789099725104.log
         END                         the end of what readers may see
 
-The last file is the one being written. A file with a successor is finished: complete and on stable
+The first base is a reading of the clock, so that positions are not used again when a log is lost. The last
+file is the one being written. A file with a successor is finished: complete and on stable
 storage. ``END`` is a message to readers in other processes, not a record: the writer resets it whenever it
 opens the log, and nothing is recovered from it.
 """

@@ -20,12 +20,13 @@ from elanus.log.frames import (
     FILE_HEADER_BYTES,
     FRAME_HEADER_MAX_BYTES,
     Frame,
+    begins_log,
     file_header_intact,
     parse_frame,
     previous_end_in,
 )
 from elanus.log.layout import FileSpan, list_files, pchannel_directory
-from elanus.log.port import CorruptLog, LogEntry, LogUnreadable, Position, TrimmedLog
+from elanus.log.port import START, CorruptLog, LogEntry, LogUnreadable, Position, TrimmedLog
 
 READ_BYTES_MAX = 32 * 1024 * 1024
 INLINE_READ_BYTES_MAX = 128 * 1024
@@ -57,6 +58,7 @@ class OpenFile:
         header = self.pread(span.base, FILE_HEADER_BYTES)
         if not file_header_intact(header, span.base):
             raise CorruptLog(f"{span.path} has a damaged file header")
+        self.begins_log = begins_log(header)
         self.previous_end = previous_end_in(header)
         """Where the file before ended when this one was begun; None if that is not known."""
 
@@ -121,6 +123,8 @@ class Cursor:
         if not spans:
             return None
         index = bisect_right(spans, self.position, key=lambda span: span.base) - 1
+        if index < 0 and self.position == START and self._open(spans[0]).begins_log:
+            index = 0
         if index < 0:
             raise TrimmedLog(
                 f"{spans[0].path.parent.name}: position {self.position} is trimmed; the log begins at "

@@ -14,6 +14,7 @@ this state can an entry whose append had failed reappear.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,8 +51,7 @@ class PchannelWriter:
         if spans:
             self._finished[-1:] = self._recover(spans[-1])
         self.visible = self.written = self.synced = end_of(self._finished)
-        never_used = not self._finished and highest <= FILE_HEADER_BYTES
-        self._highest = START if never_used else Position(aligned(highest) + RESTART_GAP_BYTES)
+        self._highest = Position(aligned(highest) + RESTART_GAP_BYTES if spans else aligned(_first_base()))
         self._end_fd: int | None = None
         if spans:
             self.announce_end()
@@ -240,17 +240,23 @@ class PchannelWriter:
         self.written = self.visible = self.synced = self._highest = start
         return self._active
 
-    def _last_end(self) -> Position | None:
-        """Return the end of the last file; None if there is no file."""
+    def _last_end(self) -> Position:
+        """Return the end of the last file; `START` if there is no file."""
         if self._active is not None:
             return self.visible
-        return self._finished[-1].end if self._finished else None
+        return self._finished[-1].end if self._finished else START
 
     def _close_active(self) -> None:
         assert self._active is not None
         self._finished.append(FileSpan(self._active.path, self._active.base, self.visible))
         os.close(self._active.fd)
         self._active = None
+
+
+def _first_base() -> int:
+    """Return where a log begins that has no files: beyond all positions that one had which was lost, so that
+    its readers do not take this one for it. It grows by 62 MB a second, which no log does for long."""
+    return time.time_ns() >> 4
 
 
 class _ActiveFile:

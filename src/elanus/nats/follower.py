@@ -25,6 +25,7 @@ from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.faults import LogFault
 from elanus.nats.connection import NO_MESSAGE, NO_STREAM, Interrupted, NatsConnection, Refused
 from elanus.nats.messages import IncomingMessage
+from elanus.nats.streams import very_first
 
 PULL_MESSAGES_MAX = 1000
 _PULL_BYTES = 8 * 1024 * 1024
@@ -91,7 +92,7 @@ class StreamFollower(ABC):
         headers_only: bool = False,
         make_stream: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``start``: the first sequence to read, from 1 on.
+        """``start``: the first sequence to read; 1: the stream's very first.
 
         ``make_stream``: creates a stream that does not exist yet; without it, a missing stream is a loss.
         """
@@ -106,6 +107,7 @@ class StreamFollower(ABC):
         self._headers_only = headers_only
         self._make_stream = make_stream
         self._has_read = False
+        self._very_first = 1
         self._gap_at = 0
         self._held_bytes = 0
         self._taken = asyncio.Event()
@@ -168,8 +170,9 @@ class StreamFollower(ABC):
 
     async def _ask_bounds(self) -> tuple[int, int]:
         """Ask the stream for its bounds. Raises `Interrupted`, `Refused`, `Done`."""
-        state = (await self._connection.api(f"STREAM.INFO.{self.stream}"))["state"]
-        return state["first_seq"], state["last_seq"]
+        info = await self._connection.api(f"STREAM.INFO.{self.stream}")
+        self._very_first = very_first(info)
+        return info["state"]["first_seq"], info["state"]["last_seq"]
 
     async def _follow(self) -> None:
         try:
@@ -214,7 +217,9 @@ class StreamFollower(ABC):
     async def _create(self, consumer: str) -> None:
         first, last = await self._bounds()
         self.last_seen = last
-        if self.next_sequence < first and first > 1:
+        if self.next_sequence == 1:
+            self.next_sequence = self._very_first
+        if self.next_sequence < first:
             raise Done(
                 self.loss(
                     Loss.TRIMMED, f"position {self.next_sequence} is trimmed; the log begins at {first}"

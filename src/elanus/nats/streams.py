@@ -9,12 +9,18 @@ immediately.
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from elanus.nats.connection import NO_STREAM, NatsConnection, Refused, Unanswered
 
 REQUEST_TIMEOUT_S = 1.0
 """How long to wait for a stream's answer, in each of two attempts."""
 _GONE = {NO_STREAM: "it does not exist", 10118: "the NATS server that holds it is away"}
+
+
+def very_first(info: dict[str, Any]) -> int:
+    """Return the sequence of the first message that a stream ever gets, by its information."""
+    return info["config"].get("first_seq") or 1
 
 
 class Gone(Exception):

@@ -81,7 +81,9 @@ def test_a_list_of_a_million_keys_is_never_looped_over(key: DataType) -> None:
     keys = pa.array(numbers) if key is DataType.INT64 else pa.array(numbers).cast(pa.string())
     quote = "" if key is DataType.INT64 else '"'
     listed = ",".join(f"{quote}{number}{quote}" for number in numbers)
-    Plans(schema()).filter("pk in [1]", {})  # the parser is made on first use
+    Plans(schema()).filter(
+        f"pk in [{'1,' * 300_000}2]", {}
+    )  # the parser is made on first use, for long lists too
     segment = segment_of(keys)
 
     def delete() -> int:

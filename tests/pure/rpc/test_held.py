@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import grpc
 import pytest
 from polling import until
 
+from elanus.rpc.serving.choice import Serving, grpc_server
 from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, Holding
-from elanus.rpc.serving.loop import LoopServer
 
 LIMIT_S = 60.0
 LARGE = bytes(1 << 20)
@@ -32,16 +33,25 @@ def test_small_pieces_count_when_they_add_up() -> None:
 
 
 class Slow:
-    """A server whose handler waits until ``go_on``; ``held`` has room for two large requests."""
+    """A server whose handlers wait until ``go_on``; ``held`` has room for two large requests.
 
-    def __init__(self) -> None:
+    grpcio's own server does not receive a request before a thread takes it, so it has one for each.
+    """
+
+    def __init__(self, serving: Serving, workers: int) -> None:
         self.go_on = threading.Event()
         self.held = HeldBytes(2 * len(LARGE))
-        self.workers = ThreadPoolExecutor(1)
-        handlers = {"Wait": grpc.unary_unary_rpc_method_handler(self._wait)}
+        self.workers = ThreadPoolExecutor(workers)
+        handlers = {
+            "Wait": grpc.unary_unary_rpc_method_handler(self._wait),
+            "Stream": grpc.unary_stream_rpc_method_handler(self._stream),
+            "Decode": grpc.unary_unary_rpc_method_handler(self._wait, request_deserializer=bytes.decode),
+        }
         generic = grpc.method_handlers_generic_handler("slow", handlers)
         options = (("grpc.max_receive_message_length", 1 << 24),)
-        self.server = LoopServer((generic,), self.workers, options, lambda _: None, held=self.held)
+        self.server = grpc_server(
+            serving, (generic,), self.workers, options, lambda _: None, 1 << 24, self.held
+        )
         self.port = self.server.open("127.0.0.1:0", None)
         self.server.start()
 
@@ -49,14 +59,26 @@ class Slow:
         assert self.go_on.wait(LIMIT_S)
         return str(len(request)).encode()
 
+    def _stream(self, _: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        given_up = threading.Event()
+        assert context.add_callback(given_up.set)
+        yield b"begun"
+        assert given_up.wait(LIMIT_S)
 
-@pytest.fixture
-def slow() -> Iterator[Slow]:
-    slow = Slow()
+
+@contextmanager
+def served(serving: Serving, workers: int) -> Iterator[Slow]:
+    slow = Slow(serving, workers)
     yield slow
     slow.go_on.set()
     slow.server.stop(1.0)
     slow.workers.shutdown()
+
+
+@pytest.fixture(params=[("loop", 1), ("grpc", 6)], ids=["loop", "grpc"])
+def slow(request: pytest.FixtureRequest) -> Iterator[Slow]:
+    with served(*request.param) as slow:
+        yield slow
 
 
 def ended(calls: list[grpc.Future], count: int) -> list[grpc.Future]:
@@ -94,4 +116,29 @@ def test_nothing_is_held_for_clients_that_gave_up(slow: Slow) -> None:
             assert one.exception(LIMIT_S).code() is grpc.StatusCode.DEADLINE_EXCEEDED
         slow.go_on.set()
         assert call(b"1", timeout=LIMIT_S) == b"1"
+    ended_holding(slow)
+
+
+@pytest.mark.parametrize("serving", ["loop", "grpc"])
+def test_the_request_of_a_stream_is_held_until_its_end(serving: Serving) -> None:
+    with served(serving, 6) as slow, grpc.insecure_channel(f"127.0.0.1:{slow.port}") as channel:
+        call = channel.unary_stream("/slow/Stream")
+        answered = call(LARGE, timeout=LIMIT_S)
+        assert next(answered) == b"begun"
+        assert slow.held.held_bytes == len(LARGE)
+        assert slow.held.add(len(LARGE))
+        with pytest.raises(grpc.RpcError, match=r"proxy\.requests_max_mb allows 2: retry"):
+            next(call(LARGE, timeout=LIMIT_S))
+        slow.held.remove(len(LARGE))
+        answered.cancel()
+        ended_holding(slow)
+
+
+def test_nothing_is_held_for_a_request_that_cannot_be_decoded(slow: Slow) -> None:
+    slow.go_on.set()
+    with grpc.insecure_channel(f"127.0.0.1:{slow.port}") as channel:
+        with pytest.raises(grpc.RpcError) as refusal:
+            channel.unary_unary("/slow/Decode")(b"\xff" * len(LARGE), timeout=LIMIT_S)
+        assert refusal.value.code() is grpc.StatusCode.INTERNAL
+        assert refusal.value.details() == "Exception deserializing request!"
     ended_holding(slow)

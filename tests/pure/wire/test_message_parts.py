@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
+import grpc
 import pytest
+from fake_front import FakeFront
+from wire_calls import calls_of
 
 from elanus.proxy.wire import message_parts
 from elanus.proxy.wire.message_parts import TooManyParts, checked, has_too_many
-from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
+from elanus.proxy.wire.passing import MainProcess
+from elanus.proxy.wire.server import MilvusServer
+from elanus.proxy.wire.stubs import SERVICE, milvus_pb2, schema_pb2
+from elanus.rpc.serving.choice import Serving
 
+WITHOUT_STATUS = "GetReplicateInfo"
 INSERT = milvus_pb2.InsertRequest.DESCRIPTOR
 
 
@@ -76,10 +84,45 @@ def test_any_bytes_can_be_counted() -> None:
         has_too_many(chance.randbytes(300), INSERT)
 
 
-def test_only_large_requests_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def few_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred parts are too many."""
     monkeypatch.setattr(message_parts, "COUNTED_MIN_BYTES", 1000)
     monkeypatch.setattr(message_parts, "PARTS_MAX", 100)
     monkeypatch.setattr(message_parts.has_too_many, "__defaults__", (100,))
+
+
+@pytest.mark.usefixtures("few_parts")
+def test_only_large_requests_are_counted() -> None:
     assert checked(b"\x2a\x00" * 500, INSERT)
     with pytest.raises(TooManyParts, match="more than 100 parts"):
         checked(b"\x2a\x00" * 501, INSERT)
+
+
+@pytest.mark.usefixtures("few_parts")
+@pytest.mark.parametrize("serving", ["loop", "grpc"])
+@pytest.mark.parametrize("is_passing", [False, True], ids=["main process", "serving process"])
+@pytest.mark.parametrize("rpc", ["Search", "HybridSearch", "Query"])
+def test_every_process_refuses_them_in_the_same_words(
+    tmp_path: Path, serving: Serving, is_passing: bool, rpc: str
+) -> None:
+    main = MainProcess(f"unix:{tmp_path / 'nobody.sock'}", lambda *_: None) if is_passing else None
+    server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=2, serving=serving, main=main)
+    with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
+        with pytest.raises(grpc.RpcError) as refusal:
+            channel.unary_unary(f"/{SERVICE.full_name}/{rpc}")(b"\x0a\x00" * 40_000, timeout=60)
+        assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refusal.value.details().startswith("the request has more than 100 parts")
+    server.stop(0)
+    if main is not None:
+        assert main.passed_on == 0
+        main.close()
+
+
+def test_a_request_that_is_refused_in_any_case_is_not_decoded() -> None:
+    server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=1)
+    with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
+        send = channel.unary_unary(f"/{SERVICE.full_name}/{WITHOUT_STATUS}")
+        with pytest.raises(grpc.RpcError, match="is not supported by this release"):
+            send(b"\xff" * 100, timeout=60)
+    server.stop(0)

@@ -1,7 +1,9 @@
 """The log of a cluster, on NATS JetStream.
 
 A pchannel is a stream with file storage, and a position is a sequence number of the stream: numbers grow, are
-used once, and a purge does not reset them. Many processes append and read at the same time. The parts:
+used once, and a purge does not reset them. A new stream begins at the microseconds since 1970, so numbers are
+not used again when a stream is lost: a reader of a lost message gets `TrimmedLog`. Many processes append and
+read at the same time. The parts:
 
 - `source`: the log's location, as a URL
 - `connection`: one connection to the servers, and their answers as this project's errors

@@ -28,6 +28,7 @@ from elanus.nats.connection import (
     client_error,
 )
 from elanus.nats.source import NatsSource
+from elanus.nats.streams import very_first
 
 _LIST_EVERY_S = 10.0
 _RETRY_S = 0.2
@@ -173,7 +174,12 @@ class NatsLog:
         )
 
     async def _make_stream(self, pchannel: str) -> None:
-        """Create the stream; an existing one is not changed. Raises `Interrupted`, `ElanusError`."""
+        """Create the stream; an existing one is not changed. Raises `Interrupted`, `ElanusError`.
+
+        It begins at a position that no earlier stream of the pchannel has reached: the microseconds since
+        1970. A reader that needs a message of an earlier stream, which was lost, gets `TrimmedLog` and not
+        the messages of this one.
+        """
         stream = _stream(self._source, pchannel)
         config = {
             "name": stream,
@@ -181,6 +187,7 @@ class NatsLog:
             "storage": "file",
             "discard": "new",
             "num_replicas": self._source.replicas,
+            "first_seq": time.time_ns() // 1000,
             "allow_atomic": True,
         }
         try:
@@ -215,7 +222,8 @@ class NatsLog:
     def _newer(self, pchannel: str, info: dict[str, Any]) -> _State:
         """Return the newer state: an append of this process may have been acknowledged since the server
         answered."""
-        end = max(info["state"]["last_seq"] + 1 if info["state"]["last_seq"] else START, self.end(pchannel))
+        last = info["state"]["last_seq"]
+        end = max(last + 1 if last >= very_first(info) else START, self.end(pchannel))
         return _State(Position(end), info["state"]["bytes"])
 
     async def _keep_listing(self) -> None:

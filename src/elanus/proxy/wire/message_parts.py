@@ -8,10 +8,12 @@ counted first, by their lengths, without looking into those that contain no othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
+from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
 
 COUNTED_MIN_BYTES = 1 << 20
 """Smaller requests are not counted: their messages take 50 MB at most."""
@@ -32,6 +34,17 @@ def checked(data: bytes, kind: Descriptor) -> bytes:
             "at a time"
         )
     return data
+
+
+def decoder(kind: Descriptor) -> Callable[[bytes], Message]:
+    """Return what decodes the messages of this kind. It raises `TooManyParts`, and protobuf's error for bytes
+    that are none."""
+    decode: Callable[[bytes], Message] = message_factory.GetMessageClass(kind).FromString
+
+    def decoded(data: bytes) -> Message:
+        return decode(checked(data, kind))
+
+    return decoded
 
 
 class Plan:

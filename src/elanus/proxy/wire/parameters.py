@@ -14,6 +14,7 @@ import msgspec
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID
+from elanus.core.pieces import pieces
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
@@ -112,4 +113,7 @@ def _template_array(name: str, array: schema_pb2.TemplateArrayValue) -> list[obj
             return [msgspec.json.decode(text) for text in values]
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidParameter(f"the filter value {name} is no valid JSON: {error}") from error
-    return list(values)
+    found: list[object] = []
+    for piece in pieces(len(values)):
+        found += values[piece]
+    return found

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 import grpc
 import structlog
-from google.protobuf import message_factory
 from google.protobuf.message import Message
 
 from elanus.core.errors import ElanusError
@@ -25,6 +24,7 @@ from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.calls import Caller, Calls, Guard, ObjectType, Operation, PassedOn, Permission
 from elanus.proxy.wire.context import ORIGIN_HEADER, Context, caller_of, time_left_s, with_user
+from elanus.proxy.wire.message_parts import decoder
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.serving.waiting import about_to_wait
 
@@ -205,8 +205,8 @@ class PassingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
                 pass
             return main.answer(path, request.SerializeToString(), context)
 
-        request_type = message_factory.GetMessageClass(SERVICE.methods_by_name[name].input_type)
-        return grpc.unary_unary_rpc_method_handler(answer, request_type.FromString, _encoded)
+        read = decoder(SERVICE.methods_by_name[name].input_type)
+        return grpc.unary_unary_rpc_method_handler(answer, read, _encoded)
 
 
 def _encoded(answer: Message | bytes) -> bytes:

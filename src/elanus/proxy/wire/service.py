@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from elanus.core.errors import AccessRefused, ElanusError
 from elanus.proxy.calls import Caller, Calls
 from elanus.proxy.wire.context import Context, end_refused, explanation_forms, signed_in
-from elanus.proxy.wire.message_parts import checked
+from elanus.proxy.wire.message_parts import decoder
 from elanus.proxy.wire.status import add_explanation
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
@@ -31,16 +31,10 @@ def milvus_handlers(calls: Calls) -> grpc.GenericRpcHandler:
 
 
 def _grpc_handler(method: MethodDescriptor, calls: Calls) -> grpc.RpcMethodHandler:
-    request_type = message_factory.GetMessageClass(method.input_type)
     response_type = message_factory.GetMessageClass(method.output_type)
     if method.name not in calls:
-        return _refusing_handler(method, request_type, response_type, calls)
-    answer = _answering(method.name, calls)
-    decode: Callable[[bytes], Message] = request_type.FromString
-
-    def read(data: bytes) -> Message:
-        return decode(checked(data, method.input_type))
-
+        return _refusing_handler(method, response_type, calls)
+    answer, read = _answering(method.name, calls), decoder(method.input_type)
     if method.server_streaming:
         return grpc.unary_stream_rpc_method_handler(_once(answer), read, response_type.SerializeToString)
     return grpc.unary_unary_rpc_method_handler(answer, read, response_type.SerializeToString)
@@ -75,15 +69,15 @@ def _once(answer: Handler) -> Callable[[Message, Context], Iterator[Message]]:
 
 
 def _refusing_handler(
-    method: MethodDescriptor, request_type: type[Message], response_type: type[Message], calls: Calls
+    method: MethodDescriptor, response_type: type[Message], calls: Calls
 ) -> grpc.RpcMethodHandler:
     """For RPCs whose response has no status: a gRPC error of a kind that clients do not retry.
 
-    They do nothing, but a caller that does not sign in does not even learn that.
+    They do nothing, not even decode, but a caller that does not sign in does not even learn that.
     """
     error = unsupported_rpc(method.name)
 
-    def refuse(request: Message, context: Context) -> None:
+    def refuse(request: bytes, context: Context) -> None:
         _signed_in(method.name, context, calls)
         context.abort(grpc.StatusCode.INVALID_ARGUMENT, error.message)
 
@@ -92,4 +86,4 @@ def _refusing_handler(
         if method.client_streaming
         else grpc.unary_unary_rpc_method_handler
     )
-    return make(refuse, request_type.FromString, response_type.SerializeToString)
+    return make(refuse, None, response_type.SerializeToString)

@@ -30,7 +30,7 @@ def grpc_server(
     held: HeldBytes | None = None,
 ) -> Server:
     """Return a server that is not started. ``request_max_bytes``: larger requests are not decoded. ``held``:
-    counts the bytes of large requests; grpcio's own server does not know it.
+    counts the bytes of large requests.
     """
     if serving == "loop":
         fault = loop_fault()
@@ -38,4 +38,4 @@ def grpc_server(
             short_max_bytes = min(SHORT_REQUEST_MAX_BYTES, request_max_bytes)
             return LoopServer(handlers, workers, options, kind_of, short_max_bytes, held=held)
         _log.warning("serving loop not used, grpcio's server serves", reason=fault)
-    return PooledServer(handlers, workers, options)
+    return PooledServer(handlers, workers, options, held)

@@ -7,6 +7,10 @@ in memory. Beyond the limit further ones are refused, and may be sent again.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import grpc
 
 SMALL_MAX_BYTES = 64 * 1024
 """Smaller requests are not counted, and never refused for this."""
@@ -71,3 +75,65 @@ class Holding:
 
     def refusal(self) -> str:
         return self._held.refusal()
+
+
+class HeldHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
+    """Counts the bytes of large requests to ``handler``, for a server that does not: of grpcio's own.
+
+    Each is decoded once it is counted, in the thread that answers it. A request beyond the limit is refused.
+    """
+
+    def __init__(self, handler: grpc.GenericRpcHandler, held: HeldBytes) -> None:
+        self._handler = handler
+        self._held = held
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        found = self._handler.service(handler_call_details)
+        if found is None or found.request_streaming:
+            return found
+        deserialize = found.request_deserializer or bytes
+        if found.response_streaming:
+            return grpc.unary_stream_rpc_method_handler(
+                self._stream(found.unary_stream, deserialize), None, found.response_serializer
+            )
+        return grpc.unary_unary_rpc_method_handler(
+            self._unary(found.unary_unary, deserialize), None, found.response_serializer
+        )
+
+    def _unary(
+        self, answer: Callable[[Any, Any], Any], deserialize: Callable[[bytes], Any]
+    ) -> Callable[[bytes, Any], Any]:
+        def held(data: bytes, context: grpc.ServicerContext) -> Any:
+            counted_bytes = self._add(len(data), context)
+            try:
+                return answer(_decoded(data, deserialize, context), context)
+            finally:
+                self._held.remove(counted_bytes)
+
+        return held
+
+    def _stream(
+        self, answer: Callable[[Any, Any], Iterator[Any]], deserialize: Callable[[bytes], Any]
+    ) -> Callable[[bytes, Any], Iterator[Any]]:
+        def held(data: bytes, context: grpc.ServicerContext) -> Iterator[Any]:
+            counted_bytes = self._add(len(data), context)
+            try:
+                yield from answer(_decoded(data, deserialize, context), context)
+            finally:
+                self._held.remove(counted_bytes)
+
+        return held
+
+    def _add(self, size_bytes: int, context: grpc.ServicerContext) -> int:
+        """Return how many bytes are held for a request. Ends the call if they are too many."""
+        counted_bytes = size_bytes if size_bytes > SMALL_MAX_BYTES else 0
+        if not self._held.add(counted_bytes):
+            context.abort(grpc.StatusCode.UNAVAILABLE, self._held.refusal())
+        return counted_bytes
+
+
+def _decoded(data: bytes, deserialize: Callable[[bytes], Any], context: grpc.ServicerContext) -> Any:
+    try:
+        return deserialize(data)
+    except Exception:  # noqa: BLE001 - the client's fault, in whatever form the codec reports it
+        context.abort(grpc.StatusCode.INTERNAL, "Exception deserializing request!")  # as grpcio's server

@@ -15,7 +15,7 @@ import structlog
 
 from elanus.rpc.serving import queue
 from elanus.rpc.serving.calls import UnaryCall, UnaryMethod
-from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes
+from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, HeldHandler
 from elanus.rpc.serving.leading import Leadership
 from elanus.rpc.serving.placement import Placement
 from elanus.rpc.serving.waiting import on_wait
@@ -66,7 +66,9 @@ class LoopServer:
         self._kind_of = kind_of
         self._short_max_bytes = short_max_bytes
         self._placement = placement or Placement()
-        self._queue = queue.CompletionQueue(options, handlers)
+        # Streams are grpcio's, which counts nothing.
+        streams = handlers if held is None else [HeldHandler(handler, held) for handler in handlers]
+        self._queue = queue.CompletionQueue(options, streams)
         self._methods: dict[bytes, UnaryMethod | None] = {}
         self._leadership = Leadership(self._lead, "milvus-loop")
         self._call_lock = threading.Lock()

@@ -1,4 +1,9 @@
-"""The interface of a gRPC server to its owner, and grpcio's own server in that form."""
+"""The interface of a gRPC server to its owner, and grpcio's own server in that form.
+
+grpcio's server receives a request when a thread of the pool takes the call, and says nothing about it before
+all of its bytes are there. So the bytes of requests are counted from then on, and those being received are at
+most as many requests as the pool has threads.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import grpc
+
+from elanus.rpc.serving.held import HeldBytes, HeldHandler
 
 
 class Server(Protocol):
@@ -23,14 +30,17 @@ class Server(Protocol):
 
 
 class PooledServer:
-    """grpcio's own. Implements `Server`."""
+    """grpcio's own. Implements `Server`. ``held``: counts the bytes of large requests; None: nothing does."""
 
     def __init__(
         self,
         handlers: Sequence[grpc.GenericRpcHandler],
         workers: ThreadPoolExecutor,
         options: Sequence[tuple[str, Any]],
+        held: HeldBytes | None = None,
     ) -> None:
+        if held is not None:
+            handlers = [HeldHandler(handler, held) for handler in handlers]
         self._server = grpc.server(workers, handlers=handlers, options=options)
 
     def open(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
