@@ -21,7 +21,7 @@ class Parts:
 
     def add(self, api: type[Api], part: Api) -> None:
         """Have a part answer the calls of an interface. Raises `ValueError` if another part does."""
-        for name in _calls_of(api):
+        for name in _calls_of(api):  # type: ignore[arg-type] # every class is hashable
             if name in self._parts:
                 raise ValueError(f"two parts of a role implement {name}")
             self._parts[name] = part

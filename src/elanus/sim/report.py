@@ -124,8 +124,8 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _prepare() -> None:
-    """Set up a new process: it never collects imported objects, keeps freed memory for the next files, ignores
-    Ctrl-C, and ends with its parent."""
+    """Set up a new process: it keeps freed memory for the next files, never collects imported objects,
+    ignores Ctrl-C, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     fix_allocator()
