@@ -107,7 +107,7 @@ class SegmentTable(RecordTable[SegmentID, SegmentInfo]):
 
     def successors_of(self, segment_ids: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
         """Return, for each of these, the segments that now hold its rows: none if it was never compacted, or
-        if no row is left. What several of them became is looked up once."""
+        if no row is left. Compactions that several of them share are followed once."""
         last: dict[SegmentID, frozenset[SegmentID]] = {}
         heirs: dict[frozenset[SegmentID], tuple[SegmentID, ...]] = {}
         found: dict[SegmentID, tuple[SegmentID, ...]] = {}
