@@ -59,7 +59,7 @@ class Recovery:
         pending = unserved(self._state.imports(), collection_id)
         flushed = [s for s in chosen.segments if s.state is SegmentState.FLUSHED]
         dropped = {v.vchannel: self._state.dropped_segments_on(v.vchannel) for v in chosen.vchannels}
-        successors = self._successors(
+        successors = self._state.successors_of(
             (*self._state.gone(held), *(s.segment_id for of in dropped.values() for s in of))
         )
         return RecoveryInfo(
@@ -92,17 +92,6 @@ class Recovery:
 
     async def hold_log(self, holds: tuple[LogHold, ...]) -> None:
         self._log_holds.report(holds)
-
-    def _successors(self, gone: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
-        """Return the segments that now have the rows of each of these, which are dropped or unknown."""
-        found: dict[SegmentID, tuple[SegmentID, ...]] = {}
-        known: dict[tuple[SegmentID, ...], tuple[SegmentID, ...]] = {}
-        for segment_id in gone:
-            made = self._state.made_from(segment_id)
-            if made not in known:  # the inputs of one compaction have the same successors
-                known[made] = tuple(s.segment_id for s in self._state.successors(segment_id))
-            found[segment_id] = known[made]
-        return found
 
 
 def _damage(chosen: Chosen, contents: Contents) -> dict[SegmentID, str]:

@@ -105,20 +105,50 @@ class SegmentTable(RecordTable[SegmentID, SegmentInfo]):
         known, dropped = self._segments, SegmentState.DROPPED
         return [s for s in segment_ids if (info := known.get(s)) is None or info.state is dropped]
 
-    def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
-        """Return the segments that the compaction of this one made."""
-        return tuple(self._made.get(segment_id, ()))
+    def successors_of(self, segment_ids: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
+        """Return, for each of these, the segments that now hold its rows: none if it was never compacted, or
+        if no row is left. Compactions that several of them share are followed once."""
+        last: dict[SegmentID, frozenset[SegmentID]] = {}
+        heirs: dict[frozenset[SegmentID], tuple[SegmentID, ...]] = {}
+        found: dict[SegmentID, tuple[SegmentID, ...]] = {}
+        for segment_id in segment_ids:
+            own = self._last_of(segment_id, last) if segment_id in self._made else frozenset[SegmentID]()
+            if own not in heirs:
+                heirs[own] = tuple(info.segment_id for info in self._live(own))
+            found[segment_id] = heirs[own]
+        return found
 
-    def successors(self, segment_id: SegmentID) -> list[SegmentInfo]:
-        """Return the segments that now hold the rows of a compacted one; none when no row is left."""
-        last = (s for s in self.descendants((segment_id,)) if s not in self._made)
-        infos = (self._segments.get(s) for s in sorted(last))
+    def _last_of(
+        self, segment_id: SegmentID, known: dict[SegmentID, frozenset[SegmentID]]
+    ) -> frozenset[SegmentID]:
+        """Return the segments at the end of all compactions that began with this one, and add to ``known``
+        those of all between."""
+        course = [segment_id]
+        while course:
+            current = course[-1]
+            made = self._made.get(current)
+            if made is None:
+                known[current] = frozenset((current,))
+            elif waits := [m for m in made if m not in known]:
+                course += waits
+                continue
+            elif len(made) == 1:
+                (only,) = made
+                known[current] = known[only]
+            else:
+                known[current] = frozenset().union(*(known[m] for m in made))
+            course.pop()
+        return known[segment_id]
+
+    def _live(self, segment_ids: Iterable[SegmentID]) -> list[SegmentInfo]:
+        """Return those that are recorded and not dropped, in the order of their ids."""
+        infos = (self._segments.get(s) for s in sorted(segment_ids))
         return [info for info in infos if info is not None and info.state is not SegmentState.DROPPED]
 
     def descendants(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
         """Return the segments that compactions made from these, and from what they made, and so on.
 
-        By them `successors` finds what holds the rows now.
+        By them `successors_of` finds what holds the rows now.
         """
         found: set[SegmentID] = set()
         following = [made for segment_id in segment_ids for made in self._made.get(segment_id, ())]

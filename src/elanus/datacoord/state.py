@@ -185,13 +185,9 @@ class DataState:
     def pin(self, pin_id: int) -> Pin | None:
         return self._pins.find(pin_id)
 
-    def made_from(self, segment_id: SegmentID) -> tuple[SegmentID, ...]:
-        """Return the segments that the compaction of this one made."""
-        return self._segments.made_from(segment_id)
-
-    def successors(self, segment_id: SegmentID) -> list[SegmentInfo]:
-        """Return the segments that now hold the rows of a compacted one; none when no row is left."""
-        return self._segments.successors(segment_id)
+    def successors_of(self, segment_ids: Iterable[SegmentID]) -> dict[SegmentID, tuple[SegmentID, ...]]:
+        """See `SegmentTable.successors_of`."""
+        return self._segments.successors_of(segment_ids)
 
     def descendants(self, segment_ids: Iterable[SegmentID]) -> set[SegmentID]:
         """See `SegmentTable.descendants`."""

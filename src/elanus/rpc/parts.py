@@ -6,6 +6,7 @@ without that attribute answers all calls itself.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from typing import Any, TypeVar
 
@@ -20,7 +21,7 @@ class Parts:
 
     def add(self, api: type[Api], part: Api) -> None:
         """Have a part answer the calls of an interface. Raises `ValueError` if another part does."""
-        for name, _ in inspect.getmembers(api, inspect.iscoroutinefunction):
+        for name in _calls_of(api):  # type: ignore[arg-type] # every class is hashable
             if name in self._parts:
                 raise ValueError(f"two parts of a role implement {name}")
             self._parts[name] = part
@@ -30,6 +31,12 @@ class Parts:
         if part is None:
             raise AttributeError(f"no part of the role implements {method}")
         return getattr(part, method)
+
+
+@functools.cache
+def _calls_of(api: type[object]) -> tuple[str, ...]:
+    """Return the names of an interface's calls. Kept: a restarted role has the same interfaces."""
+    return tuple(name for name, _ in inspect.getmembers(api, inspect.iscoroutinefunction))
 
 
 def method_of(role: object, method: str) -> Any:

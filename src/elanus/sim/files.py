@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.segments import SegmentInfo, SegmentState
@@ -25,14 +25,21 @@ from elanus.storage.port import ObjectStore
 
 def check_files(records: Records, truth: Truth, store: ObjectStore) -> None:
     """Check all files against the truth. Raises `InvariantBroken`."""
+    folds = _Folds(records, store)
     for vchannel in records.vchannels.values():
         if not vchannel.dropping:
-            _check_rows(vchannel, records, truth, store)
-            _check_deletes(vchannel, records, truth, store)
+            contents = truth.contents(vchannel.collection_id)
+            maybe = _maybe_folded(vchannel, records, contents, store, folds)
+            kept = _kept_rows(vchannel, contents, folds, maybe)
+            _check_rows(vchannel, records, contents, store, kept, maybe)
+            _check_deletes(vchannel, records, contents, store, kept)
+    written: dict[tuple[CollectionID, SegmentID], list[Row]] = {}
+    for collection_id, contents in truth.collections():
+        for row in contents.rows:
+            written.setdefault((collection_id, row.segment_id), []).append(row)
     for info in records.segments.values():
         if info.state is not SegmentState.DROPPED:
-            rows = truth.contents(info.collection_id).rows
-            _check_segment(info, [row for row in rows if row.segment_id == info.segment_id])
+            _check_segment(info, written.get((info.collection_id, info.segment_id), ()))
 
 
 def _check_segment(info: SegmentInfo, rows: Sequence[Row]) -> None:
@@ -51,8 +58,14 @@ def _check_segment(info: SegmentInfo, rows: Sequence[Row]) -> None:
         )
 
 
-def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:
-    contents = truth.contents(vchannel.collection_id)
+def _check_rows(
+    vchannel: Vchannel,
+    records: Records,
+    contents: Contents,
+    store: ObjectStore,
+    kept: Sequence[Row],
+    maybe: Sequence[Row],
+) -> None:
     there: Counter[tuple[int, ...]] = Counter()
     gone = _dropped_partitions(contents)
     for info in records.segments.values():
@@ -63,12 +76,11 @@ def _check_rows(vchannel: Vchannel, records: Records, truth: Truth, store: Objec
             stamps = table.column(TIMESTAMP_FIELD).to_pylist()
             found = zip(table.column(KEY).to_pylist(), stamps, strict=True)
             there.update((key, ts) for key, ts in found if ts != MAX_TIMESTAMP)  # a clone leaves those out
-    kept = _kept_rows(vchannel, records, contents, store)
     expired_until = records.expired_until(vchannel.vchannel)
     expired, needed = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
     for row in kept:
         (needed if row.born > expired_until else expired)[row.key, row.born] += 1
-    expired.update((row.key, row.born) for row in _maybe_folded(vchannel, records, contents, store))
+    expired.update((row.key, row.born) for row in maybe)
     _compare("rows", vchannel, there, needed + (there & expired))
 
 
@@ -76,11 +88,12 @@ def _dropped_partitions(contents: Contents) -> set[PartitionID]:
     return {partition_id for _, partition_id in contents.dropped}
 
 
-def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore) -> list[Row]:
+def _kept_rows(
+    vchannel: Vchannel, contents: Contents, folds: _Folds, maybe_folded: Sequence[Row]
+) -> list[Row]:
     """The rows that must be in files: all up to the checkpoint, less those that compaction had to remove."""
-    folds = _Folds(records, store)
     gone = _dropped_partitions(contents)
-    maybe = {id(row) for row in _maybe_folded(vchannel, records, contents, store)}
+    maybe = {id(row) for row in maybe_folded}
     return [
         row
         for row in contents.rows
@@ -92,13 +105,14 @@ def _kept_rows(vchannel: Vchannel, records: Records, contents: Contents, store: 
     ]
 
 
-def _maybe_folded(vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore) -> list[Row]:
+def _maybe_folded(
+    vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore, folds: _Folds
+) -> list[Row]:
     """Rows whose deletes may be folded into the segment that they are in: it is not known which one that is.
 
     They are from the source of a clone, or their segment was cut into clusters that have folded in different
     deletes since. No row that a read may return is among them.
     """
-    folds = _Folds(records, store)
     cut = [
         row
         for row in contents.rows
@@ -146,9 +160,10 @@ def _maybe_folded_in_a_clone(
     return [row for row in rows if row.died <= bound]
 
 
-def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: ObjectStore) -> None:
+def _check_deletes(
+    vchannel: Vchannel, records: Records, contents: Contents, store: ObjectStore, kept_rows: Sequence[Row]
+) -> None:
     """Check that every delete is in a file, unless it concerns no row in a file: compaction removes those."""
-    contents = truth.contents(vchannel.collection_id)
     there: Counter[tuple[int, ...]] = Counter()
     if vchannel.deltas:
         for log in read_delta_list(store, vchannel.deltas):
@@ -157,7 +172,7 @@ def _check_deletes(vchannel: Vchannel, records: Records, truth: Truth, store: Ob
             there.update(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
     kept: dict[int, list[Row]] = {}
     expired_until = records.expired_until(vchannel.vchannel)
-    for row in _kept_rows(vchannel, records, contents, store):
+    for row in kept_rows:
         if row.born > expired_until:
             kept.setdefault(row.key, []).append(row)
     written = [

@@ -51,12 +51,15 @@ class GarbageJudge:
         self._stamp = stamp
         self._named: dict[str, frozenset[str]] = {}
         """Per manifest, the files it names and the manifest itself. Manifests never change."""
+        self._wanted: tuple[int, frozenset[str]] = (0, frozenset())
+        """The files of what is in force after so many changes of the records: a sweep deletes many objects
+        between two of them."""
 
     def deleted(self, path: str) -> None:
         """Check an object that is about to be deleted. Raises `InvariantBroken`."""
-        for user in self._in_force():
-            if path in self._files_of(user):
-                raise InvariantBroken("GC1", f"{path} is deleted, {_name(user)} is in force")
+        if path in self._files_in_force():
+            user = next(user for user in self._in_force() if path in self._files_of(user))
+            raise InvariantBroken("GC1", f"{path} is deleted, {_name(user)} is in force")
         for pin in self._live_pins():
             if path in self._files_of_pin(pin):
                 raise InvariantBroken("GC1", f"{path} is deleted, and pin {pin.pin_id} is on it")
@@ -92,7 +95,7 @@ class GarbageJudge:
 
     def garbage(self, now_ms: float) -> list[str]:
         """The objects that nothing refers to any more, except those modified later than ``now_ms``."""
-        wanted = {path for user in self._in_force() for path in self._files_of(user)}
+        wanted = set(self._files_in_force())
         pins = self._records.pins.values()
         wanted |= {path for pin in pins for path in (pin.path, *self._files_of_pin(pin))}
         dropped = (s for s in self._records.segments.values() if s.lender and keeps_files(s))
@@ -122,6 +125,13 @@ class GarbageJudge:
         yield from filter(_is_in_force, self._records.segments.values())
         yield from filter(_is_in_force, self._records.vchannels.values())
         yield from filter(_is_in_force, self._records.builds.values())
+
+    def _files_in_force(self) -> frozenset[str]:
+        changes, files = self._wanted
+        if changes != self._records.changes:
+            files = frozenset().union(*map(self._files_of, self._in_force()))
+            self._wanted = self._records.changes, files
+        return files
 
     def _files_of(self, owner: Owner) -> frozenset[str]:
         if isinstance(owner, Build):

@@ -63,6 +63,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._is_to_stop = False
         self.made: Callable[[asyncio.Task[Any]], None] = lambda task: None
         self.create_future = functools.partial(asyncio.Future, loop=self)  # type: ignore[method-assign]
+        self.get_debug = bool  # type: ignore[method-assign] # False; every task and future asks
 
     def time(self) -> float:
         return self._now_s

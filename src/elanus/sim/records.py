@@ -60,6 +60,8 @@ class Records:
         """The columns of every collection that ever existed."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
+        self.changes = 0
+        """How many changes have been applied."""
         self._made_into: dict[SegmentID, set[SegmentID]] = {}
         self._expired_in_sources: dict[str, Timestamp] = {}
         """Per vchannel of a clone: up to where expired rows may have been removed before it was made."""
@@ -77,6 +79,7 @@ class Records:
 
         A coordinator deletes a record again if its predecessor's delete came after it had read the records.
         """
+        self.changes += 1
         if isinstance(operation, Delete):
             self.vchannels.pop(operation.key.removeprefix(_VCHANNELS), None)
             if operation.key.startswith(_PINS):

@@ -21,6 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from elanus.core.invariants import INVARIANTS
+from elanus.server.memory import fix_allocator
 from elanus.sim.client_plans import ADDED_OPERATIONS
 from elanus.sim.plan import OPERATIONS, OPERATIONS_OF_ALIASES, draw
 from elanus.sim.run import Outcome, run_seed
@@ -123,9 +124,11 @@ def _pool(processes: int) -> ProcessPoolExecutor:
 
 
 def _prepare() -> None:
-    """Set up a new process: it never collects imported objects, ignores Ctrl-C, and ends with its parent."""
+    """Set up a new process: it keeps freed memory for the next files, never collects imported objects,
+    ignores Ctrl-C, and ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    fix_allocator()
     gc.disable()  # each run is followed by a collection and needs no other
     gc.collect()
     gc.freeze()

@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 
 from elanus.core.invariants import InvariantBroken
+from elanus.datanode.range_jobs import RangeJobs
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
 from elanus.sim.client_plans import CLONED, is_undisturbed
@@ -40,8 +41,10 @@ from elanus.sim.trace import Trace
 from elanus.sim.workload import Client
 
 _MEMORY_DIR = Path("/dev/shm")
+_CONCURRENT = frozenset({Handle.perform.__qualname__, RangeJobs._job.__qualname__})
+"""Work of which several pieces are begun and waited for together, with `asyncio.gather`."""
 _CANCEL_ROUNDS = 5
-_TASKS_KEPT = 500
+_TASKS_KEPT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,9 +223,9 @@ def _client_of(operations: Sequence[Operation]) -> type[Client]:
 def _is_lost(task: asyncio.Task[Any]) -> bool:
     """Whether a finished task ended with an error that nobody has retrieved.
 
-    A failed call does not count: the results of concurrent calls are retrieved once all of them have ended,
-    which never happens in a life that is over.
+    Failed calls and jobs of ranges do not count: the results of concurrent ones are retrieved once all of
+    them have ended, which never happens in a life that is over.
     """
     if task.cancelled() or not getattr(task, "_log_traceback", False):
         return False
-    return getattr(task.get_coro(), "__qualname__", "") != Handle.perform.__qualname__
+    return getattr(task.get_coro(), "__qualname__", "") not in _CONCURRENT

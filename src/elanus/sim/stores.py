@@ -126,7 +126,7 @@ class MemoryStore:
         self._take_time = take_time
         self._wall_ms = wall_ms
         self._observe_delete = observe_delete
-        self._objects: dict[str, tuple[pa.Buffer, datetime]] = {}
+        self._objects: dict[str, tuple[pa.Buffer, ObjectInfo]] = {}
 
     def __contains__(self, path: str) -> bool:
         """Like `peek`, without faults."""
@@ -141,8 +141,9 @@ class MemoryStore:
         if self._chance.meets(FaultKind.STORE_FULL):
             raise DiskFull(f"no room left while writing {path}; free disk space, then retry")
         self._take_time()
+        content = pa.py_buffer(bytes(data))
         modified = datetime.fromtimestamp(self._wall_ms() / 1000, UTC)
-        self._objects[path] = (pa.py_buffer(bytes(data)), modified)
+        self._objects[path] = content, ObjectInfo(path, content.size, modified)
 
     def put_file(self, path: str, source: Path) -> None:
         self.put(path, source.read_bytes())
@@ -173,12 +174,14 @@ class MemoryStore:
         return file
 
     def head(self, path: str) -> ObjectInfo:
-        return ObjectInfo(path, self.peek(path).size, self._objects[path][1])
+        try:
+            return self._objects[path][1]
+        except KeyError:
+            raise ObjectMissing(path) from None
 
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        for path in tuple(self._objects):
-            if not prefix or path.startswith(f"{prefix}/"):
-                yield self.head(path)
+        below = f"{prefix}/" if prefix else ""
+        yield from [info for path, (_, info) in self._objects.items() if path.startswith(below)]
 
     def delete(self, path: str) -> None:
         if path in self._objects:

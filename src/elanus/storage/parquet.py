@@ -74,9 +74,10 @@ class BinlogWriter:
     """Streams record batches, sorted by timestamp unless ``by_time`` is off, into one new Parquet object.
 
     ``key``: the column of primary keys, which the writer checks: the file records whether they are in order.
-    Rows go to a scratch file, which `finish` puts into the store, durably. Memory: one row group and
-    the batch being written. A context manager: if it is left without `finish`, nothing reaches the store;
-    the scratch file is removed in any case. Raises `DiskFull` when there is no space left.
+    Rows go to a scratch file, which `finish` puts into the store, durably. It is created with the first row
+    group: few rows may be written in another order instead (`held`). Memory: one row group and the batch
+    being written. A context manager: if it is left without `finish`, nothing reaches the store; the scratch
+    file is removed in any case. Raises `DiskFull` when there is no space left.
     """
 
     def __init__(
@@ -104,9 +105,8 @@ class BinlogWriter:
         self._rows = 0
         self._ts_min, self._ts_max = MAX_TIMESTAMP, NO_TIMESTAMP
         self._file = scratch / f"{uuid.uuid4().hex}.parquet"
-        with disk_full_reported(path):
-            self._sink = pa.BufferedOutputStream(pa.OSFile(str(self._file), "wb"), _SINK_BUFFER_BYTES)
-            self._writer = pq.ParquetWriter(self._sink, schema, **writer_options(schema))
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append rows. Raises `Internal` if their schema is not the file's, or a timestamp decreases."""
@@ -148,11 +148,12 @@ class BinlogWriter:
         """
         if self._pending_rows:
             self._write_group()
-        if self._writer.is_open:
-            with disk_full_reported(self._path):
-                self._writer.add_key_value_metadata({KEY: UNSEALED})
-                self._writer.close()
-                self._sink.close()
+        with disk_full_reported(self._path):
+            writer, sink = self._opened()
+            if writer.is_open:
+                writer.add_key_value_metadata({KEY: UNSEALED})
+                writer.close()
+                sink.close()
                 seal(self._file)
         size_bytes = self._file.stat().st_size
         name, bounds = self._file.name, (self._ts_min, self._ts_max)
@@ -186,19 +187,31 @@ class BinlogWriter:
         self._pending_bytes += batch.nbytes
         self._rows += batch.num_rows
 
+    def _opened(self) -> tuple[pq.ParquetWriter, pa.NativeFile]:
+        """The writer of the scratch file, and the file, which the first call creates."""
+        if self._sink is None:
+            self._sink = pa.BufferedOutputStream(pa.OSFile(str(self._file), "wb"), _SINK_BUFFER_BYTES)
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._sink, self._schema, **writer_options(self._schema))
+        return self._writer, self._sink
+
     def _write_group(self) -> None:
         table = pa.Table.from_batches(self._pending, self._schema)
         with disk_full_reported(self._path):
-            self._writer.write_table(table, row_group_size=self._group_rows)
+            writer, _ = self._opened()
+            writer.write_table(table, row_group_size=self._group_rows)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        if self._sink is None:
+            return
         # After an error, closing writes a footer that is never read, and may fail with the same error.
-        with contextlib.suppress(OSError):
-            self._writer.close()
+        if self._writer is not None:
+            with contextlib.suppress(OSError):
+                self._writer.close()
         with contextlib.suppress(OSError):
             self._sink.close()
         self._file.unlink(missing_ok=True)
@@ -299,7 +312,8 @@ def worth_threads(file: pq.ParquetFile) -> bool:
 
 
 def _check_header(path: str, kind: str, metadata: Mapping[bytes, bytes]) -> None:
-    header = {key.decode(): value.decode() for key, value in metadata.items()}
     for key, expected in file_metadata(kind, {}).items():
-        if header.get(key) != expected:
-            raise CorruptObject(f"{path}: {key} is {header.get(key)!r}, this release reads {expected!r}")
+        value = metadata.get(key.encode())
+        if value is None or value.decode() != expected:
+            found = None if value is None else value.decode()
+            raise CorruptObject(f"{path}: {key} is {found!r}, this release reads {expected!r}")

@@ -114,8 +114,8 @@ def test_the_successor_of_a_segment_is_the_last_of_the_line() -> None:
     table.show(replace(first, state=S.DROPPED))
     table.show(replace(second, state=S.DROPPED, compacted_from=(first.segment_id,)))
     table.show(replace(third, compacted_from=(second.segment_id,)))
-    assert table.successors(first.segment_id) == [table.find(third.segment_id)]
-    assert table.successors(third.segment_id) == []
+    found = table.successors_of([s.segment_id for s in (first, second, third)])
+    assert found == {first.segment_id: (5,), second.segment_id: (5,), third.segment_id: ()}
 
 
 def test_a_segment_that_was_cut_into_clusters_has_all_of_them_as_successors() -> None:
@@ -126,12 +126,13 @@ def test_a_segment_that_was_cut_into_clusters_has_all_of_them_as_successors() ->
     ]
     for info in (replace(first, state=S.DROPPED), replace(second, state=S.DROPPED), *clusters):
         table.show(info)
-    assert [s.segment_id for s in table.successors(first.segment_id)] == [5, 7, 9]
+    assert table.successors_of([first.segment_id]) == {first.segment_id: (5, 7, 9)}
     later = replace(record(11, S.FLUSHED, 1), compacted_from=(SegmentID(7),))
     table.show(replace(clusters[1], state=S.DROPPED))
     table.show(later)
     table.show(replace(clusters[2], state=S.DROPPED))
-    assert [s.segment_id for s in table.successors(second.segment_id)] == [5, 11], "9 has no row left"
+    found = table.successors_of([second.segment_id, SegmentID(7), SegmentID(9)])
+    assert found == {second.segment_id: (5, 11), 7: (11,), 9: ()}, "9 has no row left"
     assert table.descendants((first.segment_id,)) == {5, 7, 9, 11}
     for number in (1, 3, 5, 7, 9, 11):
         table.forget(SegmentID(number))

@@ -169,6 +169,8 @@ def test_rows_that_do_not_fit_the_schema_are_refused(store: LocalStore) -> None:
 def test_a_writer_that_is_left_without_finish_leaves_nothing(store: LocalStore, tmp_path: Path) -> None:
     with insert_log_writer(store, "a.parquet", EVERY_TYPE, KEY, tmp_path) as writer:
         writer.write(stamped(5, 0, 1))
+        assert list(tmp_path.glob("*.parquet")) == [], "the first row group is not full"
+        writer.close()
         assert len(list(tmp_path.glob("*.parquet"))) == 1
     assert list(store.list("")) == []
     assert list(tmp_path.glob("*.parquet")) == []
