@@ -185,9 +185,9 @@ async def test_several_processes_have_an_index_in_memory_once(
     """Each maps the file, whatever the collection's index says."""
     mapped: list[bool] = []
 
-    def load_noted(path: Path, spec: IndexSpec) -> object:
+    def load_noted(path: Path, spec: IndexSpec, stays: bool = False) -> object:
         mapped.append(spec.memory_mapped)
-        return load(path, spec)
+        return load(path, spec, stays)
 
     monkeypatch.setattr("elanus.querynode.sealed.load", load_noted)
     world = world_type(tmp_path, index=HNSW)
