@@ -183,8 +183,9 @@ def test_the_same_plan_run_twice_writes_two_sets_of_files(
 def test_a_log_that_ends_too_early_is_an_error_of_the_log(
     session: PipelineSession, two_shards: tuple[Path, list[RangeOutcome]]
 ) -> None:
+    beyond = Position(end_of_log(two_shards[0]) + 2**40)
     with pytest.raises(CorruptLog, match="ends before position"):
-        flushed(session, [plan(two_shards[0], Position(2**40), 0, 31)])
+        flushed(session, [plan(two_shards[0], beyond, 0, 31)])
 
 
 def test_a_single_task_is_seen_to_move(session: PipelineSession, tmp_path: Path) -> None:

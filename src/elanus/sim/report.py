@@ -24,9 +24,9 @@ from elanus.core.invariants import INVARIANTS
 from elanus.server.memory import fix_allocator
 from elanus.sim.client_plans import ADDED_OPERATIONS
 from elanus.sim.plan import OPERATIONS, OPERATIONS_OF_ALIASES, draw
-from elanus.sim.run import Outcome, run_seed
+from elanus.sim.run import Outcome, run
 from elanus.sim.scenario import Scenario, save
-from elanus.sim.shrink import Shrunk, shrink
+from elanus.sim.shrink import RUNS_MAX, shrink
 
 Say = Callable[[str], None]
 _AHEAD = 2
@@ -142,8 +142,8 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _run_one(seed: int) -> Outcome:
-    outcome = run_seed(seed)
+def _run_one(scenario: Scenario) -> Outcome:
+    outcome = run(scenario)
     gc.collect()
     return outcome
 
@@ -153,7 +153,7 @@ def _outcomes(pool: Executor, seeds: range, ahead: int) -> Iterator[Outcome]:
     running: set[Future[Outcome]] = set()
     waiting = iter(seeds)
     while True:
-        running |= {pool.submit(_run_one, seed) for seed in islice(waiting, ahead - len(running))}
+        running |= {pool.submit(_run_one, draw(seed)) for seed in islice(waiting, ahead - len(running))}
         if not running:
             return
         done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -161,14 +161,15 @@ def _outcomes(pool: Executor, seeds: range, ahead: int) -> Iterator[Outcome]:
             yield future.result()
 
 
-def _shrink_one(seed: int, outcome: Outcome) -> Shrunk:
-    return shrink(draw(seed), outcome)
-
-
 def _explain(pool: Executor, outcome: Outcome, findings: Path, say: Say) -> None:
     """Shrink a finding, save it to a file, and report its story."""
-    say(f"shrinking the scenario of seed {outcome.seed} …")
-    shrunk = pool.submit(_shrink_one, outcome.seed, outcome).result()
+    say(f"shrinking the scenario of seed {outcome.seed}, in up to {RUNS_MAX} runs …")
+    shrunk = shrink(
+        draw(outcome.seed),
+        outcome,
+        rerun=lambda candidate: pool.submit(_run_one, candidate).result(),
+        tell=say,
+    )
     file = findings / f"{outcome.broken}-{outcome.seed}.json"
     save(shrunk.scenario, file)
     print_outcome(shrunk.scenario, shrunk.outcome, say)

@@ -19,6 +19,7 @@ from elanus.sim.scenario import Fault, Operation, Scenario
 Items = Sequence[Operation] | Sequence[Fault] | Sequence[Operation | Fault]
 
 RUNS_MAX = 400
+_TOLD_EVERY = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +31,33 @@ class Shrunk:
     runs: int
 
 
-def shrink(scenario: Scenario, outcome: Outcome, runs_max: int = RUNS_MAX) -> Shrunk:
-    """Shrink a scenario. ``outcome``: the result of running it, which must have broken something."""
-    return _Shrinking(scenario, outcome, runs_max).done()
+def shrink(
+    scenario: Scenario,
+    outcome: Outcome,
+    runs_max: int = RUNS_MAX,
+    *,
+    rerun: Callable[[Scenario], Outcome] = run,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Shrunk:
+    """Shrink a scenario. ``outcome``: the result of running it, which must have broken something.
+
+    ``rerun``: runs a candidate; ``tell`` receives a line about progress now and then.
+    """
+    return _Shrinking(scenario, outcome, runs_max, rerun, tell).done()
 
 
 class _Shrinking:
-    def __init__(self, scenario: Scenario, outcome: Outcome, runs_max: int) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        outcome: Outcome,
+        runs_max: int,
+        rerun: Callable[[Scenario], Outcome],
+        tell: Callable[[str], None],
+    ) -> None:
         self._best, self._outcome = scenario, outcome
         self._runs, self._runs_max = 0, runs_max
+        self._rerun, self._tell = rerun, tell
 
     def done(self) -> Shrunk:
         self._cut_the_end()
@@ -60,8 +79,13 @@ class _Shrinking:
         """Whether the candidate still breaks the same invariant; if so, it becomes the best so far."""
         if self._is_spent():
             return False
+        if self._runs and self._runs % _TOLD_EVERY == 0:
+            left = self._best
+            self._tell(
+                f"  {self._runs} runs: {len(left.operations)} operations, {len(left.faults)} faults left"
+            )
         self._runs += 1
-        outcome = run(candidate)
+        outcome = self._rerun(candidate)
         if outcome.broken != self._outcome.broken:
             return False
         self._best, self._outcome = candidate, outcome
