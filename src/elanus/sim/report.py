@@ -168,7 +168,7 @@ def _explain(pool: Executor, outcome: Outcome, findings: Path, say: Say) -> None
         draw(outcome.seed),
         outcome,
         rerun=lambda candidate: pool.submit(_run_one, candidate).result(),
-        tell=say,
+        say=say,
     )
     file = findings / f"{outcome.broken}-{outcome.seed}.json"
     save(shrunk.scenario, file)

@@ -19,7 +19,7 @@ from elanus.sim.scenario import Fault, Operation, Scenario
 Items = Sequence[Operation] | Sequence[Fault] | Sequence[Operation | Fault]
 
 RUNS_MAX = 400
-_TOLD_EVERY = 25
+_SAID_EVERY = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,13 @@ def shrink(
     runs_max: int = RUNS_MAX,
     *,
     rerun: Callable[[Scenario], Outcome] = run,
-    tell: Callable[[str], None] = lambda line: None,
+    say: Callable[[str], None] = lambda line: None,
 ) -> Shrunk:
     """Shrink a scenario. ``outcome``: the result of running it, which must have broken something.
 
-    ``rerun``: runs a candidate; ``tell`` receives a line about progress now and then.
+    ``rerun``: runs a candidate; ``say`` receives a line about progress now and then.
     """
-    return _Shrinking(scenario, outcome, runs_max, rerun, tell).done()
+    return _Shrinking(scenario, outcome, runs_max, rerun, say).done()
 
 
 class _Shrinking:
@@ -53,11 +53,11 @@ class _Shrinking:
         outcome: Outcome,
         runs_max: int,
         rerun: Callable[[Scenario], Outcome],
-        tell: Callable[[str], None],
+        say: Callable[[str], None],
     ) -> None:
         self._best, self._outcome = scenario, outcome
         self._runs, self._runs_max = 0, runs_max
-        self._rerun, self._tell = rerun, tell
+        self._rerun, self._say = rerun, say
 
     def done(self) -> Shrunk:
         self._cut_the_end()
@@ -79,9 +79,9 @@ class _Shrinking:
         """Whether the candidate still breaks the same invariant; if so, it becomes the best so far."""
         if self._is_spent():
             return False
-        if self._runs and self._runs % _TOLD_EVERY == 0:
+        if self._runs and self._runs % _SAID_EVERY == 0:
             left = self._best
-            self._tell(
+            self._say(
                 f"  {self._runs} runs: {len(left.operations)} operations, {len(left.faults)} faults left"
             )
         self._runs += 1
