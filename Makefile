@@ -71,6 +71,12 @@ large: $(VENV)/.demo  ## Searches and filters over a million vectors, next to Mi
 		--only filters --out docs/large-benchmarks.json
 	$(BIN)/python -m benchmarks render large > docs/large-benchmarks.md
 
+.PHONY: huge
+huge: $(VENV)/.demo  ## Searches, filters and a restart over five million vectors, next to faiss: an hour
+	$(BIN)/python -m benchmarks run --drawn 5000000x128 --systems faiss,elanus --only idle --only "search, recall 0.95" \
+		--only batches --only filters --only restart --out docs/huge-benchmarks.json
+	$(BIN)/python -m benchmarks render huge > docs/huge-benchmarks.md
+
 .PHONY: surface
 surface: $(VENV)/.demo  ## Measure full text, hybrid search, narrow vectors and the index on disk; an hour
 	$(BIN)/python -m benchmarks surface $(ARGS)

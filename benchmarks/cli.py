@@ -71,7 +71,8 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     try:
-        run_plan(Plan(names, vectors, settings, out, questions, config, keep))
+        sized = settings.for_rows(len(vectors.train))
+        run_plan(Plan(names, vectors, sized, out, questions, config, keep))
     except KeyboardInterrupt:
         typer.echo(f"interrupted; everything started has been stopped; {out} has what was measured", err=True)
         raise typer.Exit(130) from None
@@ -88,7 +89,7 @@ def _size(text: str) -> tuple[int, int]:
 @app.command()
 def render(
     page: Annotated[
-        str, typer.Argument(help="benchmarks, freshness, large, limits, pipeline, scaling, surface")
+        str, typer.Argument(help="benchmarks, freshness, huge, large, limits, pipeline, scaling, surface")
     ],
     results: Annotated[
         Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")

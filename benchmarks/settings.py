@@ -7,6 +7,7 @@ minutes and is too short to quote.
 from __future__ import annotations
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,9 @@ NOTES = Path("docs/benchmarks-notes.md")
 #: The same for a million vectors.
 SHOWN_LARGE = Path("docs/large-benchmarks.json")
 LARGE_NOTES = Path("docs/large-benchmarks-notes.md")
+#: The same for five million.
+SHOWN_HUGE = Path("docs/huge-benchmarks.json")
+HUGE_NOTES = Path("docs/huge-benchmarks-notes.md")
 #: The results that the freshness page is made from.
 SHOWN_FRESHNESS = Path("docs/freshness.json")
 SHOWN_SCALING = Path("docs/scaling.json")
@@ -60,7 +64,7 @@ class Settings:
         build_rows: rows of the second collection whose index is built while the first is searched.
         strong_reads: repeats of write-then-read.
         idle_s: length of the idle CPU measurement.
-        call_timeout_s: longest that one call of a worker may take.
+        call_timeout_s: longest that one call of a worker may take, for a million rows or fewer.
     """
 
     index_m: int = 16
@@ -84,6 +88,11 @@ class Settings:
     strong_reads: int = 40
     idle_s: float = 20.0
     call_timeout_s: float = 900.0
+
+    def for_rows(self, rows: int) -> Settings:
+        """The settings of a set of ``rows``: a build of more than a million may take longer in proportion."""
+        millions = max(1, math.ceil(rows / 1_000_000))
+        return dataclasses.replace(self, call_timeout_s=self.call_timeout_s * millions)
 
 
 def quick() -> Settings:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from pathlib import Path
 
 from benchmarks.bench import Bench, Values, cpu_metrics, memory_metrics
 from benchmarks.processes import wait_for_quiet
@@ -10,6 +12,7 @@ from benchmarks.processes import wait_for_quiet
 READY_LIMIT_S = 120.0
 #: The other measures begin when every part of the server has started, not when it first answers.
 QUIET_LIMIT_S = 60.0
+_BLOCK_BYTES = 512
 
 
 def measure_start(bench: Bench) -> Values:
@@ -25,7 +28,7 @@ def measure_start(bench: Bench) -> Values:
 
 
 def measure_idle(bench: Bench) -> Values:
-    """CPU of the loaded server while nobody asks, in percent of one core, and its memory."""
+    """CPU of the loaded server while nobody asks, in percent of one core, its memory and its disk space."""
     server = bench.the_server()
     wait_for_quiet(server.usage, QUIET_LIMIT_S)
     before = server.usage()
@@ -35,4 +38,14 @@ def measure_idle(bench: Bench) -> Values:
     return {
         **cpu_metrics("idle.cpu_percent", before, after, percent_per_ms),
         **memory_metrics("loaded.rss_mb", after),
+        "loaded.disk_mb": _disk_mb(bench.place.folder),
     }
+
+
+def _disk_mb(folder: Path) -> float:
+    """The space that the files below ``folder`` take. A file that goes meanwhile does not count."""
+    blocks = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            blocks += path.lstat().st_blocks
+    return blocks * _BLOCK_BYTES / 1e6

@@ -118,6 +118,7 @@ TABLES: tuple[Table, ...] = (
             Metric("idle.cpu_percent", "idle CPU, % of one core", 1),
             Metric("start.rss_mb", "resident memory, empty, MB"),
             Metric("loaded.rss_mb", "resident memory, loaded, MB"),
+            Metric("loaded.disk_mb", "disk, loaded, MB"),
         ),
     ),
 )

@@ -28,10 +28,10 @@ with any other. The peers are installed into `.bench/` by the run itself.
 """
 
 LARGE_HEAD = """\
-# Benchmarks of a million vectors
+# Benchmarks of {rows} million vectors
 
-*Made from `large-benchmarks.json` by `python -m benchmarks render large > docs/large-benchmarks.md`; the
-comments are in `large-benchmarks-notes.md`. `make large` measures again.*
+*Made from `{page}-benchmarks.json` by `python -m benchmarks render {page} > docs/{page}-benchmarks.md`; the
+comments are in `{page}-benchmarks-notes.md`. `make {page}` measures again.*
 
 A part of [the comparison](benchmarks.md), with a larger set: drawn vectors in clusters, measured in the same
 way. Before it is asked anything, a server has been at rest for more than a minute: Milvus merges the segments
@@ -84,9 +84,15 @@ def render_page(results: Results, notes: str | None = None) -> str:
     return "\n".join(parts)
 
 
-def render_large_page(results: Results, notes: str | None = None) -> str:
-    """As `render_page`, of a run that asks a part of the questions of a large set."""
-    return "\n".join(_parts(LARGE_HEAD, results, notes, _verdicts(results, asked_only=True)))
+def render_large_page(page: str, rows: str, results: Results, notes: str | None = None) -> str:
+    """As `render_page`, of a run that asks a part of the questions of a large set.
+
+    Args:
+        page: its name for ``render`` and ``make``.
+        rows: how many million, in words.
+    """
+    head = LARGE_HEAD.format(page=page, rows=rows)
+    return "\n".join(_parts(head, results, notes, _verdicts(results, asked_only=True)))
 
 
 def _parts(head: str, results: Results, notes: str | None, verdicts: str) -> Iterator[str]:

@@ -21,9 +21,11 @@ from benchmarks.report.surface_page import render_surface
 from benchmarks.results import Results
 from benchmarks.scaling.figures import Scaling
 from benchmarks.settings import (
+    HUGE_NOTES,
     LARGE_NOTES,
     NOTES,
     SHOWN_FRESHNESS,
+    SHOWN_HUGE,
     SHOWN_LARGE,
     SHOWN_LIMITS,
     SHOWN_PIPELINE,
@@ -58,12 +60,17 @@ def _render_peers(found: Results) -> str:
 
 
 def _render_large(found: Results) -> str:
-    return render_large_page(found, LARGE_NOTES.read_text() if LARGE_NOTES.exists() else None)
+    return render_large_page("large", "a", found, LARGE_NOTES.read_text() if LARGE_NOTES.exists() else None)
+
+
+def _render_huge(found: Results) -> str:
+    return render_large_page("huge", "five", found, HUGE_NOTES.read_text() if HUGE_NOTES.exists() else None)
 
 
 PAGES: dict[str, Page[Any]] = {
     "benchmarks": Page(SHOWN_RESULTS, Results.read, _render_peers),
     "freshness": Page(SHOWN_FRESHNESS, _json_of(Freshness), render_freshness),
+    "huge": Page(SHOWN_HUGE, Results.read, _render_huge),
     "large": Page(SHOWN_LARGE, Results.read, _render_large),
     "limits": Page(SHOWN_LIMITS, _json_of(Limits), render_limits),
     "pipeline": Page(SHOWN_PIPELINE, _json_of(Figures), render_pipeline),
