@@ -15,19 +15,23 @@ import typer
 
 from benchmarks import dataset
 from benchmarks.measures import QUESTIONS
+from benchmarks.results import moment
 from benchmarks.runner import Plan
 from benchmarks.runner import run as run_plan
 from benchmarks.settings import (
+    BENCH_FOLDER,
     DEFAULT_DATA,
     SHOWN_DAY,
     SHOWN_DAY_PICTURE,
     SHOWN_DOOR,
     SHOWN_FRESHNESS,
     SHOWN_GROWTH,
+    SHOWN_INGEST,
     SHOWN_LIMITS,
     SHOWN_LIMITS_PAGE,
     SHOWN_PIPELINE,
     SHOWN_SCALING,
+    SHOWN_SIZES,
     SHOWN_SURFACE,
     SHOWN_SURFACE_PAGE,
     Settings,
@@ -305,15 +309,17 @@ def asleep() -> None:
 
 @app.command()
 def ingest(
-    out: Annotated[Path, typer.Option(help="page to write")] = Path(".bench/ingest.md"),
+    out: Annotated[Path | None, typer.Option(help="page to write; else that in docs/")] = None,
     quickly: Annotated[bool, typer.Option("--quick", help="few calls: a check, not to quote")] = False,
 ) -> None:
     """Measure inserts, upserts and deletes by shards, connections and rows in a call."""
     from benchmarks import ingest as measured
 
+    out = out or (BENCH_FOLDER / "ingest.md" if quickly else SHOWN_INGEST)
+    facts = moment()
     found = measured.measure(measured.QUICK if quickly else measured.WHOLE, typer.echo)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(measured.page(found))
+    out.write_text(measured.page(found, facts))
     typer.echo(f"wrote {out}")
 
 
@@ -340,18 +346,22 @@ def feed(
 
 @app.command()
 def sizes(
-    out: Annotated[Path, typer.Option(help="page to write, with a picture next to it")] = Path(
-        ".bench/sizes.md"
-    ),
+    out: Annotated[
+        Path | None, typer.Option(help="page to write, with a picture next to it; else that in docs/")
+    ] = None,
     quickly: Annotated[bool, typer.Option("--quick", help="small sizes: a check, not to quote")] = False,
 ) -> None:
     """Measure what a search costs by rows, dimensions and segments, next to faiss."""
     from benchmarks import sizes as measured
 
+    out = out or (BENCH_FOLDER / "sizes.md" if quickly else SHOWN_SIZES)
+    facts = moment()
     figures = measured.measure(measured.QUICK if quickly else measured.WHOLE, typer.echo)
     out.parent.mkdir(parents=True, exist_ok=True)
     measured.draw(figures, out.with_suffix(".svg"))
-    out.write_text(f"{measured.page(figures)}\n![The same as curves]({out.with_suffix('.svg').name})\n")
+    out.write_text(
+        f"{measured.page(figures, facts)}\n![The same as curves]({out.with_suffix('.svg').name})\n"
+    )
     typer.echo(f"wrote {out}")
 
 

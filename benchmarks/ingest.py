@@ -10,7 +10,7 @@ the server's alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -18,6 +18,7 @@ import numpy as np
 from pymilvus import DataType, MilvusClient
 
 from benchmarks.limits.server import LimitServer, count, load_collection, serving
+from benchmarks.results import circumstances_line
 
 DIM = 128
 _NAME = "ingest"
@@ -77,9 +78,13 @@ def measure(extent: Extent, say: Callable[[str], None]) -> list[Cell]:
     return cells
 
 
-def page(cells: Sequence[Cell]) -> str:
-    """Return Markdown: a table for each kind, processor time per row and rows per second."""
-    lines = ["# Ingest", "", (__doc__ or "").partition("\n\n")[2].strip(), ""]
+def page(cells: Sequence[Cell], facts: Mapping[str, str]) -> str:
+    """Return Markdown: a table for each kind, processor time per row and rows per second.
+
+    ``facts``: of the machine and the moment (`benchmarks.results.moment`).
+    """
+    lines = ["# Ingest", "", "*Made by `python -m benchmarks ingest`.*", ""]
+    lines += [(__doc__ or "").partition("\n\n")[2].strip(), "", circumstances_line(facts), ""]
     connections = sorted({cell.connections for cell in cells})
     for kind in KINDS:
         lines += [f"## {kind}", "", "µs of the server's processor time per row (rows per second)", ""]

@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -83,11 +84,20 @@ def _circumstances(data: Dataset) -> dict[str, str]:
     rows, dimension = data.train.shape
     return {
         "data": f"{data.name}: {rows:,} × {dimension} float32, {len(data.test):,} queries, L2",
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        **machine(),
-        "load before": f"{os.getloadavg()[0]:.1f}",
+        **moment(),
         "command": " ".join(["python -m benchmarks", *_shown_arguments()]),
     }
+
+
+def moment() -> dict[str, str]:
+    """Return the date, the machine, and how busy it was in the last minute."""
+    date, load = datetime.now(UTC).strftime("%Y-%m-%d"), f"{os.getloadavg()[0]:.1f}"
+    return {"date": date, **machine(), "load before": load}
+
+
+def circumstances_line(facts: Mapping[str, str]) -> str:
+    """Return the facts as one line of Markdown."""
+    return "*" + "; ".join(f"{name}: {text}" for name, text in facts.items()) + ".*"
 
 
 def machine() -> dict[str, str]:

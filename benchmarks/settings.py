@@ -27,6 +27,8 @@ SHOWN_FRESHNESS = Path("docs/freshness.json")
 SHOWN_SCALING = Path("docs/scaling.json")
 SHOWN_LIMITS = Path("docs/limits.json")
 SHOWN_LIMITS_PAGE = Path("docs/limits.md")
+SHOWN_INGEST = Path("docs/ingest-benchmarks.md")
+SHOWN_SIZES = Path("docs/search-sizes.md")
 SHOWN_DOOR = Path("docs/front-door.md")
 #: The results that the pipeline's page is made from, and its picture.
 SHOWN_PIPELINE = Path("docs/pipeline-benchmarks.json")

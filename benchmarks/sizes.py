@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from benchmarks.dataset import Floats, drawn
 from benchmarks.report.drawing import drawn as picture
+from benchmarks.results import circumstances_line
 from elanus.api.querynode import NodeSearch
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -160,9 +161,13 @@ def _request(schema: CollectionSchema, query: Floats) -> NodeSearch:
     )
 
 
-def page(figures: Figures) -> str:
-    """Return Markdown: a table for each size that grows, with the slopes."""
-    lines = ["# The cost of a search by size", "", (__doc__ or "").partition("\n\n")[2].strip(), ""]
+def page(figures: Figures, facts: Mapping[str, str]) -> str:
+    """Return Markdown: a table for each size that grows, with the slopes.
+
+    ``facts``: of the machine and the moment (`benchmarks.results.moment`).
+    """
+    lines = ["# The cost of a search by size", "", "*Made by `make sizes`.*", ""]
+    lines += [(__doc__ or "").partition("\n\n")[2].strip(), "", circumstances_line(facts), ""]
     for kind, points in figures.series.items():
         lines += [
             f"## {kind.capitalize()}",
