@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elanus.core.errors import Internal
@@ -18,8 +17,7 @@ from elanus.core.functions import Function
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.segments import BinlogFile
 from elanus.storage.binlog import Files, VectorReader, absent_fields, field_of, files_of, open_insert_log
-from elanus.storage.parquet import numbered, opened
-from elanus.storage.paths import INSERT_LOG
+from elanus.storage.parquet import numbered
 from elanus.storage.port import ObjectStore
 from elanus.text import computed_column, inputs_of
 
@@ -41,11 +39,6 @@ def read_field_vectors(
         with open_insert_log(store, file) as parquet:
             reader.read(parquet, file)
     return reader.finish()
-
-
-def lacks_vectors(store: ObjectStore, source: Files, field: FieldSchema) -> bool:
-    """Whether a file lacks the field's column because the field was added later."""
-    return field.is_added and any(_lacks(store, file, field) for file in files_of(source))
 
 
 class FieldReader(VectorReader):
@@ -92,9 +85,3 @@ def _function(schema: CollectionSchema | None, field: FieldSchema) -> Function:
     if function is None:
         raise Internal(f"the function that computes field {field.name} is not known here")
     return function
-
-
-def _lacks(store: ObjectStore, file: BinlogFile, field: FieldSchema) -> bool:
-    with opened(store, file.path, INSERT_LOG) as parquet:
-        stored: pa.Schema = parquet.schema_arrow
-        return bool(absent_fields(stored, [field.name], [field]))
