@@ -211,7 +211,9 @@ class Builder:
                 for number, manifest in enumerate(manifests)
             ]
             await self._state.put_build(*builds)
-        self._changes.happened(index.collection_id)
+        if any(m.parents and b.state not in UNFINISHED for m, b in zip(manifests, builds, strict=True)):
+            # Others need not look: only the output of a compaction waits to be served until its build ends.
+            self._changes.happened(index.collection_id)
 
     def _first_state(self, manifest: SegmentManifest) -> BuildState:
         return BuildState.FINISHED if manifest.rows < self._policy.rows_min else BuildState.UNISSUED

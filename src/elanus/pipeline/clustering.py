@@ -41,6 +41,7 @@ from elanus.pipeline.merge import Described, compact, living, write_segment
 from elanus.pipeline.ordering import OpenRows, Rows, in_order, scalar_columns
 from elanus.pipeline.vector_clusters import VectorClusters, part_of, survey_vectors
 from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
+from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.paths import insert_log_path
 from elanus.storage.port import ObjectStore
 
@@ -114,13 +115,13 @@ def split(
     inputs = [manifest for manifest in part.inputs if manifest.insert_logs]
     if not inputs:
         return ()
-    schema, added = part.schema, part.schema.added_fields
-    table = pa.concat_tables([read_columns(store, m, scalar_columns(schema), added) for m in inputs])
-    table = table.combine_chunks()
-    rows = living(part, table, store)
-    if not len(rows):
-        return ()
-    opened = OpenRows(table, store, part.insert_logs, schema, scratch)
+    schema = part.schema
+    with InsertLogs(store, inputs, schema, scratch) as logs:
+        table = logs.columns(scalar_columns(schema), schema.searched_fields).combine_chunks()
+        rows = living(part, table, store)
+        if not len(rows):
+            return ()
+        opened = OpenRows(table, logs, schema)
     if isinstance(found, VectorClusters):
         numbers = found.clusters_of(opened.vectors[_key_name(part)], rows)
     else:
@@ -177,8 +178,9 @@ def writes_of(clustering: Clustering, chunks: Sequence[Chunk], found: Boundaries
 def write(order: CompactionOrder, step: Write, store: ObjectStore, scratch: Path, name: str) -> SegmentOutput:
     """Write one segment."""
     schema, key = order.schema, _segment_key(order, step.number)
-    table = read_columns(store, step.files, scalar_columns(schema)).combine_chunks()
-    opened = OpenRows(table, store, step.files, schema, scratch)
+    with InsertLogs(store, [step.files], schema, scratch) as logs:
+        table = logs.columns(scalar_columns(schema), schema.searched_fields).combine_chunks()
+        opened = OpenRows(table, logs, schema)
     if step.centroids is None:
         rows = _slice_of(table, order, step.slice)
         described = Described(cluster_of(_clustering(order).field_id, _values(table, order, rows)))

@@ -25,9 +25,10 @@ from elanus.core.spheres import Spheres
 from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP
 from elanus.pipeline.merge_deltas import merge_deltas
-from elanus.pipeline.ordering import Rows, in_batches, in_order, scalar_columns
-from elanus.storage.binlog import SegmentKey, insert_log_writer, read_columns
+from elanus.pipeline.ordering import OpenRows, Rows, in_order, scalar_columns
+from elanus.storage.binlog import SegmentKey, insert_log_writer
 from elanus.storage.delta_log import dead_rows, read_delta_log
+from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.paths import insert_log_path, stats_log_path
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 from elanus.storage.stats_log import KeyStatsBuilder, read_spheres, write_stats_log
@@ -74,17 +75,16 @@ def merge_segments(
     Raises `DiskFull`, and `ObjectMissing` and `CorruptObject` naming a file. After an error the store may
     hold one of the files, which nothing names.
     """
-    schema, files = order.schema, order.insert_logs
+    schema, inputs = order.schema, [manifest for manifest in order.inputs if manifest.insert_logs]
     key = SegmentKey(order.collection_id, order.partition_id, order.segment_id, order.vchannel)
-    scalars = scalar_columns(schema)
-    parts = [read_columns(store, m, scalars, schema.added_fields) for m in order.inputs if m.insert_logs]
-    table = pa.concat_tables(parts)
-    table = table.combine_chunks()
-    rows = in_order(table, schema.primary_field.name, living(order, table, store))
-    if not len(rows):
-        return SegmentOutput(key.segment_id, (), ())
+    with InsertLogs(store, inputs, schema, scratch) as logs:
+        table = logs.columns(scalar_columns(schema), schema.searched_fields).combine_chunks()
+        rows = in_order(table, schema.primary_field.name, living(order, table, store))
+        if not len(rows):
+            return SegmentOutput(key.segment_id, (), ())
+        opened = OpenRows(table, logs, schema)
     described = described_by(order, store)
-    batches = in_batches(table, rows, store, files, schema, key, scratch)
+    batches = opened.batches(rows, key)
     return write_segment(batches, len(rows), schema, key, store, scratch, name, described, progress)
 
 

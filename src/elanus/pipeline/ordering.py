@@ -19,14 +19,8 @@ from elanus.core.schema import ROW_ID_FIELD, TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import BinlogFile
 from elanus.core.types import Matrix, VectorForm
 from elanus.core.vector_lists import VectorLists, lists_at
-from elanus.storage.binlog import (
-    Files,
-    SegmentKey,
-    insert_log_schema,
-    insert_log_writer,
-    read_columns,
-)
-from elanus.storage.computed import read_field_vectors
+from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer
+from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.local import LocalStore
 from elanus.storage.parquet import rows_per_group
 from elanus.storage.port import ObjectStore
@@ -37,7 +31,7 @@ Vectors = Matrix | NullableVectors | VectorLists
 
 
 def scalar_columns(schema: CollectionSchema) -> list[str]:
-    """Return the columns that `in_batches` needs from `read_columns`."""
+    """Return the columns that `OpenRows` needs."""
     scalars = (field.name for field in schema.scalar_fields if not field.is_searched)
     return [ROW_ID_FIELD, TIMESTAMP_FIELD, *scalars]
 
@@ -50,34 +44,17 @@ def in_order(table: pa.Table, primary_key: str, rows: Rows) -> Rows:
     return sorted_rows
 
 
-def in_batches(
-    table: pa.Table,
-    rows: Rows,
-    store: ObjectStore,
-    files: Files,
-    schema: CollectionSchema,
-    key: SegmentKey,
-    scratch: Path,
-) -> Iterator[pa.RecordBatch]:
-    """These rows of the files as rows of an insert log, a row group at a time: see `OpenRows`."""
-    return OpenRows(table, store, files, schema, scratch).batches(rows, key)
-
-
 class OpenRows:
     """The rows of files, to be taken in any order, and in parts.
 
     ``table``: the files' `scalar_columns`. ``vectors``: those of each vector field, in mapped files. Raises
-    what `read_field_vectors` raises.
+    what `InsertLogs.vectors` raises.
     """
 
-    def __init__(
-        self, table: pa.Table, store: ObjectStore, files: Files, schema: CollectionSchema, scratch: Path
-    ) -> None:
+    def __init__(self, table: pa.Table, logs: InsertLogs, schema: CollectionSchema) -> None:
         self._table = table
         self._schema = schema
-        self.vectors: Mapping[str, Vectors] = {
-            f.name: read_field_vectors(store, files, schema, f, scratch) for f in schema.searched_fields
-        }
+        self.vectors: Mapping[str, Vectors] = {f.name: logs.vectors(f) for f in schema.searched_fields}
 
     def batches(self, rows: Rows, key: SegmentKey) -> Iterator[pa.RecordBatch]:
         """These rows, as rows of an insert log, a row group at a time."""
@@ -128,11 +105,12 @@ def rewritten_by_key(
 
     Raises `DiskFull`.
     """
-    local, files = LocalStore(scratch), (unsorted,)
-    table = read_columns(local, files, scalar_columns(schema)).combine_chunks()
+    with InsertLogs(LocalStore(scratch), [(unsorted,)], schema, scratch) as logs:
+        table = logs.columns(scalar_columns(schema), schema.searched_fields).combine_chunks()
+        opened = OpenRows(table, logs, schema)
     rows = in_order(table, schema.primary_field.name, np.arange(table.num_rows))
     with insert_log_writer(store, path, schema, key, scratch, by_time=False) as writer:
-        for batch in in_batches(table, rows, local, files, schema, key, scratch):
+        for batch in opened.batches(rows, key):
             writer.write(batch)
         return writer.finish()
 

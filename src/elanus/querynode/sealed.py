@@ -43,14 +43,14 @@ from elanus.index import (
     over_rows,
     resolve_field_index,
 )
-from elanus.querynode.block import Block, Clustered
+from elanus.querynode.block import Block, Bounds, Clustered
 from elanus.querynode.deletes import WriteMoments
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.keys import SortedKeys
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.warming import warm_file
-from elanus.storage.binlog import read_columns
-from elanus.storage.computed import lacks_vectors, read_field_vectors
+from elanus.storage.computed import read_field_vectors
+from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.mapped_columns import mapped
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 from elanus.storage.stats_log import read_spheres
@@ -177,19 +177,10 @@ class _Loader:
     damaged: list[DamagedFile] = dataclasses.field(default_factory=list)
 
     def block(self) -> Block:
-        names = [field.name for field in self.schema.scalar_fields]
-        table = read_columns(
-            self.store, self.request.manifest, [TIMESTAMP_FIELD, *names], self.schema.added_fields
-        )
-        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
-        del table
-        bounds = {f.name: _bounds(columns[f.name]) for f in self.schema.scalar_fields if f.kind.has_bounds}
-        for field in self.schema.scalar_fields:
-            if field.kind.family is Family.TEXT and not field.is_primary:
-                columns[field.name] = _encoded(columns[field.name])
-        keys = self._map(columns)
-        row_ts = columns.pop(TIMESTAMP_FIELD)
-        vectors = {field.field_id: self._vectors(field) for field in self.schema.vector_fields}
+        with InsertLogs(self.store, [self.request.manifest], self.schema) as logs:
+            columns, bounds, keys = self._columns(logs)
+            row_ts = columns.pop(TIMESTAMP_FIELD)
+            vectors = self._vectors(logs)
         for field in self.schema.searched_fields:
             if field.has_vector_lists and field.field_id in self.specs:
                 vectors[field.field_id] = self._vector_lists(field, columns[field.name])
@@ -203,6 +194,19 @@ class _Loader:
             clustered=self._clustered(),
             keys=keys,
         )
+
+    def _columns(self, logs: InsertLogs) -> tuple[dict[str, pa.Array], Bounds, SortedKeys]:
+        """Return the scalar columns with the timestamps, the bounds of their values, and the keys."""
+        fields = self.schema.scalar_fields
+        table = logs.columns([TIMESTAMP_FIELD, *(field.name for field in fields)], self._unindexed())
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        del table
+        bounds = {f.name: _bounds(columns[f.name]) for f in fields if f.kind.has_bounds}
+        for field in fields:
+            if field.kind.family is Family.TEXT and not field.is_primary:
+                columns[field.name] = _encoded(columns[field.name])
+        keys = self._map(columns)
+        return columns, bounds, keys
 
     def _map(self, columns: dict[str, pa.Array]) -> SortedKeys:
         """Map columns in place, except those of fields that are to be held in memory; return the keys, whose
@@ -232,25 +236,40 @@ class _Loader:
         group = (manifest.vchannel, manifest.partition_id)
         return None if spheres is None else Clustered(field.field_id, group, spheres)
 
-    def _vectors(self, field: FieldSchema) -> VectorColumn:
-        spec = self.specs.get(field.field_id)
-        if spec is None:
-            return self._filed(field, None)
-        built = self._built(field)
-        index = None if built is None else self._index(built, field, spec)
+    def _unindexed(self) -> list[FieldSchema]:
+        """Return the fields of vectors whose searches compare all rows, since there is no index file."""
+        fields = self.schema.vector_fields
+        return [f for f in fields if f.field_id in self.specs and self._built(f) is None]
+
+    def _vectors(self, logs: InsertLogs) -> dict[FieldID, VectorColumn]:
+        exact = {field.field_id: self._exact(field, logs) for field in self._unindexed()}
+        logs.close()  # index files may take long, and usually nothing more is read from the insert logs
+        fields = self.schema.vector_fields
+        return {f.field_id: exact.get(f.field_id) or self._indexed(f, logs) for f in fields}
+
+    def _exact(self, field: FieldSchema, logs: InsertLogs) -> VectorColumn:
+        metric, params = self.specs[field.field_id].metric_type, self.specs[field.field_id].params
+        return VectorColumn.held(
+            field, over_rows(field.data_type, field.dim, metric, logs.vectors(field), params)
+        )
+
+    def _indexed(self, field: FieldSchema, logs: InsertLogs) -> VectorColumn:
+        """Return the vectors of a field with an index file, or that no search compares."""
+        spec, built = self.specs.get(field.field_id), self._built(field)
+        if spec is None or built is None:
+            return self._filed(field, None, logs)
+        index = self._index(built, field, spec)
         if index is None:
-            vectors = read_field_vectors(self.store, self.request.manifest, self.schema, field)
-            exact = over_rows(field.data_type, field.dim, spec.metric_type, vectors, spec.params)
-            return VectorColumn.held(field, exact)
+            return self._exact(field, logs)
         assert isinstance(index, VectorIndex), f"an index file of the vector field {field.name}"
         if index.has_raw_vectors:
             return VectorColumn.held(field, index)
-        return self._filed(field, index)
+        return self._filed(field, index, logs)
 
-    def _filed(self, field: FieldSchema, index: VectorIndex | None) -> VectorColumn:
+    def _filed(self, field: FieldSchema, index: VectorIndex | None, logs: InsertLogs) -> VectorColumn:
         """Vectors that memory does not hold: in files, or computed when they are first wanted."""
         manifest = self.request.manifest
-        if not lacks_vectors(self.store, manifest, field):
+        if not logs.lacks(field):
             return VectorColumn.filed(field, index, self.store, manifest.insert_logs)
 
         @cache

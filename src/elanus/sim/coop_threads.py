@@ -9,6 +9,7 @@ through `elanus.proxy.fanout.blocking.Waits`; this module is the simulator's imp
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
@@ -124,7 +125,8 @@ class Turns:
         Cancelling this cancels what the thread waits for: the thread receives the `CancelledError`.
         """
         worker = self._idle.pop() if self._idle else _Worker(self._loop)
-        self._turn(worker, functools.partial(worker.begin, work))
+        in_context = functools.partial(contextvars.copy_context().run, work)
+        self._turn(worker, functools.partial(worker.begin, in_context))
         while worker.waits_for is not None:
             try:
                 result = await worker.waits_for

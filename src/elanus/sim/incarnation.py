@@ -14,6 +14,9 @@ from now therefore reaches every point at which a crash can make a difference.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Iterator
+from contextvars import ContextVar
 
 
 class Life:
@@ -89,3 +92,23 @@ class Life:
                 self.kill()
         while self._gate is not None:
             await asyncio.shield(self._gate)
+
+
+_current: ContextVar[Life | None] = ContextVar("life", default=None)
+
+
+def current_life() -> Life | None:
+    """Return the life whose work goes on; None: that of the clients, or of the simulator itself."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def working_for(life: Life | None) -> Iterator[None]:
+    """Mark work as that of a life. The tasks and timers that it begins, and those that they begin, inherit
+    it."""
+    before = _current.get()
+    _current.set(life)
+    try:
+        yield
+    finally:
+        _current.set(before)  # no token: a coroutine that is thrown away may be closed in another context

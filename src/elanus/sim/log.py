@@ -16,7 +16,7 @@ from elanus.core.errors import DiskFull
 from elanus.log.memory import MemoryLog
 from elanus.log.port import LogEntry, LogReader, NewEntry, Position
 from elanus.sim.chance import Chance
-from elanus.sim.incarnation import Life
+from elanus.sim.incarnation import Life, working_for
 from elanus.sim.scenario import FaultKind
 
 _ARRIVES, _STRAGGLES = 0.3, 0.8
@@ -174,7 +174,8 @@ class SimLog:
             return  # power was lost in between
         self._queues.setdefault(pchannel, []).append(append)
         if pchannel not in self._writers:
-            self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
+            with working_for(None):  # the writer outlives the life whose append begins it
+                self._writers[pchannel] = asyncio.ensure_future(self._write(pchannel))
 
     async def sync(self, pchannel: str) -> Position:
         await asyncio.sleep(self._delay_s())

@@ -17,7 +17,7 @@ from elanus.core.errors import ElanusError, Unavailable
 from elanus.core.ids import NodeID
 from elanus.rpc.parts import method_of
 from elanus.sim.chance import Chance
-from elanus.sim.incarnation import Life
+from elanus.sim.incarnation import Life, working_for
 from elanus.sim.scenario import FaultKind
 from elanus.sim.trace import Trace
 from elanus.storage.port import CorruptObject, ObjectMissing
@@ -264,7 +264,8 @@ class Handle:
                 return
             again_s = network.doubles_after_s(what)
             if again_s is not None:
-                self._late.append(self._loop.create_task(self._again(call, again_s)))
+                with working_for(None):  # nobody waits for it
+                    self._late.append(self._loop.create_task(self._again(call, again_s)))
         call.running = self._loop.create_task(self._carry_out(call, caller if is_disturbed else None))
 
     async def _carry_out(self, call: _Call, struck_caller: Life | None) -> None:
@@ -285,7 +286,8 @@ class Handle:
             if life.is_held:
                 await life.gate()
             self._network.may_pause(call.method, life)
-            answer = await call.work(instance)
+            with working_for(life):
+                answer = await call.work(instance)
         except asyncio.CancelledError:
             call.fail(Unavailable(f"{self.name} went down during {call.method}; retry when it is back"))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the caller's

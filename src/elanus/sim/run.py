@@ -17,12 +17,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from elanus.core.invariants import InvariantBroken
-from elanus.datanode.range_jobs import RangeJobs
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
 from elanus.sim.client_plans import CLONED, is_undisturbed
@@ -31,7 +29,7 @@ from elanus.sim.disasters import Disasters
 from elanus.sim.import_client import ImportClient
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
-from elanus.sim.net import Handle
+from elanus.sim.lost_errors import Tasks
 from elanus.sim.plan import AUTO_IDS, Reading, collections_of, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.quiescence import Rest
@@ -41,10 +39,7 @@ from elanus.sim.trace import Trace
 from elanus.sim.workload import Client
 
 _MEMORY_DIR = Path("/dev/shm")
-_CONCURRENT = frozenset({Handle.perform.__qualname__, RangeJobs._job.__qualname__})
-"""Work of which several pieces are begun and waited for together, with `asyncio.gather`."""
 _CANCEL_ROUNDS = 5
-_TASKS_KEPT = 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +123,11 @@ class _Run:
         self._scenario = scenario
         self._chance = Chance(scenario, self.loop.time, self.trace.met)
         self._scratch = scratch
-        self._tasks: list[asyncio.Task[Any]] = []
-        self._tasks_max = _TASKS_KEPT
+        self._tasks = Tasks()
 
     async def whole(self) -> BaseException | None:
         """Carry out the run. Returns the error that was found, or None. Cancels all tasks at the end."""
-        self.loop.made = self._keep
+        self.loop.made = self._tasks.made
         self.loop.set_exception_handler(lambda loop, context: None)
         seed = self._scenario.seed
         system = System(
@@ -148,7 +142,7 @@ class _Run:
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         ended = system.failure if system.failure.done() else course
-        found = ended.exception() or self._lost_task()
+        found = ended.exception() or self._tasks.lost()
         await self._cancel_all()
         system.turns.close()
         return found
@@ -178,26 +172,12 @@ class _Run:
             system.lose_power()
             await rest.come()
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        if len(self._tasks) >= self._tasks_max:
-            self._tasks = [task for task in self._tasks if not task.done() or _is_lost(task)]
-            self._tasks_max = 2 * len(self._tasks) + _TASKS_KEPT
-        self._tasks.append(task)
-
-    def _lost_task(self) -> BaseException | None:
-        """Return the error of a task that failed without anyone retrieving its exception."""
-        for task in self._tasks:
-            if task.done() and _is_lost(task):
-                error = task.exception()
-                return InvariantBroken("LIVE2", f"{task.get_coro()}: {type(error).__name__}: {error}")
-        return None
-
     async def _cancel_all(self) -> None:
         """Cancel all tasks, those of killed roles included: what their ``finally`` blocks do has no
         effect."""
         this = asyncio.current_task()
         for _ in range(_CANCEL_ROUNDS):
-            left = [task for task in self._tasks if not task.done() and task is not this]
+            left = [task for task in self._tasks.unfinished() if task is not this]
             if not left:
                 return
             for task in left:
@@ -218,14 +198,3 @@ def _client_of(operations: Sequence[Operation]) -> type[Client]:
     if any(operation.collection == CLONED for operation in operations):
         return CloneClient
     return ImportClient if any(operation.kind == "import" for operation in operations) else Client
-
-
-def _is_lost(task: asyncio.Task[Any]) -> bool:
-    """Whether a finished task ended with an error that nobody has retrieved.
-
-    Failed calls and jobs of ranges do not count: the results of concurrent ones are retrieved once all of
-    them have ended, which never happens in a life that is over.
-    """
-    if task.cancelled() or not getattr(task, "_log_traceback", False):
-        return False
-    return getattr(task.get_coro(), "__qualname__", "") not in _CONCURRENT

@@ -33,7 +33,7 @@ from elanus.sim.coop_threads import Turns
 from elanus.sim.directories import Directories
 from elanus.sim.garbage import GarbageJudge
 from elanus.sim.import_tasks import ImportTasks
-from elanus.sim.incarnation import Life
+from elanus.sim.incarnation import Life, working_for
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.mirrors import SimMirror, join, mirror_id
@@ -224,7 +224,8 @@ class System:
         if role is None:
             return
         self.handles[name].down()
-        await role.stop()
+        with working_for(life):
+            await role.stop()
         life.retire()
 
     def crash_all(self) -> None:
@@ -278,7 +279,8 @@ class System:
             )
             if await self._done(self._joined(name, life), life):
                 session, directories = self._sessions.get(name), self._directories[name]
-                role = self._builders.build(Berth(life, directories, session))
+                with working_for(life):
+                    role = self._builders.build(Berth(life, directories, session))
                 if await self._done(role.start(), life):
                     await self._served(name, role, life)
             session = self._sessions.pop(name, None)
@@ -347,7 +349,8 @@ class System:
 
     async def _stopped(self, role: Role, life: Life) -> None:
         """Return when the role has stopped, or was killed meanwhile."""
-        stopping = asyncio.ensure_future(role.stop())
+        with working_for(life):
+            stopping = asyncio.ensure_future(role.stop())
         await asyncio.wait([stopping, life.ended], return_when=asyncio.FIRST_COMPLETED)
         if stopping.done():
             stopping.result()
@@ -356,7 +359,8 @@ class System:
 
     async def _done(self, work: Awaitable[None], life: Life) -> bool:
         """Whether the life completed this work."""
-        starting = asyncio.ensure_future(work)
+        with working_for(life):
+            starting = asyncio.ensure_future(work)
         await asyncio.wait([starting, life.ended], return_when=asyncio.FIRST_COMPLETED)
         if life.is_over:
             starting.add_done_callback(functools.partial(self._done_late, life))

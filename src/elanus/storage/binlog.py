@@ -147,17 +147,24 @@ def read_columns(
     `CorruptObject` naming the file.
     """
     tables = []
-    for file in _files(source):
-        with _open_insert_log(store, file) as parquet:
-            stored = parquet.schema_arrow
-            absent = absent_fields(stored, names, added)
-            there = [name for name in names if name not in absent]
-            _check_columns(stored, file, there)
-            table = parquet.read(columns=there, use_threads=worth_threads(parquet))
-            for field in absent.values():
-                table = table.append_column(field_of(field), absent_column(field, file.rows))
-            tables.append(hidden_after(table.select(list(names)), file.until))
+    for file in files_of(source):
+        with open_insert_log(store, file) as parquet:
+            tables.append(columns_of(parquet, file, names, added))
     return with_commit_ts(pa.concat_tables(tables), source)
+
+
+def columns_of(
+    parquet: pq.ParquetFile, file: BinlogFile, names: Sequence[str], added: Sequence[FieldSchema] = ()
+) -> pa.Table:
+    """Return the named columns of one open insert log: see `read_columns`. Raises `FieldNotFound`."""
+    stored = parquet.schema_arrow
+    absent = absent_fields(stored, names, added)
+    there = [name for name in names if name not in absent]
+    _check_columns(stored, file, there)
+    table = parquet.read(columns=there, use_threads=worth_threads(parquet))
+    for field in absent.values():
+        table = table.append_column(field_of(field), absent_column(field, file.rows))
+    return hidden_after(table.select(list(names)), file.until)
 
 
 def absent_fields(
@@ -218,27 +225,59 @@ def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | N
     vectors are a memory-mapped file there, so that they need not fit in memory. Raises what `read_columns`
     raises, and `DiskFull`.
     """
-    files = _files(source)
-    filling: Filling | FillingLists | None = None
-    valid: list[Valid] = []
+    files = files_of(source)
+    reader = VectorReader(name, sum(file.rows for file in files), scratch)
     for file in files:
-        with _open_insert_log(store, file) as parquet:
-            stored = parquet.schema_arrow
-            _check_columns(stored, file, [name])
-            if filling is None:
-                filling = _filling(stored.field(name), sum(f.rows for f in files), scratch)
-            for group in range(parquet.num_row_groups):
-                for chunk in _column_of_group(parquet, group, name).chunks:
-                    valid.append(chunk.is_valid().to_numpy(zero_copy_only=False))
-                    filling.add(chunk.drop_null() if chunk.null_count else chunk)
-    assert filling is not None  # there is at least one file
-    vectors: Matrix | SparseRows | VectorLists | NullableVectors = filling.finish()
-    all_valid = np.concatenate(valid) if valid else np.empty(0, dtype=np.bool_)
-    if not all_valid.all():
-        vectors = NullableVectors(vectors, all_valid)
-    if vectors.nbytes >= ROW_GROUP_BYTES:
-        pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB, no longer needed
-    return vectors
+        with open_insert_log(store, file) as parquet:
+            reader.read(parquet, file)
+    return reader.finish()
+
+
+class VectorReader:
+    """Collects a vector column from open insert logs, one file after the other: see `read_vectors`.
+
+    ``rows``: those of all files.
+    """
+
+    def __init__(self, name: str, rows: int, scratch: Path | None = None) -> None:
+        self._name = name
+        self._rows = rows
+        self._scratch = scratch
+        self._filling: Filling | FillingLists | None = None
+        self._valid: list[Valid] = [np.empty(0, dtype=np.bool_)]
+
+    def read(self, parquet: pq.ParquetFile, file: BinlogFile) -> None:
+        """Append the vectors of the next file. Raises `FieldNotFound` and `DiskFull`."""
+        stored = parquet.schema_arrow
+        _check_columns(stored, file, [self._name])
+        self._begin(stored.field(self._name))
+        for group in range(parquet.num_row_groups):
+            for chunk in _column_of_group(parquet, group, self._name).chunks:
+                self._add(chunk)
+
+    def finish(self) -> Any:
+        """Return all vectors. Nothing can be read after this."""
+        assert self._filling is not None  # there is at least one file
+        vectors: Matrix | SparseRows | VectorLists | NullableVectors = self._filling.finish()
+        all_valid = np.concatenate(self._valid)
+        if not all_valid.all():
+            vectors = NullableVectors(vectors, all_valid)
+        if vectors.nbytes >= ROW_GROUP_BYTES:
+            pa.default_memory_pool().release_unused()  # the row groups' memory: about 50 MB
+        return vectors
+
+    def _begin(self, column: pa.Field) -> None:
+        if self._filling is None:
+            self._filling = _filling(column, self._rows, self._scratch)
+
+    def _add(self, chunk: pa.Array) -> None:
+        assert self._filling is not None  # begun with the file's column
+        self._valid.append(chunk.is_valid().to_numpy(zero_copy_only=False))
+        self._filling.add(chunk.drop_null() if chunk.null_count else chunk)
+
+    def _add_none(self, rows: int) -> None:
+        """Append rows without a vector."""
+        self._valid.append(np.zeros(rows, dtype=np.bool_))
 
 
 def _filling(field: pa.Field, rows: int, scratch: Path | None) -> Filling | FillingLists:
@@ -254,7 +293,8 @@ def _column_of_group(parquet: pq.ParquetFile, group: int, name: str) -> pa.Chunk
     return parquet.read_row_group(group, columns=[name], use_threads=False).column(0)
 
 
-def _files(source: Files) -> Sequence[BinlogFile]:
+def files_of(source: Files) -> Sequence[BinlogFile]:
+    """Return the insert logs. Raises `ValueError` when there are none."""
     files = source.insert_logs if isinstance(source, SegmentManifest) else source
     if not files:
         raise ValueError("a segment without insert logs has no columns to read")
@@ -262,7 +302,8 @@ def _files(source: Files) -> Sequence[BinlogFile]:
 
 
 @contextlib.contextmanager
-def _open_insert_log(store: ObjectStore, file: BinlogFile) -> Iterator[pq.ParquetFile]:
+def open_insert_log(store: ObjectStore, file: BinlogFile) -> Iterator[pq.ParquetFile]:
+    """An insert log, opened for reading: see `elanus.storage.parquet.opened`."""
     with opened(store, file.path, INSERT_LOG) as parquet:
         if parquet.metadata.num_rows != file.rows:
             raise CorruptObject(

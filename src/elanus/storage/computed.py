@@ -7,23 +7,18 @@ row group, until compaction has written them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
+import pyarrow.parquet as pq
 
 from elanus.core.errors import Internal
 from elanus.core.functions import Function
-from elanus.core.nullable import NullableVectors, Valid
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.core.segments import BinlogFile, SegmentManifest
-from elanus.storage.binlog import Files, absent_fields, read_vectors
-from elanus.storage.parquet import opened
-from elanus.storage.paths import INSERT_LOG
+from elanus.core.segments import BinlogFile
+from elanus.storage.binlog import Files, VectorReader, absent_fields, field_of, files_of, open_insert_log
+from elanus.storage.parquet import numbered
 from elanus.storage.port import ObjectStore
-from elanus.storage.vectors import filling_of
 from elanus.text import computed_column, inputs_of
 
 
@@ -38,48 +33,51 @@ def read_field_vectors(
 
     ``schema``: needed for the outputs of functions. Raises what `read_vectors` raises.
     """
-    if not lacks_vectors(store, source, field):
-        return read_vectors(store, source, field.name, scratch)
-    function = _function(schema, field) if field.is_function_output else None
-    files = _files(source)
-    filling = filling_of(field.vector, field.arrow_type, sum(file.rows for file in files), scratch)
-    valid: list[Valid] = [np.empty(0, dtype=np.bool_)]
+    files = files_of(source)
+    reader = FieldReader(field, schema, sum(file.rows for file in files), scratch)
     for file in files:
-        if function is None and _lacks(store, file, field):
-            valid.append(np.zeros(file.rows, dtype=np.bool_))
-            continue
-        for chunk in _chunks(store, file, schema, field, function):
-            valid.append(chunk.is_valid().to_numpy(zero_copy_only=False))
-            filling.add(chunk.drop_null() if chunk.null_count else chunk)
-    vectors, all_valid = filling.finish(), np.concatenate(valid)
-    return vectors if all_valid.all() else NullableVectors(vectors, all_valid)
+        with open_insert_log(store, file) as parquet:
+            reader.read(parquet, file)
+    return reader.finish()
 
 
-def lacks_vectors(store: ObjectStore, source: Files, field: FieldSchema) -> bool:
-    """Whether a file lacks the field's column because the field was added later."""
-    return field.is_added and any(_lacks(store, file, field) for file in _files(source))
+class FieldReader(VectorReader):
+    """Collects the vectors of a field from open insert logs, one file after the other, those that lack the
+    field included: see `read_field_vectors`.
 
+    ``rows``: those of all files.
+    """
 
-def _chunks(
-    store: ObjectStore,
-    file: BinlogFile,
-    schema: CollectionSchema | None,
-    field: FieldSchema,
-    function: Function | None,
-) -> Any:
-    """Yield the column of a file, stored or computed, a row group at a time."""
-    with opened(store, file.path, INSERT_LOG) as parquet:
-        computes = bool(absent_fields(parquet.schema_arrow, [field.name], [field]))
+    def __init__(
+        self, field: FieldSchema, schema: CollectionSchema | None, rows: int, scratch: Path | None = None
+    ) -> None:
+        super().__init__(field.name, rows, scratch)
+        self._field = field
+        self._schema = schema
+        self._column = numbered(field_of(field), field.field_id, field.data_type)
+
+    def read(self, parquet: pq.ParquetFile, file: BinlogFile) -> None:
+        """Append the vectors of the next file. Raises `FieldNotFound` and `DiskFull`."""
+        field = self._field
+        if not field.is_added or not absent_fields(parquet.schema_arrow, [field.name], [field]):
+            super().read(parquet, file)
+        elif not field.is_function_output:
+            self._begin(self._column)
+            self._add_none(file.rows)
+        else:
+            self._begin(self._column)
+            self._compute(parquet)
+
+    def _compute(self, parquet: pq.ParquetFile) -> None:
+        """Append the vectors that the rows' texts give, a row group at a time."""
+        schema = self._schema
+        function = _function(schema, self._field)
+        assert schema is not None  # it has the function
+        names = inputs_of(schema, function)
         for group in range(parquet.num_row_groups):
-            if not computes:
-                yield from parquet.read_row_group(group, columns=[field.name], use_threads=False)[0].chunks
-                continue
-            assert schema is not None
-            assert function is not None
-            names = inputs_of(schema, function)
             table = parquet.read_row_group(group, columns=names, use_threads=False)
             for batch in table.select(names).to_batches():
-                yield computed_column(schema, function, batch)
+                self._add(computed_column(schema, function, batch))
 
 
 def _function(schema: CollectionSchema | None, field: FieldSchema) -> Function:
@@ -87,13 +85,3 @@ def _function(schema: CollectionSchema | None, field: FieldSchema) -> Function:
     if function is None:
         raise Internal(f"the function that computes field {field.name} is not known here")
     return function
-
-
-def _lacks(store: ObjectStore, file: BinlogFile, field: FieldSchema) -> bool:
-    with opened(store, file.path, INSERT_LOG) as parquet:
-        stored: pa.Schema = parquet.schema_arrow
-        return bool(absent_fields(stored, [field.name], [field]))
-
-
-def _files(source: Files) -> Sequence[BinlogFile]:
-    return source.insert_logs if isinstance(source, SegmentManifest) else source

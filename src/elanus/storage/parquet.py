@@ -285,13 +285,20 @@ def opened(store: ObjectStore, path: str, kind: str) -> Iterator[pq.ParquetFile]
     """
     data = store.open(path)
     remote = not isinstance(data, pa.BufferReader)
-    try:
+    with damage_named(path):
         footer = read_footer(path, data)
         # from a network store, neighboring pieces are fetched together
         reader = pq.ParquetFile(data, metadata=footer, page_checksum_verification=True, pre_buffer=remote)
         with reader as file:
             _check_header(path, kind, file.metadata.metadata or {})
             yield file
+
+
+@contextlib.contextmanager
+def damage_named(path: str) -> Iterator[None]:
+    """Turn the errors that pyarrow finds in the content of a file into `CorruptObject` naming the path."""
+    try:
+        yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise CorruptObject(f"{path} cannot be read as Parquet: {error}") from error
 

@@ -197,3 +197,26 @@ async def test_builds_of_many_segments_are_recorded_together(
     restored = IndexState(bench.meta)
     await restored.start()
     assert sorted(restored.builds(), key=lambda b: b.build_id) == sorted(builds, key=lambda b: b.build_id)
+
+
+async def test_others_are_notified_of_a_build_only_if_their_answers_change(tmp_path: Path) -> None:
+    """A build that begins changes nothing for those who load segments. One that ends brings a file, or is
+    that of a small output of a compaction, which waits to be served until its build has ended."""
+    bench = await with_indexes(tmp_path)
+    coord, first = bench.coord, (segment(1), segment(2, rows=1))
+    seen = await coord.wait_change(0, 0.0)
+    flush(bench, CID, *first)
+    await settle()
+    assert {b.state for b in bench.state.builds()} == {BuildState.UNISSUED, BuildState.FINISHED}
+    assert await coord.wait_change(seen, 0.0) == seen
+    output = replace(segment(3, rows=1), parents=(SegmentID(2),))
+    assert await coord.unbuilt(CID, (output.segment_id,)) == (output.segment_id,)
+    flush(bench, CID, *first, output)
+    await settle()
+    assert await coord.unbuilt(CID, (output.segment_id,)) == ()
+    assert await coord.wait_change(seen, 0.0) == seen + 1
+    await bench.node()
+    await settle()
+    assert [file.segment_id for file in await coord.index_files(CID)] == [1]
+    assert await coord.wait_change(seen, 0.0) == seen + 2
+    await coord.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-from test_added_functions import OLD, rows_of, written
+from test_added_functions import OLD, lacks, rows_of, written
 
 from elanus.api.datanode import CompactionOrder
 from elanus.core.field_changes import with_added_field
@@ -18,7 +18,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.merge import merge_segments
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage.binlog import read_vectors
-from elanus.storage.computed import lacks_vectors, read_field_vectors
+from elanus.storage.computed import read_field_vectors
 from elanus.storage.local import LocalStore
 
 WIDE = with_added_field(OLD, FieldSchema(FieldID(0), "w", DataType.FLOAT_VECTOR, dim=2, nullable=True))
@@ -36,7 +36,7 @@ def test_files_without_the_field_and_files_with_it(tmp_path: Path) -> None:
     old = written(store, tmp_path, OLD, rows_of(OLD, [1, 2], ["a", "b"]))
     new = written(store, tmp_path, WIDE, with_vectors([3, 4, 5]))
     files = (*old.insert_logs, *new.insert_logs)
-    assert [lacks_vectors(store, m, field) for m in (old, new)] == [True, False]
+    assert [lacks(store, m, WIDE, "w") for m in (old, new)] == [True, False]
     for scratch in (None, tmp_path):
         found = read_field_vectors(store, files, None, field, scratch)
         assert isinstance(found, NullableVectors)
@@ -64,5 +64,5 @@ def test_files_without_the_field_and_files_with_it(tmp_path: Path) -> None:
     )
     output = merge_segments(order, store, tmp_path, "merged")
     merged = replace(old, segment_id=SegmentID(9), insert_logs=output.insert_logs)
-    assert not lacks_vectors(store, merged, field)
+    assert not lacks(store, merged, WIDE, "w")
     assert read_vectors(store, merged, "w").valid.tolist() == [False, False, True, False, True]

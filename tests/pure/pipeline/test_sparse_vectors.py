@@ -17,17 +17,17 @@ from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.sparse import SparseRows, padded, paired
 from elanus.core.timestamps import Timestamp
 from elanus.index import Hits, IndexSpec, resolve_index, resolve_search
-from elanus.pipeline.ordering import in_batches, scalar_columns
+from elanus.pipeline.ordering import OpenRows, scalar_columns
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage import parquet
 from elanus.storage.binlog import (
     insert_log_schema,
-    read_columns,
     read_vectors,
     with_system_columns,
     write_insert_log,
 )
+from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.local import LocalStore
 
 ROWS = 300
@@ -121,9 +121,10 @@ def test_long_vectors_make_small_row_groups(
     with pq.ParquetFile(store.open(file.path)) as written:
         assert [written.metadata.row_group(n).num_rows for n in range(written.num_row_groups)] == [3] * 4
     monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 2 * len(pairs))
-    table = read_columns(store, [file], scalar_columns(SCHEMA))
     order = np.arange(12)[::-1].copy()
-    batches = list(in_batches(table, order, store, [file], SCHEMA, KEY, tmp_path))
+    with InsertLogs(store, [[file]], SCHEMA, tmp_path) as logs:
+        opened = OpenRows(logs.columns(scalar_columns(SCHEMA)), logs, SCHEMA)
+    batches = list(opened.batches(order, KEY))
     assert [b.num_rows for b in batches] == [1] * 12
     assert [key for b in batches for key in b["id"].to_pylist()] == order.tolist()
 
