@@ -9,8 +9,9 @@
         00112242789099725104.log
         END                         the end of what readers may see
 
-The first base is a reading of the clock, so that positions are not used again when a log is lost. The last
-file is the one being written. A file with a successor is finished: complete and on stable
+The base of the first file, and of each that is begun by another process than the file before, is a reading of
+the clock: positions are not used again when a log is lost, or replaced by an older copy. The last file is the
+one being written. A file with a successor is finished: complete and on stable
 storage. ``END`` is a message to readers in other processes, not a record: the writer resets it whenever it
 opens the log, and nothing is recovered from it.
 """

@@ -45,7 +45,8 @@ _logger = structlog.get_logger(__name__)
 
 class Loss(Enum):
     """Why a stream cannot be followed any further. In order: it does not exist (any more); the next message
-    is no longer kept; the stream ends before what has already been read; messages inside it are missing."""
+    is no longer kept; the stream ends before the place from which it is to be read; messages inside it are
+    missing."""
 
     GONE = "gone"
     TRIMMED = "trimmed"
@@ -225,12 +226,14 @@ class StreamFollower(ABC):
                     Loss.TRIMMED, f"position {self.next_sequence} is trimmed; the log begins at {first}"
                 )
             )
-        if self._has_read and self.next_sequence > last + 1:
+        # A stream without any message is not yet written to, or new: then it begins beyond the position.
+        if self.next_sequence > last + 1 and (self._has_read or last >= self._very_first):
             raise Done(
                 self.loss(
                     Loss.SHRUNK,
-                    f"it ends at {last}, but has been read up to {self.next_sequence - 1}: the NATS server "
-                    "lost messages that it had acknowledged (is its sync_interval always?)",
+                    f"position {self.next_sequence} is needed, but the log ends at {last + 1}: an older copy "
+                    "was put in its place, or the NATS server lost messages that it had acknowledged (is its "
+                    "sync_interval always?)",
                 )
             )
         if self._gap_at == self.next_sequence and not await self._is_kept(self.next_sequence):
