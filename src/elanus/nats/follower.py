@@ -78,11 +78,13 @@ class StreamFollower(ABC):
     """Subclasses decide what to do with messages and losses. No request is sent before `begin`.
 
     ``heartbeat_s``: the interval of the server's heartbeats. After ``silence_s_max`` without one, its
-    consumer counts as lost.
+    consumer counts as lost. ``may_begin_beyond``: whether to wait if the stream has not reached the start;
+    else that is a loss.
     """
 
     heartbeat_s = 5.0
     silence_s_max = 12.0
+    may_begin_beyond = False
 
     def __init__(
         self,
@@ -226,8 +228,7 @@ class StreamFollower(ABC):
                     Loss.TRIMMED, f"position {self.next_sequence} is trimmed; the log begins at {first}"
                 )
             )
-        # A stream without any message is not yet written to, or new: then it begins beyond the position.
-        if self.next_sequence > last + 1 and (self._has_read or last >= self._very_first):
+        if self.next_sequence > last + 1 and (self._has_read or not self.may_begin_beyond):
             raise Done(
                 self.loss(
                     Loss.SHRUNK,

@@ -43,8 +43,12 @@ class Announcer:
         return tuple(vchannel_name(order[n % len(order)], collection_id, n) for n in range(shards))
 
     async def use(self, vchannels: Iterable[str]) -> None:
-        """Tick the vchannels' pchannels from now on."""
+        """Tick the vchannels' pchannels from now on. Raises what `TimeSync.use` raises."""
         await self._sync.use(map(pchannel_of, vchannels), self._oracle.allocate())
+
+    async def resume(self, vchannels: Iterable[str]) -> None:
+        """As `use`, for those that exist. A pchannel that takes no entry does not keep the others back."""
+        await self._sync.resume(map(pchannel_of, vchannels), self._oracle.allocate())
 
     def unuse(self, vchannels: Iterable[str], others: Mapping[str, int]) -> None:
         """Stop ticking those of the vchannels' pchannels that carry no others. ``others``: as in

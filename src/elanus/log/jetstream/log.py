@@ -209,7 +209,7 @@ class NatsLog:
         except Refused as refusal:
             raise client_error(refusal, f"a lookup of the end of {pchannel}") from None
         last = info["state"]["last_seq"]
-        if very_first(info) <= last < known - 1:
+        if last + 1 < known:  # a new stream begins beyond what is known
             raise channel_rewound(pchannel, known, last + 1)
 
     async def _check_again(self) -> None:
