@@ -33,6 +33,7 @@ from elanus.log.port import (
     NewEntry,
     Position,
     RangeReader,
+    RewoundLog,
     TrimmedLog,
 )
 from elanus.log.reading import read_range
@@ -426,6 +427,24 @@ def test_a_range_that_is_trimmed_is_an_error(adapter: Adapter) -> None:
         await log.trim(CHANNEL, positions[50])
         with pytest.raises(TrimmedLog):
             list(adapter.range_reader()(CHANNEL, positions[0], positions[55]))
+
+    with_log(adapter, use)
+
+
+def test_a_position_that_the_log_has_not_given_is_an_error(adapter: Adapter) -> None:
+    async def use(log: Log) -> None:
+        await fill(log, 3)
+        end = log.end(CHANNEL)
+        waiting = asyncio.ensure_future(log.open_reader(CHANNEL, end).read())
+        beyond = Position(end + 1)
+        text = f"{CHANNEL}: position {beyond} is needed, but the log ends at {end}: an older copy"
+        with pytest.raises(RewoundLog, match=text):
+            await log.open_reader(CHANNEL, beyond).read()
+        with pytest.raises(RewoundLog, match=text):
+            list(adapter.range_reader()(CHANNEL, beyond, Position(beyond + 1)))
+        assert not waiting.done()
+        await log.append(CHANNEL, [entry(4)])
+        assert stamps(await waiting) == [4]
 
     with_log(adapter, use)
 
