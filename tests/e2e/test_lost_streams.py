@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Server
+from harness import Server, until
 from pymilvus.exceptions import MilvusException
 from unreadable_logs import (
     LOST,
+    REFUSED_WITHIN_S,
     ROWS,
     WITHOUT_SPARK,
     channel_of,
@@ -113,6 +114,7 @@ def test_a_stream_from_an_older_copy_is_not_written_to(new_server: NewServer, tm
         [status] = [c for c in server.status()["channels"] if c["pchannel"] == pchannel]
         assert REWOUND_REMEDY in status["refusal"], status
         remove(nats, prefix, pchannel)
+        until(lambda: "channel-rewound" not in rules_hit(server), REFUSED_WITHIN_S, "the channel is used")
         client.drop_collection("first")
         expect_dropped_and_created_again(server, client)
     finally:

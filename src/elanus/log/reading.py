@@ -25,7 +25,7 @@ from elanus.log.frames import (
     parse_frame,
     previous_end_in,
 )
-from elanus.log.layout import FileSpan, list_files, pchannel_directory
+from elanus.log.layout import FileSpan, end_of, list_files, pchannel_directory
 from elanus.log.port import (
     START,
     CorruptLog,
@@ -115,7 +115,8 @@ class Cursor:
             if self.position >= stop or index + 1 == len(spans):
                 return []
             if self.position > span.end:  # no entry was ever between two files
-                raise RewoundLog(rewound_text(span.path.parent.name, self.position, span.end))
+                end = end_of(spans[: index + 1])
+                raise RewoundLog(rewound_text(span.path.parent.name, self.position, end))
             self._check_complete(span, spans[index + 1])
             self.position = spans[index + 1].base
             self._at_boundary = True
@@ -175,8 +176,8 @@ def read_range(directory: Path, pchannel: str, start: Position, stop: Position) 
     pchannel_dir = pchannel_directory(directory, pchannel)
     with read_errors(pchannel_dir):
         spans = list_files(pchannel_dir)
-    if stop > start > (spans[-1].end if spans else start):
-        raise RewoundLog(rewound_text(pchannel, start, spans[-1].end))
+    if spans and stop > start > end_of(spans):
+        raise RewoundLog(rewound_text(pchannel, start, end_of(spans)))
     cursor = Cursor(start)
     while cursor.position < stop:
         entries = cursor.read(spans, stop, READ_BYTES_MAX)

@@ -50,6 +50,10 @@ class Announcer:
         """As `use`, for those that exist. A pchannel that takes no entry does not keep the others back."""
         await self._sync.resume(map(pchannel_of, vchannels), self._oracle.allocate())
 
+    def check_taken(self, vchannels: Iterable[str]) -> None:
+        """Raise `ChannelRewound` if a message to one of them would be refused: before anything is changed."""
+        self._sync.check_taken(map(pchannel_of, vchannels))
+
     def unuse(self, vchannels: Iterable[str], others: Mapping[str, int]) -> None:
         """Stop ticking those of the vchannels' pchannels that carry no others. ``others``: as in
         `place_shards`."""

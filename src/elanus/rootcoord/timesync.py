@@ -215,7 +215,7 @@ class TimeSync:
         `ChannelRewound` if one of them takes no entry.
         """
         pchannels = tuple(pchannels)
-        self._check_taken(pchannels)
+        self.check_taken(pchannels)
         wanted = {p for p in self._in_use.intersection(pchannels) if self.tick_of(p) < at_least}
         if not wanted:
             return
@@ -228,7 +228,8 @@ class TimeSync:
         finally:
             self._requests.remove(request)
 
-    def _check_taken(self, pchannels: Iterable[str]) -> None:
+    def check_taken(self, pchannels: Iterable[str]) -> None:
+        """Raise `ChannelRewound` if one of them is refused."""
         for error in map(self._refused.get, pchannels):
             if error is not None:
                 raise ChannelRewound(error.message)
@@ -244,7 +245,7 @@ class TimeSync:
             while not self._requests.is_fulfilled:
                 self._requested.clear()
                 await self._collect(self._requests.pchannels(), self._requests.latest)
-                self._check_taken(self._requests.pchannels())
+                self.check_taken(self._requests.pchannels())
                 # Also the ticks that a caller wrote who was cancelled meanwhile.
                 self._requests.ticked({p: self.tick_of(p) for p in self._requests.pchannels()})
                 if self._requested.is_set():

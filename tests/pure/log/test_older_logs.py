@@ -26,7 +26,8 @@ def within_one_process(log_dir: Path, copy: Path) -> tuple[Position, list[Positi
         await log.append(CHANNEL, [entry(1), entry(2), entry(3)])
         end[0] = log.end(CHANNEL)
         shutil.copytree(log_dir, copy)
-        for ts in (4, 5, 6):
+        await log.append(CHANNEL, [entry(4)])  # a reader at its position has nothing that the copy lacks
+        for ts in (5, 6):
             lost.extend(await log.append(CHANNEL, [entry(ts)]))
         lost.append(log.end(CHANNEL))
 

@@ -41,6 +41,7 @@ async def two_channels() -> tuple[Bench, Root, RewoundChannels, str, str]:
 
 async def test_a_start_leaves_them_out_and_ticks_the_others() -> None:
     bench, root, log, a, b = await two_channels()
+    await root.create_partition("default", "a", "early")
     log.rewound = {a}
     end = log.end(a)
     root = await bench.restart()
@@ -48,12 +49,19 @@ async def test_a_start_leaves_them_out_and_ticks_the_others() -> None:
     assert log.end(a) == end
     assert bench.headers(b)[-1].kind is MsgKind.TIME_TICK
     assert set(await root.ticks()) == {a, b}
+    known = await root.describe_collection("default", "a")
     wrong = f"nothing is written to {a}: position 90 is needed, but the log ends at 70: an older copy"
     [(pchannel, text)] = (await root.refused_channels()).items()
     assert (pchannel, wrong in text, "restore a copy" in text) == (a, True, True)
     await refused(root.tick_now((a, b), bench.oracle.allocate()), ChannelRewound, wrong)
     await root.tick_now((b,), bench.oracle.allocate())
-    await refused(root.drop_collection("default", "a"), ChannelRewound, wrong)
+    for change in (
+        root.drop_collection("default", "a"),
+        root.create_partition("default", "a", "p"),
+        root.drop_partition("default", "a", "early"),
+    ):
+        await refused(change, ChannelRewound, wrong)
+    assert await root.describe_collection("default", "a") == known, "nothing was begun"
     await root.drop_collection("default", "b")
     await root.stop()
 
