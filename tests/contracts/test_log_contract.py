@@ -268,18 +268,6 @@ def test_a_reader_waits_for_what_is_not_there_yet(adapter: Adapter) -> None:
     with_log(adapter, use)
 
 
-def test_a_reader_may_start_beyond_the_end(adapter: Adapter) -> None:
-    async def use(log: Log) -> None:
-        positions = await fill(log, 10)
-        reader = log.open_reader(CHANNEL, Position(log.end(CHANNEL) + 1))
-        waiting = asyncio.ensure_future(reader.read())
-        await fill(log, 10)
-        found = await waiting
-        assert found[0].position > positions[-1]
-
-    with_log(adapter, use)
-
-
 def test_a_read_that_is_given_up_loses_nothing(adapter: Adapter) -> None:
     async def use(log: Log) -> None:
         reader = log.open_reader(CHANNEL, START)
