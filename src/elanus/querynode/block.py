@@ -153,7 +153,7 @@ class Block:
         if deletes.is_seen_later:
             older = self.row_ts[rows] < ts
             rows, ts = rows[older], deletes.seen_from(ts[older])
-        return self._visibility.enter(rows, ts)
+        return self._visibility.apply_deletes(rows, ts)
 
     def make_key_filter(self) -> None:
         """Make the filter by which small deletes skip this block. For the thread that loads it."""
