@@ -35,7 +35,7 @@ def new_trail() -> Trail:
     return Trail(time.perf_counter, time.thread_time)
 
 
-def noted(
+def reported(
     node_id: NodeID,
     answer: Callable[Concatenate[Snapshot, R, P], T],
     snapshot: Snapshot,
@@ -124,7 +124,7 @@ def _part(
     rows = matching = compared = 0
     seconds = cpu_s = 0.0
     is_counted = is_estimate = False
-    said: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
     last: list[Visit] = []
     for block in segment.blocks:
         rows += block.rows
@@ -141,7 +141,7 @@ def _part(
             for method in visit.methods:
                 compared += method.compared
                 is_estimate = is_estimate or method.is_estimate
-                said[_said(method, block, snapshot, read)] = None
+                descriptions[_described(method, block, snapshot, read)] = None
     answered, estimated, pruned_by = _filtering(segment, read.filter, last)
     return SegmentPart(
         segment.segment_id,
@@ -151,7 +151,7 @@ def _part(
         estimated,
         answered,
         pruned_by,
-        tuple(said),
+        tuple(descriptions),
         compared,
         is_estimate,
         1000 * seconds,
@@ -186,7 +186,7 @@ def _filter(segment: SnapshotSegment, chosen: BoundFilter, visits: list[Visit]) 
     return "; ".join(ways)
 
 
-def _said(method: Method, block: Block, snapshot: Snapshot, read: FollowedRead) -> str:
+def _described(method: Method, block: Block, snapshot: Snapshot, read: FollowedRead) -> str:
     why = method.why or _unbuilt(method, block, snapshot, read)
     return _WORDS[method.name](method.params, read) + (f" ({why})" if why else "")
 

@@ -198,11 +198,11 @@ class LoadedCollection:
         self.closed = error
         self.clock.close(error)
         self._views.changed()
-        self.let_go(self._held.drop_all())
+        self.release_segments(self._held.drop_all())
         for channel in self.channels.values():
             for follower in channel.followers():
                 follower.retire()
-                self.let_go(follower.growing.clear())
+                self.release_segments(follower.growing.clear())
             channel.gone()
         self._published = PublishedSnapshot(self._take_snapshot(NO_TIMESTAMP))
         self._count_leading()
@@ -249,7 +249,7 @@ class LoadedCollection:
     def _serves(self, partition_id: PartitionID) -> bool:
         return self._partitions is None or partition_id in self._partitions
 
-    def let_go(self, segments: Collection[SealedSegment | GrowingSegment]) -> None:
+    def release_segments(self, segments: Collection[SealedSegment | GrowingSegment]) -> None:
         """Release the blocks of segments that are not held any more."""
         self.servings.forget(segments)
         self.release_blocks([block for segment in segments for block in segment.blocks])
@@ -267,7 +267,7 @@ class LoadedCollection:
         """Let a successor take over if it can."""
         done_with = channel.settle()
         if done_with is not None:
-            self.let_go(done_with.growing.clear())
+            self.release_segments(done_with.growing.clear())
             done_with.retire()
 
     def drop_sealed(self, goes: Callable[[SealedSegment], bool]) -> None:
@@ -275,7 +275,7 @@ class LoadedCollection:
         gone = self._held.drop(goes)
         if gone:
             self._views.changed()
-            self.let_go(gone)
+            self.release_segments(gone)
 
     # searches
 
@@ -306,7 +306,7 @@ class LoadedCollection:
                 )
         if not self.wanted.whole:
             led = [channel for channel in self.channels.values() if channel.rows]
-            self.let_go([segment for channel in led for segment in channel.narrow(partition_ids)])
+            self.release_segments([segment for channel in led for segment in channel.narrow(partition_ids)])
             self.drop_sealed(lambda s: s.partition_id not in chosen.named)
         partitions = None if self.wanted.whole else chosen.named
         if partitions != self._partitions:
@@ -357,7 +357,7 @@ class LoadedCollection:
         self._version = 0
         self._served = NO_TIMESTAMP, ()
         self._views.changed()
-        self.let_go(gone)
+        self.release_segments(gone)
         self.publish()
         return followers
 
@@ -419,7 +419,7 @@ class LoadedCollection:
         except BaseException:
             self._held.leave((segment,))
             raise
-        self.let_go(self._held.stage(segment))
+        self.release_segments(self._held.stage(segment))
 
     def _check_still_loadable(
         self, segment: SealedSegment, channel: FollowedVchannel, deletes: DeleteBuffer
@@ -437,7 +437,7 @@ class LoadedCollection:
 
     def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
         """Release loaded segments that no version will name here."""
-        self.let_go(self._held.unstage(segment_ids))
+        self.release_segments(self._held.unstage(segment_ids))
 
     # versions
 
@@ -481,7 +481,7 @@ class LoadedCollection:
         self.leads = leads
         for vchannel in lost:
             gone += self.channels[vchannel].stop_leading()
-        self.let_go(gone)
+        self.release_segments(gone)
         self.publish()
 
     def _check(self, change: SealedSegmentsChange) -> frozenset[str]:

@@ -48,7 +48,7 @@ class PackAbsorber:
     def _finish(self, channel: FollowedVchannel, follower: Follower, effect: PackEffect) -> None:
         """The effect's deletes have been applied: do the rest of it."""
         if effect.dropped_partitions:
-            self._collection.let_go(follower.restrict(follower.coverage))
+            self._collection.release_segments(follower.restrict(follower.coverage))
         if channel.follower is follower:
             self._drop_partitions(channel.vchannel, effect.dropped_partitions)
             if effect.drops_collection:
