@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,14 @@ from elanus.log.follower import FileLogFollower
 from elanus.log.port import Position, RewoundLog
 from elanus.log.reading import read_range
 
-pytestmark = pytest.mark.usefixtures("real_positions")
 Lose = Callable[[Path, Path], tuple[Position, list[Position]]]
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seconds pass between two processes."""
+    positions = itertools.count(1 << 50, 1 << 30)
+    monkeypatch.setattr("elanus.log.writer._clock", lambda: next(positions))
 
 
 def within_one_process(log_dir: Path, copy: Path) -> tuple[Position, list[Position]]:
