@@ -425,6 +425,8 @@ def test_a_position_that_the_log_has_not_given_is_an_error(adapter: Adapter) -> 
         end = log.end(CHANNEL)
         waiting = asyncio.ensure_future(log.open_reader(CHANNEL, end).read())
         beyond = Position(end + 1)
+        assert [log.missing_from(CHANNEL, p) for p in (START, end, beyond)] == [None, None, end]
+        assert log.missing_from("dml_9", beyond) is None, "it has no entry"
         text = f"{CHANNEL}: position {beyond} is needed, but the log ends at {end}: an older copy"
         with pytest.raises(RewoundLog, match=text):
             await log.open_reader(CHANNEL, beyond).read()

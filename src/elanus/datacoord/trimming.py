@@ -11,7 +11,7 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.datacoord.state import DataState
-from elanus.log.port import REWOUND_REMEDY, START, Log, Position, rewound_text
+from elanus.log.port import REWOUND_REMEDY, Log, Position, rewound_text
 
 _log = structlog.get_logger("datacoord")
 _COLLECTIONS_A_STEP = 256
@@ -44,16 +44,16 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Ma
     for pchannel, position in before.items():
         needed = (state.positions.of(pchannel), starts.get(pchannel), held.get(pchannel))
         lowest = min(position, *(p for p in needed if p is not None))
-        if lowest <= log.end(pchannel):
+        if log.missing_from(pchannel, Position(lowest)) is None:
             await log.trim(pchannel, Position(lowest))
 
 
 def report_rewound(state: DataState, log: Log) -> None:
-    """Report the pchannels whose log ends before a checkpoint. For the start: the ends are current then."""
+    """Report the pchannels whose log has not given a checkpoint. For the start: the ends are current then."""
     for pchannel, position in state.positions.highest().items():
-        end = log.end(pchannel)
-        if START < end < position:
-            text = rewound_text(pchannel, position, end)
+        missing = log.missing_from(pchannel, Position(position))
+        if missing is not None:
+            text = rewound_text(pchannel, position, missing)
             _log.error("log ends before a checkpoint", error=text, remedy=REWOUND_REMEDY)
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from elanus.log.channel import Channel
 from elanus.log.commit import Chore, GroupCommit, Request, WritableChannel, deliver
 from elanus.log.disk import Disk
-from elanus.log.layout import lock_path, pchannel_directory, pchannel_names
+from elanus.log.layout import lock_path, missing_from, pchannel_directory, pchannel_names
 from elanus.log.port import (
     START,
     LogClosed,
@@ -111,6 +111,10 @@ class FileLog:
     def end(self, pchannel: str) -> Position:
         known = self._channels.get(pchannel)
         return START if known is None else known.channel.view.end
+
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        known = self._channels.get(pchannel)
+        return None if known is None else missing_from(known.channel.view.spans, position)
 
     async def sync(self, pchannel: str) -> Position:
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
@@ -194,9 +198,9 @@ class _FileReader:
         while True:
             if self._closed:
                 raise LogClosed(f"the reader of {self._channel.name} is closed")
-            end = self._channel.view.end
-            if self._cursor.position > end > START:
-                raise RewoundLog(rewound_text(self._channel.name, self._cursor.position, end))
+            view = self._channel.view
+            if self._cursor.position > view.end > START:
+                raise RewoundLog(rewound_text(self._channel.name, self._cursor.position, view.end))
             await self._channel.wait_beyond(self._cursor.position, unread_bytes_max)
             view = self._channel.view
             # Only a copy moves: a read that is abandoned leaves the reader at its position.

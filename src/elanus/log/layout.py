@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,15 @@ def end_of(spans: Sequence[FileSpan]) -> Position:
         if span.end > span.first:
             return span.end
     return spans[-1].end if spans else START
+
+
+def missing_from(spans: Sequence[FileSpan], position: Position) -> Position | None:
+    """Return where the log ended before it came to this position, None if it has given it: no entry was ever
+    beyond the last file, or between two of them."""
+    index = bisect_right(spans, position, key=lambda span: span.base) - 1
+    if index < 0 or position <= spans[index].end:
+        return None
+    return end_of(spans[: index + 1])
 
 
 def lock_path(directory: Path) -> Path:

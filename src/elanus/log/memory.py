@@ -100,6 +100,10 @@ class MemoryLog:
     def end(self, pchannel: str) -> Position:
         return self._streams[pchannel].end if pchannel in self._streams else START
 
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        end = self.end(pchannel)
+        return end if position > end > START else None
+
     async def sync(self, pchannel: str) -> Position:
         self._check_open()
         return self.end(pchannel)

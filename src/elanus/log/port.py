@@ -115,6 +115,13 @@ class Log(Protocol):
         """
         ...
 
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        """Return where the log ended before it came to this position, if a reader there gets `RewoundLog`.
+
+        None: it has given the position, or has no entry at all.
+        """
+        ...
+
     async def sync(self, pchannel: str) -> Position:
         """Make everything appended so far durable; returns `end` as of that moment."""
         ...

@@ -25,7 +25,7 @@ from elanus.log.frames import (
     parse_frame,
     previous_end_in,
 )
-from elanus.log.layout import FileSpan, end_of, list_files, pchannel_directory
+from elanus.log.layout import FileSpan, end_of, list_files, missing_from, pchannel_directory
 from elanus.log.port import (
     START,
     CorruptLog,
@@ -176,8 +176,9 @@ def read_range(directory: Path, pchannel: str, start: Position, stop: Position) 
     pchannel_dir = pchannel_directory(directory, pchannel)
     with read_errors(pchannel_dir):
         spans = list_files(pchannel_dir)
-    if spans and stop > start > end_of(spans):
-        raise RewoundLog(rewound_text(pchannel, start, end_of(spans)))
+    missing = missing_from(spans, start)
+    if missing is not None and start < stop:
+        raise RewoundLog(rewound_text(pchannel, start, missing))
     cursor = Cursor(start)
     while cursor.position < stop:
         entries = cursor.read(spans, stop, READ_BYTES_MAX)

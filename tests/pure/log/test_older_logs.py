@@ -72,6 +72,7 @@ def test_what_the_copy_lacks_is_refused_and_its_positions_are_never_given_again(
 
     async def refused(log: FileLog, follower: FileLogFollower | None = None) -> None:
         for position in lost:
+            assert log.missing_from(CHANNEL, position) == end
             text = f"{CHANNEL}: position {position} is needed, but the log ends at {end}: an older copy"
             with pytest.raises(RewoundLog, match=text):
                 await log.open_reader(CHANNEL, position).read()

@@ -140,6 +140,10 @@ class NatsLog:
     def end(self, pchannel: str) -> Position:
         return self._states.get(pchannel, _State()).end
 
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        end = self.end(pchannel)
+        return end if position > end > START else None
+
     async def sync(self, pchannel: str) -> Position:
         """Return the end, requested from the server. Acknowledged entries are already as durable as they will
         be."""
