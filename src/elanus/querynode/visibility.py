@@ -124,18 +124,18 @@ class Visibility:
     def _has_expired(self, expired_until: Timestamp) -> bool:
         return expired_until != NO_TIMESTAMP and expired_until >= self.first_ts
 
-    def filtered(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection | None:
+    def filtered(self, read_ts: Timestamp, row_filter: BoundFilter) -> Selection | None:
         """Return what `filter_by` cached for this filter, if it is valid for ``read_ts``."""
         settled = self._settled
-        return settled.filtered.get(chosen) if read_ts >= settled.as_of else None
+        return settled.filtered.get(row_filter) if read_ts >= settled.as_of else None
 
-    def filter_by(self, read_ts: Timestamp, chosen: BoundFilter, matching: RowMask) -> Selection:
+    def filter_by(self, read_ts: Timestamp, row_filter: BoundFilter, matching: RowMask) -> Selection:
         """Return the rows visible at ``read_ts`` that the filter matches, and cache them for later reads."""
         settled = self._settled
         if read_ts < settled.as_of:
             return self._select(read_ts).both(matching)
         selection = self.at(settled.as_of).both(matching)
-        settled.filtered.put(chosen, selection)
+        settled.filtered.put(row_filter, selection)
         return selection
 
     def _select(self, ts: Timestamp) -> Selection:
