@@ -35,9 +35,11 @@ class Announcer:
     ) -> tuple[str, ...]:
         """One vchannel per shard, on the pchannels that carry the fewest vchannels first.
 
-        ``others``: how many vchannels each pchannel carries.
+        ``others``: how many vchannels each pchannel carries. Pchannels that are refused get none, if there
+        are any others.
         """
         names = [pchannel_name(n) for n in range(self._pchannels_max)]  # fewer, perhaps, than are in use
+        names = [name for name in names if name not in self._sync.refused()] or names
         load = {pchannel: others.get(pchannel, 0) for pchannel in names}
         order = sorted(load, key=load.__getitem__)
         return tuple(vchannel_name(order[n % len(order)], collection_id, n) for n in range(shards))

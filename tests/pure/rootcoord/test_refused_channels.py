@@ -63,6 +63,9 @@ async def test_a_start_leaves_them_out_and_ticks_the_others() -> None:
         await refused(change, ChannelRewound, wrong)
     assert await root.describe_collection("default", "a") == known, "nothing was begun"
     await root.drop_collection("default", "b")
+    for name in ("c", "d"):
+        [vchannel] = (await root.create_collection(new(name, shards=1))).vchannels
+        assert pchannel_of(vchannel) == b
     await root.stop()
 
 
