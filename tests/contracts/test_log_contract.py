@@ -33,6 +33,7 @@ from elanus.log.port import (
     NewEntry,
     Position,
     RangeReader,
+    RewoundLog,
     TrimmedLog,
 )
 from elanus.log.reading import read_range
@@ -267,18 +268,6 @@ def test_a_reader_waits_for_what_is_not_there_yet(adapter: Adapter) -> None:
     with_log(adapter, use)
 
 
-def test_a_reader_may_start_beyond_the_end(adapter: Adapter) -> None:
-    async def use(log: Log) -> None:
-        positions = await fill(log, 10)
-        reader = log.open_reader(CHANNEL, Position(log.end(CHANNEL) + 1))
-        waiting = asyncio.ensure_future(reader.read())
-        await fill(log, 10)
-        found = await waiting
-        assert found[0].position > positions[-1]
-
-    with_log(adapter, use)
-
-
 def test_a_read_that_is_given_up_loses_nothing(adapter: Adapter) -> None:
     async def use(log: Log) -> None:
         reader = log.open_reader(CHANNEL, START)
@@ -426,6 +415,26 @@ def test_a_range_that_is_trimmed_is_an_error(adapter: Adapter) -> None:
         await log.trim(CHANNEL, positions[50])
         with pytest.raises(TrimmedLog):
             list(adapter.range_reader()(CHANNEL, positions[0], positions[55]))
+
+    with_log(adapter, use)
+
+
+def test_a_position_that_the_log_has_not_given_is_an_error(adapter: Adapter) -> None:
+    async def use(log: Log) -> None:
+        await fill(log, 3)
+        end = log.end(CHANNEL)
+        waiting = asyncio.ensure_future(log.open_reader(CHANNEL, end).read())
+        beyond = Position(end + 1)
+        assert [log.missing_from(CHANNEL, p) for p in (START, end, beyond)] == [None, None, end]
+        assert log.missing_from("dml_9", beyond) is None, "it has no entry"
+        text = f"{CHANNEL}: position {beyond} is needed, but the log ends at {end}: an older copy"
+        with pytest.raises(RewoundLog, match=text):
+            await log.open_reader(CHANNEL, beyond).read()
+        with pytest.raises(RewoundLog, match=text):
+            list(adapter.range_reader()(CHANNEL, beyond, Position(beyond + 1)))
+        assert not waiting.done()
+        await log.append(CHANNEL, [entry(4)])
+        assert stamps(await waiting) == [4]
 
     with_log(adapter, use)
 

@@ -1,34 +1,44 @@
-"""A log on NATS that has lost what is still needed: it is noticed, and refused as with the embedded log."""
+"""A log on NATS that lacks what is still needed: it is noticed, and refused as with the embedded log."""
 
 from __future__ import annotations
 
 import asyncio
-import time
+import contextlib
+import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 from harness import Server, until
-from test_damaged_data import LOST, ROWS, WITHOUT_SPARK, read, refusal, rules_hit
+from pymilvus.exceptions import MilvusException
+from unreadable_logs import (
+    LOST,
+    REFUSED_WITHIN_S,
+    ROWS,
+    WITHOUT_SPARK,
+    channel_of,
+    create,
+    expect_dropped_and_created_again,
+    expect_only_rows_refused,
+    read,
+    rules_hit,
+)
 
 from elanus.devcluster.nats import Nats
+from elanus.log.port import REWOUND_REMEDY
 from elanus.nats.connection import NatsConnection
 from elanus.nats.source import NatsSource
-from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 
 pytestmark = [pytest.mark.e2e, pytest.mark.services]
 
 NewServer = Callable[..., Server]
-REFUSED_WITHIN_S = 10.0
 
 
 def purge(nats: Nats, prefix: str, pchannel: str) -> None:
     """Remove all messages but the last: an operator's mistake, or a limit set on the stream by hand."""
-    stream = f"{prefix}-{pchannel}"
-    last = ask(nats, f"STREAM.INFO.{stream}")["state"]["last_seq"]
-    ask(nats, f"STREAM.PURGE.{stream}", {"seq": last})
+    ask(nats, f"STREAM.PURGE.{prefix}-{pchannel}", {"seq": last_of(nats, prefix, pchannel)})
 
 
 def remove(nats: Nats, prefix: str, pchannel: str) -> None:
@@ -54,45 +64,70 @@ def test_a_stream_that_has_lost_its_messages_concerns_only_who_needs_them(
     prefix = uuid.uuid4().hex
     server = new_server({**WITHOUT_SPARK, "log.url": f"{nats_server.url}/{prefix}"}).start()
     client = server.client()
-    for name in ("rows", "others"):
-        client.create_collection(name, dimension=4, consistency_level="Strong")
-    client.insert("rows", [{"id": key, "vector": [float(key)] * 4} for key in range(ROWS)])
-    client.insert("others", [{"id": 1, "vector": [1.0] * 4}])
+    create(client, "rows", range(ROWS))
+    create(client, "others", range(1))
     assert len(read(client)) == ROWS
     pchannel = channel_of(server, "rows")
     assert pchannel != channel_of(server, "others")
     server.stop()
     lose(nats_server, prefix, pchannel)
     client = server.start().client()
-    text = until(lambda: refusal(client), REFUSED_WITHIN_S, "reads are refused")
-    for part in (
-        f"{pchannel}: position ",
-        " is trimmed; the log begins at ",
-        LOST,
-        "restore the log from a copy",
-    ):
-        assert part in text, text
-    began_s = time.monotonic()
-    assert refusal(client, timeout=10) == text
-    assert time.monotonic() - began_s < 1.0
-    client.insert("others", [{"id": 2, "vector": [2.0] * 4}])
-    assert len(client.query("others", "id >= 0")) == 2
-    [status] = [c for c in server.status()["collections"] if c["name"] == "rows"]
-    assert any(f"{pchannel}: position " in reason for reason in status["unreadable_logs"]), status
-    assert "log-unreadable" in rules_hit(server)
-    client.drop_collection("rows")
-    assert "log-unreadable" not in rules_hit(server)
-    client.create_collection("rows", dimension=4, consistency_level="Strong")
-    client.insert("rows", [{"id": 7, "vector": [7.0] * 4}])
-    assert read(client) == [(7, 7.0)]
-    server.stop()
-    assert "Traceback" not in server.output()
+    parts = (" is trimmed; the log begins at ", LOST, "restore the log from a copy")
+    expect_only_rows_refused(server, client, pchannel, *parts)
+    expect_dropped_and_created_again(server, client)
 
 
-def channel_of(server: Server, name: str) -> str:
-    """Return the collection's pchannel."""
-    request = milvus_pb2.DescribeCollectionRequest(collection_name=name).SerializeToString()
-    with grpc.insecure_channel(server.uri.removeprefix("http://")) as channel:
-        answer = channel.unary_unary(f"/{SERVICE.full_name}/DescribeCollection")(request, timeout=10)
-    [pchannel] = milvus_pb2.DescribeCollectionResponse.FromString(answer).physical_channel_names
-    return str(pchannel)
+def test_a_stream_from_an_older_copy_is_not_written_to(new_server: NewServer, tmp_path: Path) -> None:
+    """The copy was made before the collection ``rows``, when its channel already had another one."""
+    nats, prefix, copy = Nats(tmp_path / "nats"), uuid.uuid4().hex, tmp_path / "copy"
+    nats.start()
+    try:
+        settings = {**WITHOUT_SPARK, "rootcoord.dml_channel_num": "2", "log.url": f"{nats.url}/{prefix}"}
+        server = new_server(settings).start()
+        for name in ("first", "others"):
+            create(server.client(), name, range(5))
+        server.stop()
+        with stopped(nats):
+            shutil.copytree(tmp_path / "nats" / "nats", copy)
+        client = server.start().client()
+        create(client, "rows", range(ROWS))
+        assert len(read(client)) == ROWS
+        pchannel = channel_of(server, "rows")
+        assert (channel_of(server, "first"), channel_of(server, "others") == pchannel) == (pchannel, False)
+        server.stop()
+        with stopped(nats):
+            shutil.rmtree(tmp_path / "nats" / "nats")
+            shutil.copytree(copy, tmp_path / "nats" / "nats")
+        end = last_of(nats, prefix, pchannel) + 1
+        client = server.start().client()
+        parts = (
+            f"is needed, but the log ends at {end}",
+            "an older copy was put in its place",
+            REWOUND_REMEDY,
+        )
+        expect_only_rows_refused(server, client, pchannel, *parts)
+        for name in ("first", "rows"):
+            with pytest.raises(MilvusException, match=f"nothing is written to {pchannel}: position "):
+                client.insert(name, [{"id": 9, "vector": [1.0] * 4}], timeout=10)
+        assert last_of(nats, prefix, pchannel) == end - 1
+        assert "channel-rewound" in rules_hit(server)
+        [status] = [c for c in server.status()["channels"] if c["pchannel"] == pchannel]
+        assert REWOUND_REMEDY in status["refusal"], status
+        remove(nats, prefix, pchannel)
+        until(lambda: "channel-rewound" not in rules_hit(server), REFUSED_WITHIN_S, "the channel is used")
+        client.drop_collection("first")
+        expect_dropped_and_created_again(server, client)
+    finally:
+        nats.stop()
+
+
+@contextlib.contextmanager
+def stopped(nats: Nats) -> Iterator[None]:
+    nats.stop()
+    yield
+    nats.start()
+
+
+def last_of(nats: Nats, prefix: str, pchannel: str) -> int:
+    """Return the sequence of the stream's last message."""
+    return int(ask(nats, f"STREAM.INFO.{prefix}-{pchannel}")["state"]["last_seq"])

@@ -104,6 +104,9 @@ class FakeRoot:
         self.calls.note("ticks")
         return {p: self.stamp() for c in self.collections.values() for p in pchannels_of(c)}
 
+    async def refused_channels(self) -> Mapping[str, str]:
+        return {}
+
     async def tick_holders(self) -> Mapping[str, NodeID]:
         return {}
 

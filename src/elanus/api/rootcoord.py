@@ -81,12 +81,18 @@ class ServiceCalls(Protocol):
     @repeatable
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """Collect the proxies' reports immediately and write ticks, until those of the pchannels in use reach
-        ``at_least``. Bounded by the caller: an older unfinished write delays it."""
+        ``at_least``. Bounded by the caller: an older unfinished write delays it. Raises `ChannelRewound` if
+        the log of one of them was put back to an older copy."""
         ...
 
     @repeatable
     async def ticks(self) -> Mapping[str, Timestamp]:
         """Return the last tick written to each pchannel in use."""
+        ...
+
+    @repeatable
+    async def refused_channels(self) -> Mapping[str, str]:
+        """Return why nothing is written to some pchannels, with the remedy."""
         ...
 
     @repeatable

@@ -200,6 +200,7 @@ class _Reader(StreamFollower):
 
     heartbeat_s = 1.0
     silence_s_max = 3.0
+    may_begin_beyond = True
 
     def __init__(self, connection: NatsConnection, stream: str, start: int, channel: str, last: int) -> None:
         super().__init__(connection, stream, start)

@@ -107,6 +107,8 @@ def _render(status: Status, wide: bool) -> Iterator[Text | str]:
         yield Text(f"{quarantined} log entries in quarantine: they do not fit their collection", "red")
     if status.slow_requests:
         yield f"{status.slow_requests} slow requests; the last: elanus slow"
+    for refusal in filter(None, (channel.refusal for channel in status.channels)):
+        yield Text(refusal, "red")
     for collection in status.collections:
         for reason in (*collection.unreadable_logs, *collection.unreadable):
             yield Text(f"{collection.database}.{collection.name}: {reason}", "red")

@@ -10,6 +10,7 @@
     │       └── CoordinatorReplaced     2   1   an order from a coordinator that has a successor
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     │   └── VersionChanged              2   1   a read that held up a version change; it is sent again
+    │   └── ChannelRewound              2   1   a pchannel's log ends before what is known of it
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
     ├── RateLimited                     8   49  a rate is exceeded, or too many writes are slowed; retry
@@ -111,6 +112,10 @@ class ChannelLost(Unavailable):
 
 class VersionChanged(Unavailable):
     """A query node gave up a waiting read so that a version change could go on."""
+
+
+class ChannelRewound(Unavailable):
+    """The log of a pchannel was put back to an older copy: entries would get positions that others had."""
 
 
 class LeaseLost(Unavailable):

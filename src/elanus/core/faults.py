@@ -3,7 +3,7 @@
 ::
 
     Fault
-    ├── LogFault        the message log: closed, corrupt, trimmed, unreadable
+    ├── LogFault        the message log: closed, corrupt, trimmed, rewound, unreadable
     ├── StorageFault    the object store: an object is missing, taken, or corrupt; the store failed
     ├── MetaFault       the metadata store: closed, a comparison failed, a lease or a watch has ended
     └── JobFault        a Spark job: failed, cancelled

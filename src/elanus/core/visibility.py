@@ -26,7 +26,7 @@ def visible(row_ts: Timestamps, deleted_ts: Timestamps | None, read_ts: Timestam
     return mask
 
 
-def enter_deletes(
+def apply_deletes(
     deleted_ts: Timestamps, row_ts: Timestamps, rows: npt.NDArray[np.int64], delete_ts: Timestamps
 ) -> int:
     """Enter deletes of ``rows[i]`` at ``delete_ts[i]`` in ``deleted_ts``; return how many rows they deleted.

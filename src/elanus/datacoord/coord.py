@@ -71,7 +71,7 @@ from elanus.datacoord.segment_allocator import AllocationPolicy, SegmentAllocato
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.state import DataState
 from elanus.datacoord.storage_use import StorageUse
-from elanus.datacoord.trimming import trim_log
+from elanus.datacoord.trimming import report_rewound, trim_log
 from elanus.datacoord.vchannels import Vchannels
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore
@@ -189,6 +189,7 @@ class DataCoord:
 
     async def start(self) -> None:
         await self._context.state.start()
+        report_rewound(self._context.state, self._log)
         await self._context.allocator.restart()
         await self._ledger.start()
         self._datanodes.start(self._imports, self._collector, self._compactor)

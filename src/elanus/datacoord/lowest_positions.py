@@ -62,6 +62,10 @@ class LowestPositions:
         found = self._pchannels.get(pchannel)
         return None if found is None else found.lowest()
 
+    def highest(self) -> dict[str, int]:
+        """Return the highest position of each pchannel that has vchannels. Looks at all of them."""
+        return {name: max(found.current.values()) for name, found in self._pchannels.items()}
+
     def all(self) -> dict[str, int]:
         """Return the lowest position of each pchannel that has vchannels."""
         return {name: found.lowest() for name, found in self._pchannels.items()}

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 
+import structlog
+
 from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of
 from elanus.datacoord.state import DataState
-from elanus.log.port import Log, Position
+from elanus.log.port import REWOUND_REMEDY, Log, Position, rewound_text
 
+_log = structlog.get_logger("datacoord")
 _COLLECTIONS_A_STEP = 256
 """How many collections are looked at before others may run: well below a millisecond."""
 
@@ -25,6 +28,8 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Ma
     ticks, and with them all checkpoints, wait for it. A collection whose creation has ended, but whose
     `watch_channels` call has not arrived here, is known to rootcoord, and its start is kept in the log.
 
+    A log that ends before the position was put back to an older copy, which is left as it is.
+
     Others run while this waits. So checkpoints are read twice: before rootcoord is asked, because they may
     pass the start of a collection whose creation ends after its answer; and in the same step that trims,
     because vchannels that have arrived since may be lower.
@@ -38,7 +43,18 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Ma
             await log.trim(pchannel, end)
     for pchannel, position in before.items():
         needed = (state.positions.of(pchannel), starts.get(pchannel), held.get(pchannel))
-        await log.trim(pchannel, Position(min(position, *(p for p in needed if p is not None))))
+        lowest = min(position, *(p for p in needed if p is not None))
+        if log.missing_from(pchannel, Position(lowest)) is None:
+            await log.trim(pchannel, Position(lowest))
+
+
+def report_rewound(state: DataState, log: Log) -> None:
+    """Report the pchannels whose log has not given a checkpoint. For the start: the ends are current then."""
+    for pchannel, position in state.positions.highest().items():
+        missing = log.missing_from(pchannel, Position(position))
+        if missing is not None:
+            text = rewound_text(pchannel, position, missing)
+            _log.error("log ends before a checkpoint", error=text, remedy=REWOUND_REMEDY)
 
 
 async def _starts(state: DataState, collections: Iterable[Collection]) -> dict[str, int]:

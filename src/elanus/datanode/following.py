@@ -1,10 +1,11 @@
 """Following the log: each pchannel is read once, headers only, for all its vchannels.
 
 A vchannel begins at its checkpoint (`elanus.log.dispatcher`). At a drop the node has datacoord commit the end
-of the vchannel. A pchannel that is damaged is tried again later, from where it had been read to: what a
-vchannel has counted beyond its checkpoint is kept, so an order that arrives meanwhile finds it. The same
-happens if the log begins after a vchannel's checkpoint, and the node has registered again since: datacoord
-has no later checkpoint. If the collection is dropped meanwhile, the vchannel is dropped without its log.
+of the vchannel. A pchannel that is damaged, or was put back to an older copy, is tried again later, from
+where it had been read to: what a vchannel has counted beyond its checkpoint is kept, so an order that arrives
+meanwhile finds it. The same happens if the log begins after a vchannel's checkpoint, and the node has
+registered again since: datacoord has no later checkpoint. If the collection is dropped meanwhile, the
+vchannel is dropped without its log.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from elanus.datanode.ownership import OwnedChannels
 from elanus.datanode.policy import RETRY_PAUSE_S
 from elanus.datanode.progress import ChannelProgress
 from elanus.log.dispatcher import Dispatcher
-from elanus.log.port import CorruptLog, TrimmedLog
+from elanus.log.port import CorruptLog, RewoundLog, TrimmedLog
 from elanus.log.shared_reader import EntryPack, LogSource
 
 _DROP_TRIES_MAX = 10
@@ -81,7 +82,7 @@ class LogReaders:
 
     def failed(self, channel: ChannelProgress, error: Exception) -> None:
         """Damage stops only the vchannels of this pchannel, and is checked again later."""
-        if not isinstance(error, CorruptLog) and not self._is_lost(channel, error):
+        if not isinstance(error, (CorruptLog, RewoundLog)) and not self._is_lost(channel, error):
             self._fail(error)
             return
         pchannel = pchannel_of(channel.vchannel)

@@ -5,7 +5,8 @@ files), `commit` (the thread that writes for all of them), `recovery` (after a c
 every reader). This module combines them behind the `elanus.log.port.Log` protocol.
 
 A position is a byte offset in the pchannel's stream of files. Reopening a log never continues a file: the
-next entry begins a new one, above every position the earlier process may have handed out.
+next entry begins a new one, above every position the earlier process may have handed out, even if its
+directory was replaced by an older copy meanwhile.
 
 Readers are woken through the event loop by the same call that answers the append; patient ones
 (`elanus.log.port.PatientReader`) only when a tick comes. They read files, not memory: a reader that lags
@@ -28,8 +29,18 @@ from pathlib import Path
 from elanus.log.channel import Channel
 from elanus.log.commit import Chore, GroupCommit, Request, WritableChannel, deliver
 from elanus.log.disk import Disk
-from elanus.log.layout import lock_path, pchannel_directory, pchannel_names
-from elanus.log.port import START, LogClosed, LogEntry, LogInUse, LogReader, NewEntry, Position
+from elanus.log.layout import lock_path, missing_from, pchannel_directory, pchannel_names
+from elanus.log.port import (
+    START,
+    LogClosed,
+    LogEntry,
+    LogInUse,
+    LogReader,
+    NewEntry,
+    Position,
+    RewoundLog,
+    rewound_text,
+)
 from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor
 from elanus.log.writer import PchannelWriter
 
@@ -100,6 +111,10 @@ class FileLog:
     def end(self, pchannel: str) -> Position:
         known = self._channels.get(pchannel)
         return START if known is None else known.channel.view.end
+
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        known = self._channels.get(pchannel)
+        return None if known is None else missing_from(known.channel.view.spans, position)
 
     async def sync(self, pchannel: str) -> Position:
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
@@ -183,6 +198,9 @@ class _FileReader:
         while True:
             if self._closed:
                 raise LogClosed(f"the reader of {self._channel.name} is closed")
+            view = self._channel.view
+            if self._cursor.position > view.end > START:
+                raise RewoundLog(rewound_text(self._channel.name, self._cursor.position, view.end))
             await self._channel.wait_beyond(self._cursor.position, unread_bytes_max)
             view = self._channel.view
             # Only a copy moves: a read that is abandoned leaves the reader at its position.

@@ -9,8 +9,9 @@
         00112242789099725104.log
         END                         the end of what readers may see
 
-The first base is a reading of the clock, so that positions are not used again when a log is lost. The last
-file is the one being written. A file with a successor is finished: complete and on stable
+The base of the first file, and of each that is begun by another process than the file before, is a reading of
+the clock: positions are not used again when a log is lost, or replaced by an older copy. The last file is the
+one being written. A file with a successor is finished: complete and on stable
 storage. ``END`` is a message to readers in other processes, not a record: the writer resets it whenever it
 opens the log, and nothing is recovered from it.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +57,15 @@ def end_of(spans: Sequence[FileSpan]) -> Position:
         if span.end > span.first:
             return span.end
     return spans[-1].end if spans else START
+
+
+def missing_from(spans: Sequence[FileSpan], position: Position) -> Position | None:
+    """Return where the log ended before it came to this position, None if it has given it: no entry was ever
+    beyond the last file, or between two of them."""
+    index = bisect_right(spans, position, key=lambda span: span.base) - 1
+    if index < 0 or position <= spans[index].end:
+        return None
+    return end_of(spans[: index + 1])
 
 
 def lock_path(directory: Path) -> Path:

@@ -12,7 +12,17 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position, TrimmedLog
+from elanus.log.port import (
+    START,
+    LogClosed,
+    LogEntry,
+    LogReader,
+    NewEntry,
+    Position,
+    RewoundLog,
+    TrimmedLog,
+    rewound_text,
+)
 
 _HEADER_SIZE = 8
 
@@ -21,6 +31,7 @@ _HEADER_SIZE = 8
 class _Stream:
     """``entries`` in order, and their ``positions``; everything before ``begin`` is trimmed."""
 
+    pchannel: str
     entries: list[LogEntry] = field(default_factory=list)
     positions: list[Position] = field(default_factory=list)
     begin: Position = START
@@ -53,9 +64,11 @@ class _Stream:
                 bell.set_result(None)
 
     def index(self, position: Position) -> int:
-        """Return the index of the first entry at or after the position. Raises `TrimmedLog`."""
+        """Return the index of the first entry at or after the position. Raises `TrimmedLog`, `RewoundLog`."""
         if position < self.begin:
             raise TrimmedLog(f"position {position} is trimmed; the log begins at {self.begin}")
+        if position > self.end > START:
+            raise RewoundLog(rewound_text(self.pchannel, position, self.end))
         return bisect_left(self.positions, position)
 
 
@@ -82,10 +95,14 @@ class MemoryLog:
     def read_range(self, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
         """Entries with start ≤ position < stop: an `elanus.log.port.RangeReader`."""
         stream = self._stream(pchannel)
-        yield from stream.entries[stream.index(start) : stream.index(stop)]
+        yield from stream.entries[stream.index(start) : bisect_left(stream.positions, stop)]
 
     def end(self, pchannel: str) -> Position:
         return self._streams[pchannel].end if pchannel in self._streams else START
+
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        end = self.end(pchannel)
+        return end if position > end > START else None
 
     async def sync(self, pchannel: str) -> Position:
         self._check_open()
@@ -118,7 +135,7 @@ class MemoryLog:
             raise LogClosed("the log is closed")
 
     def _stream(self, pchannel: str) -> _Stream:
-        return self._streams.setdefault(pchannel, _Stream())
+        return self._streams.setdefault(pchannel, _Stream(pchannel))
 
 
 def _without_payload(entry: LogEntry) -> LogEntry:

@@ -7,11 +7,12 @@ from position p yields the first entry at or after p. Position 0 is before every
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NewType, Protocol, runtime_checkable
 
 from elanus.core.backends import Backend
+from elanus.core.errors import ChannelRewound
 from elanus.core.faults import LogFault
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
@@ -69,8 +70,8 @@ class LogReader(Protocol):
         """Return the next entries, at least one; waits if there is none yet.
 
         Raises `LogClosed` once the log is closed and everything appended has been read,
-        `CorruptLog` when a frame inside the log is damaged, and `TrimmedLog` when the position
-        is before what is still kept.
+        `CorruptLog` when a frame inside the log is damaged, `TrimmedLog` when the position
+        is before what is still kept, and `RewoundLog` when it is one that the log has not given.
         """
         ...
 
@@ -99,7 +100,8 @@ class Log(Protocol):
 
         ``durable``: returns after they are on stable storage. Without it (ticks of an idle channel)
         it returns when readers can see them; the next durable append, or a bounded delay, makes them
-        durable. Raises `DiskFull`, after which nothing of this call is in the log.
+        durable. Raises `DiskFull`, after which nothing of this call is in the log, and `ChannelRewound` if
+        the entries would get positions that others had before.
         """
         ...
 
@@ -110,6 +112,13 @@ class Log(Protocol):
 
         If other processes write too, the value may be slightly out of date, though never before an append
         of this process that has returned; `sync` asks for the current one.
+        """
+        ...
+
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        """Return where the log ended before it came to this position, if a reader there gets `RewoundLog`.
+
+        None: it has given the position, or has no entry at all.
         """
         ...
 
@@ -136,7 +145,10 @@ class RangeReader(Protocol):
     """Reads a finished range of a pchannel, in any process (a Spark task), without following."""
 
     def __call__(self, pchannel: str, start: Position, stop: Position) -> Iterator[LogEntry]:
-        """Entries with start ≤ position < stop. A damaged frame raises `CorruptLog`; it is never cut off."""
+        """Entries with start ≤ position < stop. A damaged frame raises `CorruptLog`; it is never cut off.
+
+        Also raises `TrimmedLog` and `RewoundLog`, as `LogReader.read`.
+        """
         ...
 
 
@@ -157,17 +169,29 @@ class PollingFollower(LogFollower, Protocol):
         ...
 
 
+HeldPositions = Callable[[], Awaitable[Mapping[str, int]]]
+"""Returns, by pchannel, the highest position that the metadata holds. May be a few seconds old; raises
+`elanus.core.errors.ElanusError`."""
+
+
+async def nothing_held() -> Mapping[str, int]:
+    """The `HeldPositions` of a log that no metadata refers to."""
+    return {}
+
+
 @dataclass(frozen=True, slots=True)
 class LogOptions:
     """The settings of writing; a backend uses what concerns it.
 
-    ``append_timeout_s``: how long an append waits for servers that do not answer. The others are for files:
-    ``fsync`` off lets acknowledged entries survive a crash of the process, not of the machine;
+    ``append_timeout_s``: how long an append waits for servers that do not answer. ``held``: for a log whose
+    positions cannot be moved on: nothing is appended where it ends before such a position. The others are for
+    files: ``fsync`` off lets acknowledged entries survive a crash of the process, not of the machine;
     ``file_bytes_max`` is the size at which a file is closed and the next begun; ``sync_delay_ms``: how long a
     non-durable entry may stay non-durable.
     """
 
     append_timeout_s: float = 30.0
+    held: HeldPositions = nothing_held
     fsync: bool = True
     file_bytes_max: int = 64 * 1024 * 1024
     sync_delay_ms: int = 1000
@@ -203,6 +227,10 @@ class TrimmedLog(LogFault):
     """The position is before what the log still keeps."""
 
 
+class RewoundLog(LogFault):
+    """The log has not given the position, though it was read before: an older copy was put in its place."""
+
+
 class LogUnreadable(LogFault):
     """The log's files cannot be read at the moment; their content may be intact."""
 
@@ -215,3 +243,22 @@ class UnknownLogFormat(LogFault):
     """A file of the log was written by another release, in a format that this one does not read."""
 
     lasting = True
+
+
+def rewound_text(pchannel: str, position: int, end: int) -> str:
+    """Return what is wrong with a log that ends at ``end`` although ``position`` was read or is committed."""
+    return (
+        f"{pchannel}: position {position} is needed, but the log ends at {end}: an older copy was put in its "
+        "place, or acknowledged entries were lost"
+    )
+
+
+REWOUND_REMEDY = (
+    "restore a copy that reaches this position and start the servers again, or remove what is there of this "
+    "channel's log and drop the collections that need it"
+)
+
+
+def channel_rewound(pchannel: str, position: int, end: int) -> ChannelRewound:
+    """Return the error for appends to such a log."""
+    return ChannelRewound(f"nothing is written to {rewound_text(pchannel, position, end)}; {REWOUND_REMEDY}")

@@ -25,8 +25,17 @@ from elanus.log.frames import (
     parse_frame,
     previous_end_in,
 )
-from elanus.log.layout import FileSpan, list_files, pchannel_directory
-from elanus.log.port import START, CorruptLog, LogEntry, LogUnreadable, Position, TrimmedLog
+from elanus.log.layout import FileSpan, end_of, list_files, missing_from, pchannel_directory
+from elanus.log.port import (
+    START,
+    CorruptLog,
+    LogEntry,
+    LogUnreadable,
+    Position,
+    RewoundLog,
+    TrimmedLog,
+    rewound_text,
+)
 
 READ_BYTES_MAX = 32 * 1024 * 1024
 INLINE_READ_BYTES_MAX = 128 * 1024
@@ -87,7 +96,7 @@ class Cursor:
 
         ``spans`` are the pchannel's files in order. If nothing is left in them, the result is an empty list,
         and the cursor is at the last file's end (or at its earlier position, if that is later). Raises
-        `CorruptLog`, `TrimmedLog` and `LogUnreadable`.
+        `CorruptLog`, `TrimmedLog`, `RewoundLog` and `LogUnreadable`.
         """
         with read_errors(spans[-1].path.parent if spans else "the log"):
             return self._read(spans, stop, bytes_max)
@@ -105,6 +114,9 @@ class Cursor:
                     return entries
             if self.position >= stop or index + 1 == len(spans):
                 return []
+            if self.position > span.end:  # no entry was ever between two files
+                end = end_of(spans[: index + 1])
+                raise RewoundLog(rewound_text(span.path.parent.name, self.position, end))
             self._check_complete(span, spans[index + 1])
             self.position = spans[index + 1].base
             self._at_boundary = True
@@ -159,11 +171,14 @@ def read_range(directory: Path, pchannel: str, start: Position, stop: Position) 
     """Entries with start ≤ position < stop, in any process: an `elanus.log.port.RangeReader` when bound.
 
     Raises `CorruptLog` for a damaged frame and for a log that ends before ``stop``, `TrimmedLog` when
-    ``start`` is no longer kept.
+    ``start`` is no longer kept, `RewoundLog` when the log ends before it.
     """
     pchannel_dir = pchannel_directory(directory, pchannel)
     with read_errors(pchannel_dir):
         spans = list_files(pchannel_dir)
+    missing = missing_from(spans, start)
+    if missing is not None and start < stop:
+        raise RewoundLog(rewound_text(pchannel, start, missing))
     cursor = Cursor(start)
     while cursor.position < stop:
         entries = cursor.read(spans, stop, READ_BYTES_MAX)

@@ -29,8 +29,8 @@ from elanus.log.recovery import recover_tail
 _logger = structlog.get_logger(__name__)
 
 RESTART_GAP_BYTES = 1 << 20
-"""Positions skipped when a log is reopened. Entries that were visible without being durable may be lost in
-a crash of the machine; they span less than this (`UNSYNCED_MAX_BYTES`), so no position is reused."""
+"""The least that is skipped when a log is reopened. Entries that were visible without being durable may be
+lost in a crash of the machine; they span less than this (`UNSYNCED_MAX_BYTES`): no position is reused."""
 UNSYNCED_MAX_BYTES = RESTART_GAP_BYTES // 2
 TRIM_CLOSES_BYTES = 64 * 1024
 """A file is closed before it is full when this much at its beginning may be removed."""
@@ -51,7 +51,8 @@ class PchannelWriter:
         if spans:
             self._finished[-1:] = self._recover(spans[-1])
         self.visible = self.written = self.synced = end_of(self._finished)
-        self._highest = Position(aligned(highest) + RESTART_GAP_BYTES if spans else aligned(_first_base()))
+        gap_bytes = RESTART_GAP_BYTES if spans else 0
+        self._highest = Position(max(aligned(highest) + gap_bytes, aligned(_clock())))
         self._end_fd: int | None = None
         if spans:
             self.announce_end()
@@ -253,9 +254,10 @@ class PchannelWriter:
         self._active = None
 
 
-def _first_base() -> int:
-    """Return where a log begins that has no files: beyond all positions that one had which was lost, so that
-    its readers do not take this one for it. It grows by 62 MB a second, which no log does for long."""
+def _clock() -> int:
+    """Return a position beyond all that were given before. A log whose files were lost, or replaced by an
+    older copy, goes on there, so that nobody who knew the log takes other entries for those that are missing.
+    It grows by 62 MB a second, which no log does for long."""
     return time.time_ns() >> 4
 
 

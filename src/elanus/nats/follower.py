@@ -45,7 +45,8 @@ _logger = structlog.get_logger(__name__)
 
 class Loss(Enum):
     """Why a stream cannot be followed any further. In order: it does not exist (any more); the next message
-    is no longer kept; the stream ends before what has already been read; messages inside it are missing."""
+    is no longer kept; the stream ends before the place from which it is to be read; messages inside it are
+    missing."""
 
     GONE = "gone"
     TRIMMED = "trimmed"
@@ -77,11 +78,13 @@ class StreamFollower(ABC):
     """Subclasses decide what to do with messages and losses. No request is sent before `begin`.
 
     ``heartbeat_s``: the interval of the server's heartbeats. After ``silence_s_max`` without one, its
-    consumer counts as lost.
+    consumer counts as lost. ``may_begin_beyond``: whether to wait if the stream has not reached the start;
+    else that is a loss.
     """
 
     heartbeat_s = 5.0
     silence_s_max = 12.0
+    may_begin_beyond = False
 
     def __init__(
         self,
@@ -225,12 +228,13 @@ class StreamFollower(ABC):
                     Loss.TRIMMED, f"position {self.next_sequence} is trimmed; the log begins at {first}"
                 )
             )
-        if self._has_read and self.next_sequence > last + 1:
+        if self.next_sequence > last + 1 and (self._has_read or not self.may_begin_beyond):
             raise Done(
                 self.loss(
                     Loss.SHRUNK,
-                    f"it ends at {last}, but has been read up to {self.next_sequence - 1}: the NATS server "
-                    "lost messages that it had acknowledged (is its sync_interval always?)",
+                    f"position {self.next_sequence} is needed, but the log ends at {last + 1}: an older copy "
+                    "was put in its place, or the NATS server lost messages that it had acknowledged (is its "
+                    "sync_interval always?)",
                 )
             )
         if self._gap_at == self.next_sequence and not await self._is_kept(self.next_sequence):

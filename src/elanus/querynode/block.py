@@ -153,7 +153,7 @@ class Block:
         if deletes.is_seen_later:
             older = self.row_ts[rows] < ts
             rows, ts = rows[older], deletes.seen_from(ts[older])
-        return self._visibility.enter(rows, ts)
+        return self._visibility.apply_deletes(rows, ts)
 
     def make_key_filter(self) -> None:
         """Make the filter by which small deletes skip this block. For the thread that loads it."""
@@ -170,84 +170,84 @@ class Block:
         return expired_until != NO_TIMESTAMP and self._visibility.last_ts <= expired_until
 
     def select(
-        self, read_ts: Timestamp, chosen: BoundFilter, expired_until: Timestamp = NO_TIMESTAMP
+        self, read_ts: Timestamp, row_filter: BoundFilter, expired_until: Timestamp = NO_TIMESTAMP
     ) -> Selection:
         """Return the rows that are visible at ``read_ts`` and that the filter matches.
 
         ``expired_until``: rows up to this timestamp have expired, and are left out (0: none).
         """
-        selection = self._visibility.unexpired(self._select(read_ts, chosen), expired_until)
+        selection = self._visibility.unexpired(self._select(read_ts, row_filter), expired_until)
         return selection if self._expiry is None else self._expiry.unexpired(selection, read_ts)
 
-    def _select(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection:
-        if chosen.matches_all:
+    def _select(self, read_ts: Timestamp, row_filter: BoundFilter) -> Selection:
+        if row_filter.matches_all:
             return self._visibility.at(read_ts)
-        known = self._visibility.filtered(read_ts, chosen)
+        known = self._visibility.filtered(read_ts, row_filter)
         if known is not None:
             return known
-        return self._visibility.filter_by(read_ts, chosen, self.evaluate(chosen))
+        return self._visibility.filter_by(read_ts, row_filter, self.evaluate(row_filter))
 
     def select_keys(
         self,
         read_ts: Timestamp,
         keys: SortedKeys,
-        chosen: BoundFilter,
+        row_filter: BoundFilter,
         expired_until: Timestamp = NO_TIMESTAMP,
     ) -> Rows:
         """Return the rows with these primary keys that `select` would select: each once, ascending."""
         rows = np.unique(match(self.keys, keys)[0])
         if not len(rows):
             return rows
-        return self.narrow(read_ts, rows, chosen, expired_until)
+        return self.narrow(read_ts, rows, row_filter, expired_until)
 
     def narrow(
-        self, read_ts: Timestamp, rows: Rows, chosen: BoundFilter, expired_until: Timestamp = NO_TIMESTAMP
+        self, read_ts: Timestamp, rows: Rows, row_filter: BoundFilter, expired_until: Timestamp = NO_TIMESTAMP
     ) -> Rows:
         """Return those of the rows that `select` would select, in their order.
 
         The filter is evaluated for these rows, unless its result for all rows is known.
         """
-        matching = self.matching(chosen)
+        matching = self.matching(row_filter)
         if matching is not None:
             rows = rows[matching.contains(rows)]
         rows = self._visibility.unexpired_rows(rows[self._visibility.sees(rows, read_ts)], expired_until)
         if self._expiry is not None:
             rows = self._expiry.unexpired_rows(rows, read_ts)
-        if chosen.matches_all or matching is not None or not len(rows):
+        if row_filter.matches_all or matching is not None or not len(rows):
             return rows
         wanted = pa.array(rows)
         columns = {
             name: self._presence(name).take(wanted)
             if name in self._tested_for_null
             else self._columns[name].take(wanted)
-            for name in chosen.field_names
+            for name in row_filter.field_names
         }
-        return rows[chosen.evaluate(columns, len(rows))]
+        return rows[row_filter.evaluate(columns, len(rows))]
 
     def _presence(self, name: str) -> pa.Array:
         """Return a column that is null where a nullable vector field has no vector."""
         column = self._columns.get(name)
         return self._vectors_by_name[name].presence(self.rows) if column is None else column
 
-    def may_match(self, chosen: BoundFilter) -> bool:
+    def may_match(self, row_filter: BoundFilter) -> bool:
         """False if the known bounds of the fields show that no row matches."""
-        return chosen.may_match(self._bounds)
+        return row_filter.may_match(self._bounds)
 
-    def was_known(self, read_ts: Timestamp, chosen: BoundFilter) -> bool:
+    def was_known(self, read_ts: Timestamp, row_filter: BoundFilter) -> bool:
         """Whether the rows that `select` would return are cached."""
-        return chosen.matches_all or self._visibility.filtered(read_ts, chosen) is not None
+        return row_filter.matches_all or self._visibility.filtered(read_ts, row_filter) is not None
 
-    def pruned_by(self, chosen: BoundFilter) -> str:
+    def pruned_by(self, row_filter: BoundFilter) -> str:
         """Say which condition and which bounds show that no row matches; "" if rows may match."""
-        return chosen.pruned_by(self._bounds)
+        return row_filter.pruned_by(self._bounds)
 
-    def explain_filter(self, chosen: BoundFilter) -> str:
+    def explain_filter(self, row_filter: BoundFilter) -> str:
         """Say which scalar indexes answer the filter, or why none does."""
-        return chosen.explain_indexes(self._filtered_columns, self.rows, self._indexes)
+        return row_filter.explain_indexes(self._filtered_columns, self.rows, self._indexes)
 
-    def indexed_rows_max(self, chosen: BoundFilter) -> int | None:
+    def indexed_rows_max(self, row_filter: BoundFilter) -> int | None:
         """How many rows the filter matches at most, if scalar indexes find them quickly; otherwise None."""
-        return chosen.indexed_rows_max(self._filtered_columns, self.rows, self._indexes)
+        return row_filter.indexed_rows_max(self._filtered_columns, self.rows, self._indexes)
 
     @property
     def key_order(self) -> KeyOrder:
@@ -264,34 +264,36 @@ class Block:
         taken = column.take(pa.array(rows))
         return taken.dictionary_decode() if pa.types.is_dictionary(taken.type) else taken
 
-    def chosen_elements(self, chosen: BoundFilter, field_id: FieldID) -> Mask | None:
+    def chosen_elements(self, row_filter: BoundFilter, field_id: FieldID) -> Mask | None:
         """Return which elements of a field's lists the filter's ``element_filter`` chooses; None: all.
 
         The elements are those of all rows, one after the other.
         """
-        if not chosen.restricts_elements(self.vectors[field_id].field.name):
+        if not row_filter.restricts_elements(self.vectors[field_id].field.name):
             return None
-        flags = self._chosen_elements.get(chosen)
+        flags = self._chosen_elements.get(row_filter)
         if flags is None:
-            flags = chosen.chosen_elements(self._filtered_columns, self.rows)
-            self._chosen_elements.put(chosen, flags)
+            flags = row_filter.chosen_elements(self._filtered_columns, self.rows)
+            self._chosen_elements.put(row_filter, flags)
         return flags
 
-    def matching(self, chosen: BoundFilter) -> RowMask | None:
+    def matching(self, row_filter: BoundFilter) -> RowMask | None:
         """Return which rows the filter matches, deleted ones included, if it has been evaluated."""
-        return self._matching.get(chosen)
+        return self._matching.get(row_filter)
 
-    def evaluate(self, chosen: BoundFilter) -> RowMask:
+    def evaluate(self, row_filter: BoundFilter) -> RowMask:
         """As `matching`, and evaluate the filter for all rows if that has not been done."""
-        matching = self._matching.get(chosen)
+        matching = self._matching.get(row_filter)
         if matching is None:
-            if self.may_match(chosen):
-                tested = {name: self._presence(name) for name in self._tested_for_null & chosen.field_names}
+            if self.may_match(row_filter):
+                tested = {
+                    name: self._presence(name) for name in self._tested_for_null & row_filter.field_names
+                }
                 columns = {**self._filtered_columns, **tested}
-                matching = RowMask(chosen.find(columns, self.rows, self._indexes), self.rows)
+                matching = RowMask(row_filter.find(columns, self.rows, self._indexes), self.rows)
             else:
                 matching = RowMask(NO_ROWS, self.rows)
-            self._matching.put(chosen, matching)
+            self._matching.put(row_filter, matching)
         return matching
 
 

@@ -35,7 +35,7 @@ def new_trail() -> Trail:
     return Trail(time.perf_counter, time.thread_time)
 
 
-def noted(
+def reported(
     node_id: NodeID,
     answer: Callable[Concatenate[Snapshot, R, P], T],
     snapshot: Snapshot,
@@ -124,7 +124,7 @@ def _part(
     rows = matching = compared = 0
     seconds = cpu_s = 0.0
     is_counted = is_estimate = False
-    said: dict[str, None] = {}
+    descriptions: dict[str, None] = {}
     last: list[Visit] = []
     for block in segment.blocks:
         rows += block.rows
@@ -141,7 +141,7 @@ def _part(
             for method in visit.methods:
                 compared += method.compared
                 is_estimate = is_estimate or method.is_estimate
-                said[_said(method, block, snapshot, read)] = None
+                descriptions[_described(method, block, snapshot, read)] = None
     answered, estimated, pruned_by = _filtering(segment, read.filter, last)
     return SegmentPart(
         segment.segment_id,
@@ -151,7 +151,7 @@ def _part(
         estimated,
         answered,
         pruned_by,
-        tuple(said),
+        tuple(descriptions),
         compared,
         is_estimate,
         1000 * seconds,
@@ -160,33 +160,33 @@ def _part(
 
 
 def _filtering(
-    segment: SnapshotSegment, chosen: BoundFilter, last: list[Visit]
+    segment: SnapshotSegment, row_filter: BoundFilter, last: list[Visit]
 ) -> tuple[str, int | None, str]:
     """Return how a segment's filter was answered, how many rows it was expected to match at most, and why
     none matches. ``last``: the last visit of each block."""
     left_out = [visit.pruned_by for visit in last]
     by_visits = left_out[0] if left_out and all(left_out) else ""
-    if chosen.matches_all:
+    if row_filter.matches_all:
         return "", None, by_visits
     blocks = segment.blocks
-    reasons = [block.pruned_by(chosen) for block in blocks]
-    estimates = [block.indexed_rows_max(chosen) for block in blocks]
+    reasons = [block.pruned_by(row_filter) for block in blocks]
+    estimates = [block.indexed_rows_max(row_filter) for block in blocks]
     known = [number for number in estimates if number is not None]
     return (
-        _filter(segment, chosen, last),
+        _filter(segment, row_filter, last),
         sum(known) if known and len(known) == len(blocks) else None,
         reasons[0] if reasons and all(reasons) else by_visits,
     )
 
 
-def _filter(segment: SnapshotSegment, chosen: BoundFilter, visits: list[Visit]) -> str:
-    ways = dict.fromkeys(block.explain_filter(chosen) for block in segment.blocks)
+def _filter(segment: SnapshotSegment, row_filter: BoundFilter, visits: list[Visit]) -> str:
+    ways = dict.fromkeys(block.explain_filter(row_filter) for block in segment.blocks)
     if visits and all(visit.was_known for visit in visits):
         return _KNOWN
     return "; ".join(ways)
 
 
-def _said(method: Method, block: Block, snapshot: Snapshot, read: FollowedRead) -> str:
+def _described(method: Method, block: Block, snapshot: Snapshot, read: FollowedRead) -> str:
     why = method.why or _unbuilt(method, block, snapshot, read)
     return _WORDS[method.name](method.params, read) + (f" ({why})" if why else "")
 

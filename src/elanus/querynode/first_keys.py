@@ -4,9 +4,8 @@ The cost follows the number of rows returned, not the number that exist. Each bl
 its keys, in chunks. The block whose next key is the smallest is read next, until it is beyond the last key
 wanted; a block that begins behind that key is never read. The filter is evaluated for the rows of a chunk
 only, and chunks of a block grow: where few rows match, there are few of them. If scalar indexes find few
-rows, those are all found at once. Once so many rows of a block
-have been examined that evaluating the filter for all of them costs little in comparison, that is done, and
-the result serves later reads.
+rows, those are all found at once. Once so many rows of a block have been examined that evaluating the filter
+for all of them costs little in comparison, that is done, and the result serves later reads.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ FEW_PAGES = 4
 def rows_of_smallest_keys(
     blocks: Sequence[Block],
     read_ts: Timestamp,
-    chosen: BoundFilter,
+    row_filter: BoundFilter,
     limit: int,
     expired_until: Timestamp = NO_TIMESTAMP,
 ) -> FoundRows:
@@ -53,16 +52,16 @@ def rows_of_smallest_keys(
     """
     if limit < 1:
         return no_rows()
-    bounds, rest = chosen.split_by_key()
-    runs = [_Run(n, b, bounds) for n, b in enumerate(blocks) if b.rows and b.may_match(chosen)]
+    bounds, rest = row_filter.split_by_key()
+    runs = [_Run(n, b, bounds) for n, b in enumerate(blocks) if b.rows and b.may_match(row_filter)]
     waiting = [(run.next_key, run.number, run) for run in runs if run.has_more]
     heapq.heapify(waiting)
     smallest = _Smallest(limit)
     chunk_rows = max(CHUNK_MIN_ROWS, 2 * limit // max(1, len(waiting)))
-    wanted = _Wanted(chunk_rows, FEW_PAGES * limit, expired_until)
+    limits = _ReadLimits(chunk_rows, FEW_PAGES * limit, expired_until)
     while waiting and not smallest.ends_before(waiting[0][0]):
         run = waiting[0][2]
-        smallest.add(run, run.read(read_ts, rest, wanted, smallest.last))
+        smallest.add(run, run.read(read_ts, rest, limits, smallest.last))
         if run.has_more:
             heapq.heapreplace(waiting, (run.next_key, run.number, run))
         else:
@@ -77,7 +76,7 @@ def rows_of_smallest_keys(
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ReadLimits:
     """``chunk_rows``: the length of a block's first chunk. ``few_rows``: see `FEW_PAGES`.
 
     ``after``: only rows later than this are wanted; 0: all.
@@ -99,7 +98,7 @@ class _Run:
         self._at = self._began
         self._chunk_rows = 0
         self._has_looked = False
-        self._look()
+        self._find_next_key()
 
     @property
     def examined(self) -> int:
@@ -111,23 +110,23 @@ class _Run:
         """Whether there are more rows, the first of them with ``next_key``."""
         return self._at < self._stop
 
-    def read(self, read_ts: Timestamp, rest: BoundFilter, wanted: _Wanted, last: Key | None) -> Rows:
+    def read(self, read_ts: Timestamp, rest: BoundFilter, limits: _ReadLimits, last: Key | None) -> Rows:
         """Examine a chunk, up to the key ``last``; return the rows that match."""
         if last is not None:
             self._stop = min(self._stop, self.order.place(last, "right"))
         start = self._at
-        self._chunk_rows = 2 * self._chunk_rows or wanted.chunk_rows
+        self._chunk_rows = 2 * self._chunk_rows or limits.chunk_rows
         self._at = min(start + self._chunk_rows, self._stop)
         examined = self._at - self._began
         much = 0 if self.block.rows <= SMALL_BLOCK_ROWS else EVALUATE_ALL_SHARE * self.block.rows
         if (start > self._began and examined > much and not rest.matches_all) or (
-            start == self._began and self._finds_few(rest, wanted.few_rows)
+            start == self._began and self._finds_few(rest, limits.few_rows)
         ):
             self.block.evaluate(rest)
-        few = self._all_matching(start, rest, wanted.few_rows)
+        few = self._all_matching(start, rest, limits.few_rows)
         rows = self.order.rows(start, self._at) if few is None else few
-        self._look()
-        return self.block.narrow(read_ts, rows, rest, wanted.after)
+        self._find_next_key()
+        return self.block.narrow(read_ts, rows, rest, limits.after)
 
     def _finds_few(self, rest: BoundFilter, few_rows: int) -> bool:
         """Whether indexes find all matching rows of the block, and few of them."""
@@ -148,7 +147,7 @@ class _Run:
         self._at = self._stop
         return rows[self.order.between(rows, start, self._stop)]
 
-    def _look(self) -> None:
+    def _find_next_key(self) -> None:
         self.next_key: Key = self.order.key(self._at) if self.has_more else ""
 
 

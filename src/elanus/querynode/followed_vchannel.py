@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from elanus.api.query_channel import MissingSegment
 from elanus.api.querynode import UnrecoveredSegment
 from elanus.core.errors import Unavailable
-from elanus.core.ids import SegmentID
+from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.tick_line import Watcher
 from elanus.querynode.coverage import Coverage
@@ -134,6 +134,16 @@ class FollowedVchannel:
             self.check_alive()
             reason = follower.failure or "it was released"
             raise Unavailable(f"vchannel {self.vchannel} cannot be followed again: {reason}")
+
+    def narrow(self, partition_ids: Iterable[PartitionID]) -> list[GrowingSegment]:
+        """Take in only these partitions from now on; return the growing segments of others."""
+        named = tuple(partition_ids)
+        return [segment for f in self.followers() for segment in f.restrict(f.coverage.narrowed(named))]
+
+    def stop_leading(self) -> list[GrowingSegment]:
+        """Follow it only for its deletes from now on; return its growing segments."""
+        self.rows = False
+        return self.narrow(())
 
     def release(self, segment_ids: set[SegmentID]) -> list[GrowingSegment]:
         """Release growing segments permanently; return those that were held."""

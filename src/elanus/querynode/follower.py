@@ -22,6 +22,7 @@ from typing import Protocol
 import structlog
 
 from elanus.api.querynode import UnrecoveredSegment, WatchVchannel
+from elanus.core.errors import ElanusError
 from elanus.core.faults import LogFault
 from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.messages import WRITES, DeleteMessage, MsgKind, UpsertMessage
@@ -250,7 +251,7 @@ class Follower:
     def failed(self, error: Exception) -> None:
         if isinstance(error, LogClosed):
             return  # the process is ending
-        unexpected = None if isinstance(error, LogFault) else error
+        unexpected = None if isinstance(error, (LogFault, ElanusError)) else error
         _log.error(
             "vchannel not followed: reading failed",
             vchannel=self.vchannel,

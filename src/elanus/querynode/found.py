@@ -10,9 +10,7 @@ import pyarrow as pa
 
 from elanus.core.reduce import Keys, PrimaryKeys, primary_keys
 from elanus.core.schema import FieldSchema
-from elanus.querynode.gather import FoundRows
-
-RowIds = npt.NDArray[np.int64]
+from elanus.querynode.gather import FoundRows, Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +25,9 @@ class Found:
     scores: npt.NDArray[np.float32]
     rows: FoundRows
     numbers: Keys | None
-    elements: RowIds | None = None
+    elements: Rows | None = None
 
-    def selected(self, offsets: RowIds, places: RowIds) -> Found:
+    def selected(self, offsets: Rows, places: Rows) -> Found:
         """Return the hits at these places, with these ``offsets``."""
         return Found(
             offsets,

@@ -45,7 +45,7 @@ def grouped(ranking: Ranking, blocks: list[Block], schema: CollectionSchema) -> 
     parts: list[tuple[Places, Found]] = []
     while True:
         wanted = replace(request, queries=request.queries[pending], k=depth)
-        found = replace(ranking, request=wanted).over(blocks)
+        found = replace(ranking, request=wanted).rank(blocks)
         chosen = choose_groups(found.offsets, _codes(found, grouping, schema), grouping, request.k)
         deepest = _depth(depth * _GROWTH, len(pending), len(blocks), rows_max, request.candidates_max)
         done = chosen.complete | (np.diff(found.offsets) < depth)

@@ -254,12 +254,12 @@ def _collapse(piles: list[_Pile]) -> None:
 
 
 def _joined_deletes(parts: Sequence[GrowingBlock | NewRows]) -> Timestamps | None:
-    entered = [part.deleted_ts if isinstance(part, GrowingBlock) else None for part in parts]
-    if all(deleted_ts is None for deleted_ts in entered):
+    deleted = [part.deleted_ts if isinstance(part, GrowingBlock) else None for part in parts]
+    if all(deleted_ts is None for deleted_ts in deleted):
         return None
     return np.concatenate(
         [
             np.full(len(part.row_ts), NEVER_DELETED) if deleted_ts is None else deleted_ts
-            for part, deleted_ts in zip(parts, entered, strict=True)
+            for part, deleted_ts in zip(parts, deleted, strict=True)
         ]
     )

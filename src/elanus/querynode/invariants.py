@@ -19,7 +19,12 @@ def check_collection(collection: LoadedCollection) -> None:
     snapshot = collection.snapshot
     served = [segment.segment_id for segment in snapshot.segments]
     assert len(served) == len(set(served)), f"VIS2: segments served twice: {sorted(served)}"
-    growing = {segment.segment_id for segment in collection.growing_segments()}
+    growing = {
+        segment_id
+        for vchannel in collection.leads
+        if (follower := collection.channels[vchannel].follower) is not None
+        for segment_id in follower.growing
+    }
     assert not growing & collection.serving.keys(), f"VIS2: growing and sealed: {growing}"
     for channel in collection.channels.values():
         for follower in channel.followers():

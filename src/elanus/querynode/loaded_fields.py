@@ -54,14 +54,14 @@ class Unloaded:
             if one.field_id == field_id:
                 raise FieldNotLoaded(f'ann field "{one.name}" not loaded')
 
-    def check_filter(self, bound: BoundFilter) -> None:
+    def check_filter(self, row_filter: BoundFilter) -> None:
         """Raises `InvalidFilter` for a condition on a field that is not loaded."""
         if self.fields:
-            for column in columns_in(bound.predicate):
+            for column in columns_in(row_filter.predicate):
                 if column.field.name in self.fields:
                     raise InvalidFilter(
                         "failed to create query plan: cannot parse expression: "
-                        f"{bound.text}, error: {_refusal(column)}"
+                        f"{row_filter.text}, error: {_refusal(column)}"
                     )
 
     def check_columns(self, names: Iterable[str]) -> None:

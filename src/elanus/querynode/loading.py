@@ -22,6 +22,7 @@ from elanus.querynode.follower import Follower
 from elanus.querynode.interim import Interim
 from elanus.querynode.load_batches import LoadBatches
 from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.pack_absorber import PackAbsorber
 from elanus.querynode.pinned_files import PinnedSegments
 from elanus.querynode.recovery import Recovered, recover_growing, unreadable
 from elanus.querynode.sealed import SealedSegment, load_sealed
@@ -109,7 +110,7 @@ class Loading:
             collection.schema,
             collection.specs,
             collection.covers_for_follower(channel).without(request.leaving),
-            collection,
+            PackAbsorber(collection),
             intake,
             partial(self._interim, is_wanted=collection.is_searched),
             collection.written_schema,

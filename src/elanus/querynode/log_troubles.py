@@ -1,6 +1,7 @@
 """The vchannels of a collection whose log cannot be read, and whether trying again can help.
 
-A damaged file stops every reader that comes to it. A log that begins after the position that is needed is
+A damaged file stops every reader that comes to it, and a log that was put back to an older copy every reader
+that begins beyond its end. A log that begins after the position that is needed is
 different: it may have been trimmed under a reader that was slow, or that began at an older checkpoint. The
 log is never trimmed beyond the checkpoint that datacoord has, so the vchannel is followed again, from that
 checkpoint. If this fails too, and again, always from one checkpoint, then the log has lost what is needed.
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from elanus.core.faults import LogFault
-from elanus.log.port import CorruptLog, TrimmedLog
+from elanus.log.port import REWOUND_REMEDY, CorruptLog, RewoundLog, TrimmedLog
 from elanus.querynode.follower import Follower
 
 TRIES = 3
@@ -52,7 +53,7 @@ class LogTroubles:
         has_repeated = before is not None and before.start == start and not follower.has_moved
         times = before.times + 1 if before is not None and has_repeated else 1
         self._failures[vchannel] = _Failure(start, times, follower.position)
-        if isinstance(fault, CorruptLog) or times >= TRIES:
+        if isinstance(fault, (CorruptLog, RewoundLog)) or times >= TRIES:
             self.texts = {**self.texts, vchannel: _text(vchannel, fault)}
 
     def is_proven(self, follower: Follower) -> bool:
@@ -77,4 +78,6 @@ def _text(vchannel: str, fault: LogFault) -> str:
         remedy = _DAMAGED
     elif isinstance(fault, TrimmedLog):
         remedy = _LOST
+    elif isinstance(fault, RewoundLog):
+        remedy = REWOUND_REMEDY
     return f"the log of vchannel {vchannel} cannot be read ({type(fault).__name__}: {fault}): {remedy}"

@@ -96,7 +96,7 @@ class MemoryReturn:
                 waiting.cancel()  # all memory is freed soon
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def let_go(self, blocks: Sequence[Block]) -> None:
+    def release(self, blocks: Sequence[Block]) -> None:
         """These blocks are freed once the last read that holds them has ended.
 
         Many are kept for a moment and freed in turns, between which other tasks run.

@@ -46,7 +46,7 @@ from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
 from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
-from elanus.querynode.explaining import noted
+from elanus.querynode.explaining import reported
 from elanus.querynode.interim import Interim, InterimRules
 from elanus.querynode.invariants import check_collection
 from elanus.querynode.kept_pulse import KeptPulse
@@ -190,7 +190,7 @@ class QueryNode:
             await self.release_collection(request.collection_id)
         grew = partial(self._grew, request.collection_id)
         self._collections[request.collection_id] = LoadedCollection(
-            request, self._applier, self._dropped, self._memory.let_go, grew, self._leads
+            request, self._applier, self._dropped, self._memory.release, grew, self._leads
         )
         self._pulse.changed(request.collection_id)
 
@@ -346,19 +346,19 @@ class QueryNode:
         snapshot = collection.snapshot
         if self._recall is not None:
             request = self._recall.aimed(request)
-        hits = noted(self._node_id, search, snapshot, request, self._search_threads)
+        hits = reported(self._node_id, search, snapshot, request, self._search_threads)
         if self._recall is not None:
             self._recall.offer(snapshot, request, hits)
         return hits
 
     def query(self, request: NodeQuery) -> Mapping[str, pa.Array]:
-        return noted(self._node_id, query, self._loaded(request.collection_id).snapshot, request)
+        return reported(self._node_id, query, self._loaded(request.collection_id).snapshot, request)
 
     def statistics(self, request: NodeStatistics) -> TermStatistics:
         return statistics(self._loaded(request.collection_id).snapshot, request)
 
     def count(self, request: NodeQuery) -> int:
-        return noted(self._node_id, count, self._loaded(request.collection_id).snapshot, request)
+        return reported(self._node_id, count, self._loaded(request.collection_id).snapshot, request)
 
     # internals
 

@@ -31,8 +31,8 @@ TIMED_QUERIES_MIN = 32
 """Fewer vectors are not worth estimating their time."""
 
 
-class Wanted:
-    """Until when the answer of a search is wanted. ``timeout_s``: from now on; None: as long as it takes."""
+class SearchDeadline:
+    """Until when the client waits for a search. ``timeout_s``: from now on; None: as long as it takes."""
 
     def __init__(self, timeout_s: float | None) -> None:
         self._timeout_s = timeout_s
@@ -47,15 +47,15 @@ class Wanted:
             )
 
 
-AS_LONG_AS_IT_TAKES = Wanted(None)
+NO_DEADLINE = SearchDeadline(None)
 
 
 class QuerySlices:
     """The vectors of one search."""
 
-    def __init__(self, queries: Queries, wanted: Wanted) -> None:
+    def __init__(self, queries: Queries, deadline: SearchDeadline) -> None:
         self._queries = queries
-        self._wanted = wanted
+        self._deadline = deadline
 
     def search(
         self,
@@ -63,20 +63,20 @@ class QuerySlices:
         field_id: FieldID,
         k: int,
         params: SearchParams,
-        over: Callable[[Queries], Found],
+        rank: Callable[[Queries], Found],
     ) -> Found:
-        """Return what ``over`` returns for all vectors, called for one slice after the other.
+        """Return what ``rank`` returns for all vectors, called for one slice after the other.
 
-        Raises `DeadlineExceeded` when the answer is not wanted any more.
+        Raises `DeadlineExceeded` when the client does not wait any longer.
         """
         count = len(self._queries)
         at_once = self._at_once(blocks, field_id, k, params)
         if at_once >= count:
-            return over(self._queries)
+            return rank(self._queries)
         parts = []
         for start in range(0, count, at_once):
-            self._wanted.check(start, count)
-            parts.append(over(self._queries[np.arange(start, min(start + at_once, count))]))
+            self._deadline.check(start, count)
+            parts.append(rank(self._queries[np.arange(start, min(start + at_once, count))]))
         return joined(parts)
 
     def _at_once(self, blocks: Sequence[Block], field_id: FieldID, k: int, params: SearchParams) -> int:

@@ -40,15 +40,13 @@ from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores, chained_scores
 from elanus.querynode.cluster_pruning import ClusterPruning, pruning_of
 from elanus.querynode.found import Found
-from elanus.querynode.gather import FoundRows
-from elanus.querynode.query_slices import AS_LONG_AS_IT_TAKES, QuerySlices, Wanted
+from elanus.querynode.gather import FoundRows, Rows
+from elanus.querynode.query_slices import NO_DEADLINE, QuerySlices, SearchDeadline
 from elanus.querynode.truth import true_hits
-
-RowIds = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Answers:
+class _BlockHits:
     """The hits of each answering block. ``scores``, ``rows``: (nq, blocks · k), block after block.
 
     ``elements``: of a search of elements, their places in the rows. (nq, blocks · k)
@@ -58,7 +56,7 @@ class _Answers:
     k: int
     scores: npt.NDArray[np.float32]
     rows: npt.NDArray[np.int64]
-    elements: RowIds | None = None
+    elements: Rows | None = None
 
     def numbers(self) -> Keys | None:
         """Return the primary keys of all hits if they are numbers, any key for padding. (nq, blocks · k)."""
@@ -82,7 +80,7 @@ class _Answers:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Candidate:
     """A block with rows that may answer. ``mask``: of its index, None for all rows."""
 
     block: Block
@@ -96,42 +94,42 @@ class Ranking:
     spec: IndexSpec
     params: SearchParams
     threads: int
-    wanted: Wanted = AS_LONG_AS_IT_TAKES
+    deadline: SearchDeadline = NO_DEADLINE
 
-    def over(self, blocks: list[Block]) -> Found:
+    def rank(self, blocks: list[Block]) -> Found:
         """Return the k best rows of each query. Raises `DeadlineExceeded`."""
         request = self.request
-        slices = QuerySlices(request.queries, self.wanted)
+        slices = QuerySlices(request.queries, self.deadline)
         return slices.search(blocks, request.field_id, request.k, self.params, partial(self._slice, blocks))
 
     def _slice(self, blocks: list[Block], queries: Queries) -> Found:
         if queries is self.request.queries:
-            return self._over(blocks)
-        return replace(self, request=structs.replace(self.request, queries=queries))._over(blocks)
+            return self._rank(blocks)
+        return replace(self, request=structs.replace(self.request, queries=queries))._rank(blocks)
 
-    def _over(self, blocks: list[Block]) -> Found:
+    def _rank(self, blocks: list[Block]) -> Found:
         k = self.request.k
         prunes = True
         while True:
             pruning = pruning_of(blocks, self.request, self.spec, self.params) if prunes else None
-            answers = self._ask(blocks, k, pruning)
-            if answers is None:
+            hits = self._search_blocks(blocks, k, pruning)
+            if hits is None:
                 empty = np.zeros(len(self.request.queries) + 1, dtype=np.int64)
                 no_rows = np.empty(0, dtype=np.int64)
                 return Found(empty, np.empty(0, dtype=np.float32), FoundRows((), no_rows, no_rows), None)
-            if self.request.keeps_scores and _needs_no_reduce(answers):
-                return _as_they_are(answers)
-            numbers, valid = answers.numbers(), answers.rows >= 0
-            keys = answers.ranks() if numbers is None else numbers
-            if answers.elements is not None:
-                keys = keys_of_elements(keys, answers.elements)
+            if self.request.keeps_scores and _needs_no_reduce(hits):
+                return _as_they_are(hits)
+            numbers, valid = hits.numbers(), hits.rows >= 0
+            keys = hits.ranks() if numbers is None else numbers
+            if hits.elements is not None:
+                keys = keys_of_elements(keys, hits.elements)
             bigger = self.spec.metric_type.bigger_is_better
-            merged = merge(answers.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
-            if pruning is not None and not pruning.is_sound(answers.scores, merged, self.request.k):
+            merged = merge(hits.scores, keys, self.request.k, larger_is_better=bigger, valid=valid)
+            if pruning is not None and not pruning.is_sound(hits.scores, merged, self.request.k):
                 prunes = False
                 continue
-            if not may_hide(answers.scores, answers.k, merged, self.request.k, larger_is_better=bigger):
-                return _winners(answers, merged, numbers)
+            if not may_hide(hits.scores, hits.k, merged, self.request.k, larger_is_better=bigger):
+                return _winners(hits, merged, numbers)
             k *= 2
 
     def _rescored(self, block: Block, hits: Hits) -> Hits:
@@ -142,11 +140,13 @@ class Ranking:
             hits = chained_scores(block, hits, chains.segment, self.spec.metric_type)
         return hits
 
-    def _ask(self, blocks: list[Block], k: int, pruning: ClusterPruning | None) -> _Answers | None:
+    def _search_blocks(
+        self, blocks: list[Block], k: int, pruning: ClusterPruning | None
+    ) -> _BlockHits | None:
         """Search the blocks that have rows that may answer. None: there are none."""
         trail = current()
         in_turn = trail is not None or pruning is not None
-        asked: list[_Asked] = []
+        candidates: list[_Candidate] = []
         found_in_turn: list[Hits] = []
         for block in blocks if pruning is None else pruning.blocks:
             wanted = None if pruning is None else pruning.wanted(block)
@@ -158,18 +158,18 @@ class Ranking:
             one = self._select(block, trail)
             if one is None:
                 continue
-            asked.append(one)
+            candidates.append(one)
             if in_turn:  # what the index notes belongs to this visit, and its hits may spare the next
                 queries = self.request.queries if wanted is None else self.request.queries[wanted]
                 found = self._search(one, k, queries)
                 found_in_turn.append(found if pruning is None else pruning.noted(one.index, found, wanted))
         if trail is not None:
             trail.leave()
-        if not asked:
+        if not candidates:
             return None
-        return self._answers(asked, found_in_turn or self._search_all(asked, k), k)
+        return self._joined(candidates, found_in_turn or self._search_all(candidates, k), k)
 
-    def _select(self, block: Block, trail: Trail | None) -> _Asked | None:
+    def _select(self, block: Block, trail: Trail | None) -> _Candidate | None:
         """Return the block with its rows that may answer; None if there are none."""
         request = self.request
         if trail is not None:
@@ -183,78 +183,78 @@ class Ranking:
         mask = selection.mask
         if isinstance(index, ElementIndex):
             mask = index.element_mask(mask, block.chosen_elements(request.filter, request.field_id))
-        return _Asked(block, index, mask)
+        return _Candidate(block, index, mask)
 
-    def _answers(self, asked: list[_Asked], found: list[Hits], k: int) -> _Answers:
+    def _joined(self, candidates: list[_Candidate], found: list[Hits], k: int) -> _BlockHits:
         """Return the hits of the blocks side by side, with their final scores."""
         hits: list[Hits] = []
-        elements: list[RowIds] = []
-        for one, of_block in zip(asked, found, strict=True):
+        elements: list[Rows] = []
+        for one, of_block in zip(candidates, found, strict=True):
             if isinstance(one.index, ElementIndex):
                 rows, places = one.index.places(of_block.rows)
                 of_block = Hits(of_block.distances, rows)
                 elements.append(places)
             hits.append(self._rescored(one.block, of_block))
-        blocks = [one.block for one in asked]
+        blocks = [one.block for one in candidates]
         joined = np.concatenate(elements, axis=1) if elements else None
         if len(hits) == 1:
-            return _Answers(blocks, k, hits[0].distances, hits[0].rows, joined)
+            return _BlockHits(blocks, k, hits[0].distances, hits[0].rows, joined)
         scores = np.concatenate([h.distances for h in hits], axis=1)
-        return _Answers(blocks, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
+        return _BlockHits(blocks, k, scores, np.concatenate([h.rows for h in hits], axis=1), joined)
 
-    def _search_all(self, asked: list[_Asked], k: int) -> list[Hits]:
+    def _search_all(self, candidates: list[_Candidate], k: int) -> list[Hits]:
         """Search each block: side by side where cores are spare, and where it takes long enough."""
-        if len(asked) > 1 and self.threads > 1 and self._is_long(asked):
-            return fan_out(lambda one: self._search(one, k, self.request.queries), asked, self.threads)
-        return [self._search(one, k, self.request.queries) for one in asked]
+        if len(candidates) > 1 and self.threads > 1 and self._is_long(candidates):
+            return fan_out(lambda one: self._search(one, k, self.request.queries), candidates, self.threads)
+        return [self._search(one, k, self.request.queries) for one in candidates]
 
-    def _is_long(self, asked: list[_Asked]) -> bool:
+    def _is_long(self, candidates: list[_Candidate]) -> bool:
         queries, params = len(self.request.queries), self.params
-        return shares_for(sum(one.index.work_ns(queries, params, one.mask) for one in asked), 2) > 1
+        return shares_for(sum(one.index.work_ns(queries, params, one.mask) for one in candidates), 2) > 1
 
-    def _search(self, one: _Asked, k: int, queries: Queries) -> Hits:
+    def _search(self, one: _Candidate, k: int, queries: Queries) -> Hits:
         if TRUTH in self.request.params:
             column = one.block.vectors[self.request.field_id]
             return true_hits(column, queries, k, self.params, one.mask)
         return one.index.search(queries, k, self.params, one.mask, self.threads)
 
 
-def _needs_no_reduce(answers: _Answers) -> bool:
+def _needs_no_reduce(hits: _BlockHits) -> bool:
     """True for one block with unique keys and no equal adjacent scores (the key decides their order)."""
-    if len(answers.blocks) > 1 or not answers.blocks[0].keys.unique:
+    if len(hits.blocks) > 1 or not hits.blocks[0].keys.unique:
         return False
-    ties = answers.scores[:, 1:] == answers.scores[:, :-1]
-    return not (ties.any() and (ties & (answers.rows[:, 1:] >= 0)).any())
+    ties = hits.scores[:, 1:] == hits.scores[:, :-1]
+    return not (ties.any() and (ties & (hits.rows[:, 1:] >= 0)).any())
 
 
-def _as_they_are(answers: _Answers) -> Found:
-    queries, width = answers.rows.shape
-    valid = answers.rows >= 0
+def _as_they_are(hits: _BlockHits) -> Found:
+    queries, width = hits.rows.shape
+    valid = hits.rows >= 0
     if valid.all():
         offsets = np.arange(0, queries * width + 1, width)
-        rows, scores = answers.rows.reshape(-1), answers.scores.reshape(-1)
+        rows, scores = hits.rows.reshape(-1), hits.scores.reshape(-1)
     else:
         offsets = np.zeros(queries + 1, dtype=np.int64)
         np.cumsum(valid.sum(axis=1), out=offsets[1:])
-        rows, scores = answers.rows[valid], answers.scores[valid]
-    numbers = answers.blocks[0].keys.numbers
+        rows, scores = hits.rows[valid], hits.scores[valid]
+    numbers = hits.blocks[0].keys.numbers
     return Found(
         offsets,
         scores,
-        FoundRows(answers.blocks, np.zeros(len(rows), np.int64), rows),
+        FoundRows(hits.blocks, np.zeros(len(rows), np.int64), rows),
         None if numbers is None else numbers[rows],
-        None if answers.elements is None else answers.elements[valid],
+        None if hits.elements is None else hits.elements[valid],
     )
 
 
-def _winners(answers: _Answers, merged: Merged, numbers: Keys | None) -> Found:
+def _winners(hits: _BlockHits, merged: Merged, numbers: Keys | None) -> Found:
     """Return the hits that the reduce selected. ``numbers``: the keys of all hits, if they are numbers."""
-    query_of = np.repeat(np.arange(len(answers.rows)), np.diff(merged.offsets))
+    query_of = np.repeat(np.arange(len(hits.rows)), np.diff(merged.offsets))
     won = (query_of, merged.positions)
     return Found(
         merged.offsets,
-        answers.scores[won],
-        FoundRows(answers.blocks, merged.positions // answers.k, answers.rows[won]),
+        hits.scores[won],
+        FoundRows(hits.blocks, merged.positions // hits.k, hits.rows[won]),
         None if numbers is None else numbers[won],
-        None if answers.elements is None else answers.elements[won],
+        None if hits.elements is None else hits.elements[won],
     )

@@ -129,7 +129,7 @@ class RecallSampler:
                 self._thread.start()
 
     def _run(self) -> None:
-        _give_way()
+        _lower_priority()
         while True:
             with self._arrived:
                 while self._taken is None and not self._is_closed:
@@ -264,7 +264,7 @@ def _extent(snapshot: Snapshot, request: NodeSearch) -> tuple[int, int, bool]:
     return (rows if request.filter.matches_all else matching), rows, codes
 
 
-def _give_way() -> None:
+def _lower_priority() -> None:
     """Let every other thread of the machine run first."""
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST)

@@ -16,7 +16,7 @@ from elanus.expr.identity_cache import IdentityCache
 from elanus.index import IndexSpec, SearchParams, resolve_search
 from elanus.querynode.chaining import chained_hits
 from elanus.querynode.grouped_search import grouped
-from elanus.querynode.query_slices import Wanted
+from elanus.querynode.query_slices import SearchDeadline
 from elanus.querynode.ranking import Ranking
 from elanus.querynode.snapshot import Snapshot
 
@@ -36,11 +36,9 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
-    searching = Ranking(request, spec, params, threads, Wanted(request.timeout_s))
+    ranking = Ranking(request, spec, params, threads, SearchDeadline(request.timeout_s))
     step("rank rows")
-    found = (
-        searching.over(blocks) if request.grouping is None else grouped(searching, blocks, snapshot.schema)
-    )
+    found = ranking.rank(blocks) if request.grouping is None else grouped(ranking, blocks, snapshot.schema)
     schema = snapshot.schema
     if request.chains is not None and request.chains.node is not None:
         found = chained_hits(found, request.chains.node, spec.metric_type, schema)

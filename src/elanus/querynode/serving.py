@@ -81,7 +81,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _ReadyRead:
     """A read that has its snapshot: nothing later on the channel affects it.
 
     ``waited_s``: how long it waited for the snapshot.
@@ -229,7 +229,7 @@ class ChannelServing:
         here = tuple(s for s, node_id in change.online.items() if node_id == self._node_id)
         leaving = {s for s, node_id in change.offline.items() if node_id == self._node_id}
         leads = tuple(sorted(v for v, node_id in change.vchannels.items() if node_id == self._node_id))
-        strangers = {s for s in self._collection.serving if self._sealed.get(s) != self._node_id}
+        unplaced = {s for s in self._collection.serving if self._sealed.get(s) != self._node_id}
         mine = tuple(s for s, node_id in self._sealed.items() if node_id == self._node_id)
         self._part = _Part(leads, mine, tuple(self._sealed))
         self._overdue |= {*leaving, *change.replaced}
@@ -239,7 +239,7 @@ class ChannelServing:
                     collection_id=change.collection_id,
                     version=change.version,
                     online=here,
-                    offline=tuple(sorted((leaving | strangers) - set(here))),
+                    offline=tuple(sorted((leaving | unplaced) - set(here))),
                     elsewhere=(*(s for s, n in self._sealed.items() if n != self._node_id), *self._overdue),
                     leads=leads,
                     visible_from=change.visible_from,
@@ -268,7 +268,7 @@ class ChannelServing:
                 self._spawn(request, self._refuse(request, error))
                 return
             if self._collection.clock.has_reached(read_ts_of(read)):
-                self._spawn(request, self._answer(self._turn(request, read, 0.0)))
+                self._spawn(request, self._answer(self._ready(request, read, 0.0)))
                 return
         snapped = asyncio.create_task(self._take_snapshot(request, read), name=f"read {request.request_id}")
         self._waiting[snapped] = request
@@ -292,17 +292,17 @@ class ChannelServing:
                 began_s = time.monotonic()
                 await collection.clock.reached(read_ts_of(read), request.timeout_s)
                 waited_s = time.monotonic() - began_s
-            work = self._answer(self._turn(request, read, waited_s))
+            work = self._answer(self._ready(request, read, waited_s))
         except Exception as error:  # noqa: BLE001 - any error must be reported to the proxy
             work = self._refuse(request, error)
         self._spawn(request, work)
 
-    def _turn(self, request: DqRequest, read: Read, waited_s: float) -> _Turn:
+    def _ready(self, request: DqRequest, read: Read, waited_s: float) -> _ReadyRead:
         snapshot = self._collection.snapshot
         if not (self._part.leads or self._part.segments):
             # a node with nothing of the collection has nothing to wait for
             snapshot = replace(snapshot, service_ts=read_ts_of(read))
-        return _Turn(request, read, snapshot, self._part, waited_s)
+        return _ReadyRead(request, read, snapshot, self._part, waited_s)
 
     def _spawn(self, request: DqRequest, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -332,13 +332,13 @@ class ChannelServing:
                 return bound
         return compile_filter(text, self._collection.written_schema, values)
 
-    async def _answer(self, turn: _Turn) -> None:
-        request, part = turn.request, turn.part
+    async def _answer(self, ready: _ReadyRead) -> None:
+        request, part = ready.request, ready.part
         try:
-            if is_small(turn.snapshot, turn.read):
-                answer, report = self._followed(turn)
+            if is_small(ready.snapshot, ready.read):
+                answer, report = self._followed(ready)
             else:
-                answer, report = await self._offload(self._followed, turn)
+                answer, report = await self._offload(self._followed, ready)
             if len(answer) > PAYLOAD_MAX_BYTES:
                 await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
                 answer = b""
@@ -348,23 +348,27 @@ class ChannelServing:
         result = DqResult(
             request_id=request.request_id,
             node_id=self._node_id,
-            version=turn.snapshot.version,
+            version=ready.snapshot.version,
             vchannels=part.leads,
             segments=part.segments,
             sealed=part.sealed,
-            service_ts=turn.snapshot.service_ts,
+            service_ts=ready.snapshot.service_ts,
             answer=answer,
-            waited_s=turn.waited_s,
+            waited_s=ready.waited_s,
             report=report,
         )
         await self._channels.hand_over(request.results, encode_result(result))
 
-    def _followed(self, turn: _Turn) -> tuple[bytes, NodeReport | None]:
-        read = turn.read.query if isinstance(turn.read, NodeCount) else turn.read
-        if not turn.request.is_followed or isinstance(read, NodeProbe | NodeStatistics):
-            return self._work(turn.snapshot, turn.read), None
+    def _followed(self, ready: _ReadyRead) -> tuple[bytes, NodeReport | None]:
+        read = ready.read.query if isinstance(ready.read, NodeCount) else ready.read
+        if not ready.request.is_followed or isinstance(read, NodeProbe | NodeStatistics):
+            return self._work(ready.snapshot, ready.read), None
         return followed_part(
-            self._node_id, turn.snapshot, read, turn.waited_s, lambda: self._work(turn.snapshot, turn.read)
+            self._node_id,
+            ready.snapshot,
+            read,
+            ready.waited_s,
+            lambda: self._work(ready.snapshot, ready.read),
         )
 
     def _work(self, snapshot: Snapshot, read: Read) -> bytes:

@@ -9,7 +9,7 @@ that snapshot ends: Python's reference counts do the bookkeeping.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from elanus.api.query_channel import MissingSegment
 from elanus.core.errors import PartitionNotLoaded, SegmentUnreadable, TimestampTooOld, Unavailable
@@ -104,3 +104,26 @@ class Snapshot:
         if not partition_ids:
             return iter(self.segments)
         return (segment for segment in self.segments if segment.partition_id in partition_ids)
+
+
+class PublishedSnapshot:
+    """A snapshot, and the same as of the last service time that was asked for: most reads share one.
+
+    For any thread: two that ask for different times both get what they asked for.
+    """
+
+    __slots__ = ("_last", "version")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.version = snapshot.version
+        self._last = snapshot
+
+    def with_segments(self, segments: tuple[SnapshotSegment, ...]) -> Snapshot:
+        """Return the same with other segments."""
+        return replace(self._last, segments=segments)
+
+    def at(self, service_ts: Timestamp) -> Snapshot:
+        last = self._last
+        if last.service_ts != service_ts:
+            last = self._last = replace(last, service_ts=service_ts)
+        return last

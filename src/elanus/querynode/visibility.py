@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
-from elanus.core.visibility import NEVER_DELETED, Timestamps, enter_deletes, visible
+from elanus.core.visibility import NEVER_DELETED, Timestamps, apply_deletes, visible
 from elanus.expr import BoundFilter
 from elanus.expr.identity_cache import IdentityCache
 from elanus.index import RowMask
@@ -64,15 +64,16 @@ class _Settled:
 
 
 class Visibility:
-    """The timestamps of a block's rows and of their deletes. Safe for many threads; `enter` takes a lock."""
+    """The timestamps of a block's rows and of their deletes. Safe for many threads; `apply_deletes` takes a
+    lock."""
 
-    __slots__ = ("_entering", "_settled", "deleted_rows", "deleted_ts", "first_ts", "last_ts", "row_ts")
+    __slots__ = ("_applying", "_settled", "deleted_rows", "deleted_ts", "first_ts", "last_ts", "row_ts")
 
     def __init__(self, row_ts: Timestamps, deleted_ts: Timestamps | None = None) -> None:
         self.row_ts = row_ts
         self.deleted_ts = deleted_ts
         self.deleted_rows = 0
-        self._entering = threading.Lock()
+        self._applying = threading.Lock()
         self.first_ts = int(row_ts.min(initial=MAX_TIMESTAMP))
         self.last_ts = as_of = int(row_ts.max(initial=0, where=row_ts != MAX_TIMESTAMP))
         if deleted_ts is not None:
@@ -81,15 +82,15 @@ class Visibility:
             as_of = max(as_of, int(deletes.max(initial=0)))
         self._settled = _Settled(Timestamp(as_of))
 
-    def enter(self, rows: Rows, delete_ts: Timestamps) -> int:
+    def apply_deletes(self, rows: Rows, delete_ts: Timestamps) -> int:
         """Apply deletes of ``rows[i]`` at ``delete_ts[i]``; return how many rows they deleted."""
         if not len(rows):
             return 0
-        with self._entering:
+        with self._applying:
             deleted_ts = self.deleted_ts
             if deleted_ts is None:
                 deleted_ts = np.full(len(self.row_ts), NEVER_DELETED)
-            died = enter_deletes(deleted_ts, self.row_ts, rows, delete_ts)
+            died = apply_deletes(deleted_ts, self.row_ts, rows, delete_ts)
             if died:
                 self.deleted_ts = deleted_ts
                 self.deleted_rows += died
@@ -123,18 +124,18 @@ class Visibility:
     def _has_expired(self, expired_until: Timestamp) -> bool:
         return expired_until != NO_TIMESTAMP and expired_until >= self.first_ts
 
-    def filtered(self, read_ts: Timestamp, chosen: BoundFilter) -> Selection | None:
+    def filtered(self, read_ts: Timestamp, row_filter: BoundFilter) -> Selection | None:
         """Return what `filter_by` cached for this filter, if it is valid for ``read_ts``."""
         settled = self._settled
-        return settled.filtered.get(chosen) if read_ts >= settled.as_of else None
+        return settled.filtered.get(row_filter) if read_ts >= settled.as_of else None
 
-    def filter_by(self, read_ts: Timestamp, chosen: BoundFilter, matching: RowMask) -> Selection:
+    def filter_by(self, read_ts: Timestamp, row_filter: BoundFilter, matching: RowMask) -> Selection:
         """Return the rows visible at ``read_ts`` that the filter matches, and cache them for later reads."""
         settled = self._settled
         if read_ts < settled.as_of:
             return self._select(read_ts).both(matching)
         selection = self.at(settled.as_of).both(matching)
-        settled.filtered.put(chosen, selection)
+        settled.filtered.put(row_filter, selection)
         return selection
 
     def _select(self, ts: Timestamp) -> Selection:

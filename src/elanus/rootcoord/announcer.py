@@ -35,16 +35,26 @@ class Announcer:
     ) -> tuple[str, ...]:
         """One vchannel per shard, on the pchannels that carry the fewest vchannels first.
 
-        ``others``: how many vchannels each pchannel carries.
+        ``others``: how many vchannels each pchannel carries. Pchannels that are refused get none, if there
+        are any others.
         """
         names = [pchannel_name(n) for n in range(self._pchannels_max)]  # fewer, perhaps, than are in use
+        names = [name for name in names if name not in self._sync.refused()] or names
         load = {pchannel: others.get(pchannel, 0) for pchannel in names}
         order = sorted(load, key=load.__getitem__)
         return tuple(vchannel_name(order[n % len(order)], collection_id, n) for n in range(shards))
 
     async def use(self, vchannels: Iterable[str]) -> None:
-        """Tick the vchannels' pchannels from now on."""
+        """Tick the vchannels' pchannels from now on. Raises what `TimeSync.use` raises."""
         await self._sync.use(map(pchannel_of, vchannels), self._oracle.allocate())
+
+    async def resume(self, vchannels: Iterable[str]) -> None:
+        """As `use`, for those that exist. A pchannel that takes no entry does not keep the others back."""
+        await self._sync.resume(map(pchannel_of, vchannels), self._oracle.allocate())
+
+    def check_taken(self, vchannels: Iterable[str]) -> None:
+        """Raise `ChannelRewound` if a message to one of them would be refused: before anything is changed."""
+        self._sync.check_taken(map(pchannel_of, vchannels))
 
     def unuse(self, vchannels: Iterable[str], others: Mapping[str, int]) -> None:
         """Stop ticking those of the vchannels' pchannels that carry no others. ``others``: as in

@@ -132,7 +132,7 @@ class RootCoord:
         if not self._catalog.has_database(DEFAULT_DATABASE.name):
             await self._catalog.put_database(DEFAULT_DATABASE)
         for collection in self._catalog.everything():
-            await self._announcer.use(collection.vchannels)
+            await self._announcer.resume(collection.vchannels)
         await self._proxies.refresh()
         self._sync.follow()
         self._invalidations.invalidate_everything()
@@ -153,6 +153,8 @@ class RootCoord:
     async def _tidy_loop(self) -> None:
         while True:
             try:
+                if self._sync.refused():
+                    await self._sync.retry_refused(self._oracle.allocate())
                 await self._completion.tidy()
             except ElanusError as error:
                 _log.info("cleanup of dropped collections interrupted; trying again", error=error.message)
@@ -206,6 +208,10 @@ class RootCoord:
     async def ticks(self) -> Mapping[str, Timestamp]:
         async with while_active(self._lease):
             return self._sync.ticks()
+
+    async def refused_channels(self) -> Mapping[str, str]:
+        async with while_active(self._lease):
+            return self._sync.refused()
 
     async def tick_holders(self) -> Mapping[str, NodeID]:
         async with while_active(self._lease):

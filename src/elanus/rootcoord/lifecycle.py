@@ -109,6 +109,7 @@ class Lifecycle:
                     f"[{' '.join(collection.aliases)}], please remove all aliases before dropping the "
                     "collection"
                 )
+            self._announcer.check_taken(collection.vchannels)
             with self._completion.or_later():
                 async with self._announcer.barrier() as ts:
                     notifications = await self._definitions.begin_change(replace(collection, dropped=ts))
@@ -131,6 +132,7 @@ class Lifecycle:
                     f"partition number ({len(found.partitions)}) exceeds max configuration ({PARTITIONS_MAX})"
                     f", collection: {found.name}"
                 )
+            self._announcer.check_taken(found.vchannels)
             await self._definitions.invalidations.all_confirmed()  # another may just have left the name
             partition_id = PartitionID(await self._definitions.ids.allocate(1))
             async with self._announcer.barrier() as ts:
@@ -150,6 +152,7 @@ class Lifecycle:
             if dropped is None:
                 await self._completion.finish_leaving(found)
                 raise PartitionNotFound(f"partition not found[partition={partition}]")
+            self._announcer.check_taken(found.vchannels)
             kept = replace(
                 found,
                 partitions=tuple(p for p in found.partitions if p is not dropped),

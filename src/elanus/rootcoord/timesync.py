@@ -7,6 +7,9 @@ the same time share one round of reports.
 
 A pchannel that nobody writes to is ticked less often, so that idle data costs little: each tick
 is a message that every query node and data node of the pchannel reads.
+
+A pchannel whose log was put back to an older copy takes no entry. It is *refused*: left out of the ticks, and
+tried again from time to time, while the others go on.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import structlog
 
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import TickReport
-from elanus.core.errors import ElanusError
+from elanus.core.errors import ChannelRewound, ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.nodes import Nodes
@@ -67,6 +70,8 @@ class TimeSync:
         self._end_following: Callable[[], None] = lambda: None
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
+        self._refused: dict[str, ChannelRewound] = {}
+        """By pchannel: why it takes no entry."""
         self._shares = RateShares()
         self._requests = TickRequests()
         self._requested = asyncio.Event()
@@ -111,7 +116,10 @@ class TimeSync:
         return self._epoch
 
     def ticks(self) -> Mapping[str, Timestamp]:
-        return {pchannel: self.tick_of(pchannel) for pchannel in sorted(self._in_use)}
+        return {pchannel: self.tick_of(pchannel) for pchannel in sorted(self._in_use.union(self._refused))}
+
+    def refused(self) -> Mapping[str, str]:
+        return {pchannel: error.message for pchannel, error in self._refused.items()}
 
     def tick_holders(self) -> Mapping[str, NodeID]:
         return {pchannel: self._barrier.holder(pchannel) for pchannel in sorted(self._in_use)}
@@ -119,17 +127,43 @@ class TimeSync:
     def tick_of(self, pchannel: str) -> Timestamp:
         return self._barrier.tick(pchannel)
 
+    async def resume(self, pchannels: Iterable[str], now: Timestamp) -> None:
+        """As `use`, but a pchannel that takes no entry does not keep the others back."""
+        for pchannel in dict.fromkeys(pchannels):
+            try:
+                await self.use([pchannel], now)
+            except ChannelRewound as error:
+                self._refuse(pchannel, error)
+
+    async def retry_refused(self, now: Timestamp) -> None:
+        """Use the refused pchannels that take entries again."""
+        await self.resume(tuple(self._refused), now)
+
+    def _refuse(self, pchannel: str, error: ChannelRewound) -> None:
+        if pchannel not in self._refused:
+            _log.error("pchannel refused", pchannel=pchannel, error=error.message)
+        self._refused[pchannel] = error
+        self._in_use.discard(pchannel)
+        self._marked.discard(pchannel)
+
     async def use(self, pchannels: Iterable[str], now: Timestamp) -> None:
-        """Tick these pchannels from now on. The epoch is written first: before it, no report counts there."""
+        """Tick these pchannels from now on. The epoch is written first: before it, no report counts there.
+
+        Raises `ChannelRewound`, and what else `Log.append` raises.
+        """
         for pchannel in pchannels:
             if pchannel not in self._marked:
                 header = EntryHeader(MsgKind.EPOCH, now, epoch=self._epoch)
                 await self._log.append(pchannel, [NewEntry(header)])
                 self._marked.add(pchannel)
             self._in_use.add(pchannel)
+            if self._refused.pop(pchannel, None) is not None:
+                _log.info("pchannel used again", pchannel=pchannel)
 
     def unuse(self, pchannels: Iterable[str]) -> None:
-        self._in_use.difference_update(pchannels)
+        for pchannel in pchannels:
+            self._in_use.discard(pchannel)
+            self._refused.pop(pchannel, None)
 
     def begin_ddl(self, ts: Timestamp) -> None:
         self._barrier.begin_ddl(ts)
@@ -160,7 +194,7 @@ class TimeSync:
             ticks = self._barrier.advance(sorted(wanted))
             self._awake.difference_update(ticks)
             await asyncio.gather(*(self._write(pchannel, tick) for pchannel, tick in ticks.items()))
-            self._requests.ticked(ticks)
+            self._requests.ticked({p: tick for p, tick in ticks.items() if p not in self._refused})
 
     def _due(self) -> set[str]:
         idle = self._in_use - self._awake
@@ -169,13 +203,19 @@ class TimeSync:
 
     async def _write(self, pchannel: str, tick: Timestamp) -> None:
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
-        await self._log.append(pchannel, [entry], durable=False)
+        try:
+            await self._log.append(pchannel, [entry], durable=False)
+        except ChannelRewound as error:
+            self._refuse(pchannel, error)
 
     async def tick_now(self, pchannels: Iterable[str], at_least: Timestamp) -> None:
         """Return when the ticks of those pchannels that are in use have reached ``at_least``.
 
-        Bounded by the caller: an older unfinished write, or a proxy that does not answer, delays it.
+        Bounded by the caller: an older unfinished write, or a proxy that does not answer, delays it. Raises
+        `ChannelRewound` if one of them takes no entry.
         """
+        pchannels = tuple(pchannels)
+        self.check_taken(pchannels)
         wanted = {p for p in self._in_use.intersection(pchannels) if self.tick_of(p) < at_least}
         if not wanted:
             return
@@ -188,6 +228,12 @@ class TimeSync:
         finally:
             self._requests.remove(request)
 
+    def check_taken(self, pchannels: Iterable[str]) -> None:
+        """Raise `ChannelRewound` if one of them is refused."""
+        for error in map(self._refused.get, pchannels):
+            if error is not None:
+                raise ChannelRewound(error.message)
+
     async def _run_rounds(self) -> None:
         """Collect reports in rounds, all requests together, while there are requests.
 
@@ -199,6 +245,7 @@ class TimeSync:
             while not self._requests.is_fulfilled:
                 self._requested.clear()
                 await self._collect(self._requests.pchannels(), self._requests.latest)
+                self.check_taken(self._requests.pchannels())
                 # Also the ticks that a caller wrote who was cancelled meanwhile.
                 self._requests.ticked({p: self.tick_of(p) for p in self._requests.pchannels()})
                 if self._requested.is_set():

@@ -18,7 +18,7 @@ from elanus.channels.backends import BACKENDS as CHANNELS
 from elanus.channels.port import OpenChannels
 from elanus.core.backends import Backends, scheme_of, without_user
 from elanus.log.backends import BACKENDS as LOGS
-from elanus.log.port import Log, LogFollower, LogOptions
+from elanus.log.port import HeldPositions, Log, LogFollower, LogOptions, nothing_held
 from elanus.meta.backends import BACKENDS as METAS
 from elanus.meta.port import MetaStore
 from elanus.server.data_dir import Paths
@@ -92,11 +92,15 @@ async def open_channels(settings: Settings) -> OpenChannels:
     return await CHANNELS.of(url).open(url)
 
 
-async def open_log(settings: Settings, paths: Paths) -> Log:
-    """Open the log for the writing process. Raises `ElanusError` and `LogFault`."""
+async def open_log(settings: Settings, paths: Paths, held: HeldPositions = nothing_held) -> Log:
+    """Open the log for the writing process. ``held``: the positions in the metadata that belongs to it.
+
+    Raises `ElanusError` and `LogFault`.
+    """
     url = log_url(settings, paths)
     options = LogOptions(
         append_timeout_s=settings.log.append_timeout_s,
+        held=held,
         fsync=settings.log.fsync,
         file_bytes_max=settings.log.file_size_mb * _MB,
         sync_delay_ms=settings.log.sync_delay_ms,

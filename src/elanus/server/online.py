@@ -29,8 +29,8 @@ from elanus.core.jobs import JobEntry
 from elanus.core.nodes import Nodes, NodesAs
 from elanus.log.port import Log
 from elanus.meta.directory import Directory
+from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
-from elanus.meta.sqlite import SqliteMeta
 from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.api import ComponentView
 from elanus.proxy.fanout.blocking import ThreadWaits
@@ -66,13 +66,14 @@ class Online:
 
     ``job_ended`` is called at the end of every Spark job, for the metrics.
 
-    `stop` closes the log. Raises whatever opening the metadata raises.
+    `stop` closes the metadata and the log.
     """
 
     def __init__(
         self,
         settings: Settings,
         data_dir: DataDir,
+        meta: MetaStore,
         log: Log,
         store: ObjectStore,
         measures: Measures,
@@ -82,7 +83,7 @@ class Online:
         self._paths = data_dir.paths
         self.clock = SystemClock()
         self._threads = ProcessThreads()
-        self.meta = SqliteMeta(self._paths.meta, fsync=settings.log.fsync, monotonic_s=self.clock.monotonic_s)
+        self.meta = meta
         self.log = log
         self.store = store
         self.roles = RoleHost()

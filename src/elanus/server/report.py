@@ -182,6 +182,7 @@ class Report:
             jobs = begin(asked("datacoord", self._jobs(), []))
             ticks = begin(asked("rootcoord", subject.root.ticks(), {}))
             holders = begin(asked("rootcoord", subject.root.tick_holders(), {}))
+            refused = begin(asked("rootcoord", subject.root.refused_channels(), {}))
             databases = begin(asked("rootcoord", subject.root.list_databases(), ()))
             collections = begin(asked("rootcoord", subject.root.list_collections(""), ()))
             loads = begin(asked("querycoord", subject.query.loads(), ()))
@@ -204,6 +205,7 @@ class Report:
                 owners.result(),
                 quarantined.result(),
                 holders.result(),
+                refused.result(),
                 subject.clock.wall_ms(),
                 subject.log.size_bytes,
             ),

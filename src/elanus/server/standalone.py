@@ -20,8 +20,11 @@ from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.pipeline import PipelineApi
 from elanus.api.querycoord import QueryCoordApi
 from elanus.api.rootcoord import RootCoordApi
+from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError
 from elanus.core.faults import Fault, MetaFault
+from elanus.datacoord.checkpoint_positions import CheckpointPositions
+from elanus.meta.sqlite import SqliteMeta
 from elanus.metrics import Metrics
 from elanus.rpc.carrier import RpcServer
 from elanus.server.access import check_openness, open_audit
@@ -125,16 +128,19 @@ def _open_fronts(
 
 async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
     bind(settings, data_dir.paths)
-    try:
-        store = await asyncio.to_thread(open_objects, settings, data_dir.paths)
-        log = await open_log(settings, data_dir.paths)
+    paths, measures = data_dir.paths, MetricMeasures(metrics)
+    async with AsyncExitStack() as opened:
         try:
-            return Online(settings, data_dir, log, store, MetricMeasures(metrics), JobMeasures(metrics).ended)
-        except BaseException:
-            await log.close()
-            raise
-    except (ElanusError, Fault) as error:
-        raise CannotStart(str(error)) from error
+            store = await asyncio.to_thread(open_objects, settings, paths)
+            meta = SqliteMeta(paths.meta, fsync=settings.log.fsync, monotonic_s=SystemClock().monotonic_s)
+            opened.push_async_callback(meta.close)
+            log = await open_log(settings, paths, CheckpointPositions(meta))
+            opened.push_async_callback(log.close)
+            online = Online(settings, data_dir, meta, log, store, measures, JobMeasures(metrics).ended)
+        except (ElanusError, Fault) as error:
+            raise CannotStart(str(error)) from error
+        opened.pop_all()
+        return online
 
 
 async def _open_coordinators(

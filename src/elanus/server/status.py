@@ -29,7 +29,8 @@ class ChannelStatus:
 
     ``data_node``: the id of the data node that owns its ``vchannels``, 0 if no node does. ``quarantined``:
     how many of its entries readers skip because they do not fit their collection's schema. ``held_by``: the
-    id of the proxy that bounds its next tick, 0 if none does.
+    id of the proxy that bounds its next tick, 0 if none does. ``refusal``: why nothing is written to it, with
+    the remedy; "" if it takes entries.
     """
 
     pchannel: str
@@ -40,6 +41,7 @@ class ChannelStatus:
     data_node: int = 0
     quarantined: int = 0
     held_by: int = 0
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

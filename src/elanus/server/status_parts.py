@@ -29,12 +29,14 @@ def channel_statuses(
     owners: Mapping[str, NodeID],
     quarantined: Mapping[str, int],
     holders: Mapping[str, NodeID],
+    refused: Mapping[str, str],
     now_ms: int,
     log_bytes: Callable[[str], int],
 ) -> list[ChannelStatus]:
     """Return the state of each pchannel that has a tick.
 
-    ``owners`` and ``quarantined``: by vchannel. ``holders``: by pchannel, the proxy that holds its tick back.
+    ``owners`` and ``quarantined``: by vchannel. ``holders``: by pchannel, the proxy that holds its tick back,
+    ``refused``: why it takes no entry.
     ``log_bytes``: returns the size of a pchannel's log.
     """
     nodes: dict[str, list[NodeID]] = {}
@@ -50,6 +52,7 @@ def channel_statuses(
             max(nodes.get(pchannel, ()), default=0),
             sum(count for vchannel, count in quarantined.items() if pchannel_of(vchannel) == pchannel),
             holders.get(pchannel, 0),
+            refused.get(pchannel, ""),
         )
         for pchannel, tick in ticks.items()
     ]

@@ -214,6 +214,9 @@ class LogHandle:
     def end(self, pchannel: str) -> Position:
         return self._log.tape.end(pchannel)
 
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        return self._log.tape.missing_from(pchannel, position)
+
     async def sync(self, pchannel: str) -> Position:
         if self._life.is_held:
             await self._life.gate()

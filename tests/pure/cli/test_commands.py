@@ -76,7 +76,16 @@ STATUS = Status(
         RoleStatus("datanode 1007", "Healthy", "10.0.0.7:4100"),
     ],
     channels=[
-        ChannelStatus("by-dev-rootcoord-dml_0", 462_000_000_000_000_000, 5000.0, 2_500_000, 3, 1007, 4)
+        ChannelStatus(
+            "by-dev-rootcoord-dml_0",
+            462_000_000_000_000_000,
+            5000.0,
+            2_500_000,
+            3,
+            1007,
+            4,
+            refusal="nothing is written to it",
+        )
     ],
     collections=[
         CollectionStatus("default", "digits", 100, 10_000, {"Growing": 1, "Flushed": 3, "Importing": 2})
@@ -199,6 +208,7 @@ def test_status_shows_every_part_of_the_answer(running: Path) -> None:
         "idle",
         "31.4MB",
         "4 log entries in quarantine",
+        "nothing is written to it",
     ):
         assert part in result.output, part
 
@@ -273,7 +283,9 @@ def test_doctor_shows_what_it_finds_and_its_exit_code_says_so(running: Path, tmp
     assert "critical: the role querynode does not serve (role-not-serving)\n" in result.output
     assert "  evidence: state Abnormal, out of memory\n" in result.output
     found = json.loads(elanus("doctor", "--data-dir", running, "--json").output)
-    assert {"entries-in-quarantine", "nodes-missing", "role-not-serving"} == {one["rule"] for one in found}
+    assert {"channel-rewound", "entries-in-quarantine", "nodes-missing", "role-not-serving"} == {
+        one["rule"] for one in found
+    }
     assert set(found[0]) == {"severity", "finding", "evidence", "remedy", "since", "rule"}
     kept = tmp_path / "status.json"
     kept.write_text(elanus("status", "--data-dir", running, "--json").output)

@@ -30,7 +30,7 @@ from elanus.core.messages import MsgKind
 from elanus.core.packs import Pack, PackAssembler
 from elanus.core.ticks import TickBarrier, UnfinishedWrites, tick_report
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.core.visibility import NEVER_DELETED, enter_deletes, visible
+from elanus.core.visibility import NEVER_DELETED, apply_deletes, visible
 
 PCHANNEL = "dml_0"
 U1, U2 = NodeID(1), NodeID(2)
@@ -110,7 +110,7 @@ class System:
         row_ts = np.array(self.row_ts, dtype=np.int64)
         deleted = np.full(len(row_ts), NEVER_DELETED)
         for row, ts in self.deletes:
-            enter_deletes(deleted, row_ts, np.array([self.rows.index(row)]), np.array([ts]))
+            apply_deletes(deleted, row_ts, np.array([self.rows.index(row)]), np.array([ts]))
         return [r for r, seen in zip(self.rows, visible(row_ts, deleted, read_ts), strict=True) if seen]
 
 

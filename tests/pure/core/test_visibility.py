@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.core.timestamps import Timestamp
-from elanus.core.visibility import NEVER_DELETED, enter_deletes, visible
+from elanus.core.visibility import NEVER_DELETED, apply_deletes, visible
 
 times = st.integers(1, 9)
 
@@ -23,8 +23,8 @@ def test_visible_means_written_and_not_yet_deleted(
     named = np.array([r for r, _ in deletes], dtype=np.int64)
     delete_ts = np.array([d for _, d in deletes], dtype=np.int64)
 
-    died = enter_deletes(deleted_ts, row_ts, named, delete_ts)
-    again = enter_deletes(deleted_ts, row_ts, named, delete_ts)
+    died = apply_deletes(deleted_ts, row_ts, named, delete_ts)
+    again = apply_deletes(deleted_ts, row_ts, named, delete_ts)
 
     first = [min((d for r, d in deletes if r == i and d > ts), default=None) for i, ts in enumerate(rows)]
     expected = [ts <= read_ts and (d is None or read_ts < d) for ts, d in zip(rows, first, strict=True)]

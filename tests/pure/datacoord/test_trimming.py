@@ -9,6 +9,7 @@ from pathlib import Path
 
 from data_bench import LOG_HOLD_S, Bench
 from fakes import CID, collection, schema
+from structlog.testing import capture_logs
 
 from elanus.api.recovery import LogHold
 from elanus.core.catalog import Checkpoint, Collection
@@ -16,7 +17,7 @@ from elanus.core.ids import CollectionID, NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import compose
 from elanus.datacoord.trimming import trim_log
-from elanus.log.port import EntryHeader, NewEntry
+from elanus.log.port import REWOUND_REMEDY, EntryHeader, NewEntry, Position
 
 A, B = NodeID(31), NodeID(32)
 PCHANNEL = "by-dev-rootcoord-dml_0"
@@ -46,6 +47,27 @@ async def test_the_slowest_vchannel_of_a_pchannel_decides(tmp_path: Path) -> Non
     await bench.commit(vchannel=other.vchannels[0], checkpoint=at(positions[4]))
     await asyncio.sleep(15)
     assert first_left(bench) == positions[4]
+    await bench.coord.stop()
+
+
+async def test_a_log_that_ends_before_a_checkpoint_is_reported_and_left_as_it_is(tmp_path: Path) -> None:
+    """It was put back to an older copy."""
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[7]))
+    bench.log._streams[PCHANNEL].cut(Position(positions[4]))
+    with capture_logs() as logged:
+        await bench.restart()
+    [report] = [one for one in logged if one["event"] == "log ends before a checkpoint"]
+    wrong = (
+        f"{PCHANNEL}: position {positions[7]} is needed, but the log ends at {positions[4]}: an older copy"
+    )
+    assert (report["log_level"], wrong in report["error"]) == ("error", True)
+    assert report["remedy"] == REWOUND_REMEDY
+    begin = first_left(bench)
+    await asyncio.sleep(15)
+    assert first_left(bench) == begin
     await bench.coord.stop()
 
 

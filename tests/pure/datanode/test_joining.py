@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from counting import calls_of
 from fakes import settle
 from node_bench import V0, V1, W0, Bench, assignment
+from structlog.testing import capture_logs
 
 from elanus.api.datacoord import RangeCommit
 from elanus.core.catalog import Checkpoint
@@ -162,6 +163,26 @@ async def test_a_log_that_has_lost_its_beginning_stops_only_the_vchannels_that_n
     await asyncio.sleep(25)
     assert bench.committed_rows() == {2: 5}
     assert bench.coord.epoch == 2
+    await bench.stop()
+
+
+async def test_a_log_that_was_put_back_to_an_older_copy_stops_only_the_vchannels_that_need_it() -> None:
+    bench = Bench(V0, W0)
+    await bench.insert(1, 10)
+    await bench.tick()
+    end = bench.log.end(pchannel_of(V0))
+    beyond = Checkpoint(compose(500), end + 100, compose(500), 0)
+    bench.coord.assignments[V0] = assignment(V0, beyond)
+    with capture_logs() as logged:
+        await bench.start()
+        await bench.insert(2, 5, W0)
+        await bench.tick(pchannel_of(W0))
+        await bench.flush(W0, 2)
+        await asyncio.sleep(25)
+    assert (bench.committed_rows(), bench.coord.epoch) == ({2: 5}, 1)
+    assert set(bench.coord.calls.of("channel_unreadable")) == {V0}
+    text = f"{pchannel_of(V0)}: position {end + 100} is needed, but the log ends at {end}"
+    assert any(text in one["error"] for one in logged if one["event"] == "log damaged")
     await bench.stop()
 
 

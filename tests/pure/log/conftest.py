@@ -10,7 +10,7 @@ from elanus.log import writer
 @pytest.fixture(autouse=True)
 def from_zero(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if "real_positions" not in request.fixturenames:
-        monkeypatch.setattr(writer, "_first_base", lambda: 0)
+        monkeypatch.setattr(writer, "_clock", lambda: 0)
 
 
 @pytest.fixture

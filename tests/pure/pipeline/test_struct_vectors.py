@@ -161,7 +161,7 @@ def search(
     ranking = Ranking(request, spec, resolve_search(spec, {}, k), 1)
     if grouping is not None:
         return grouped(ranking, blocks, SCHEMA), lists
-    return ranking.over(blocks), lists
+    return ranking.rank(blocks), lists
 
 
 @pytest.mark.parametrize("name", [name for name in TYPES if name != "lists"])

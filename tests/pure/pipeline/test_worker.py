@@ -8,7 +8,7 @@ import pytest
 
 from elanus.core.errors import DiskFull
 from elanus.core.faults import Fault
-from elanus.log.port import CorruptLog, LogUnreadable, TrimmedLog
+from elanus.log.port import CorruptLog, LogUnreadable, RewoundLog, TrimmedLog
 from elanus.pipeline.port import JobFailed
 from elanus.pipeline.worker import Guarded, TaskFailure
 from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing, StorageFailed
@@ -20,6 +20,7 @@ OWN = [
         for kind in (
             CorruptLog,
             TrimmedLog,
+            RewoundLog,
             LogUnreadable,
             ObjectMissing,
             ObjectExists,

@@ -111,7 +111,7 @@ class Bench:
         self.queue = DqQueue(reads_max)
         self.measures = Waits()
         self.own_writes = OwnWrites(GRACEFUL_MS)
-        self.log_full = ""
+        self.log_full = self.rewound = ""
         self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
         self.reads = ReadPath(
             self.nodes,
@@ -125,6 +125,7 @@ class Bench:
             timeout_s=7.0,
             now_s=time.monotonic,
             log_full=lambda: self.log_full,
+            rewound=lambda pchannels: self.rewound if pchannels else "",
         )
         self.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, time.monotonic)
         proxy: Any = SimpleNamespace(

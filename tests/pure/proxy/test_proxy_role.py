@@ -9,7 +9,7 @@ from fakes import CID, collection, settle
 from proxy_bench import NODE, POLICY, Bench, inline
 from structlog.testing import capture_logs
 
-from elanus.core.errors import DiskFull, LeaseLost, NoSession, NotReady, Unavailable
+from elanus.core.errors import ChannelRewound, DiskFull, LeaseLost, NoSession, NotReady, Unavailable
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Proxy
@@ -81,6 +81,19 @@ async def test_a_log_that_is_full_is_logged_once_and_known_until_a_tick_finds_ro
     bench.proxy.ticker.request((PCHANNEL,), Timestamp(7))
     await asyncio.sleep(0.1)
     assert bench.proxy.ticker.log_full == ""
+    await bench.proxy.stop()
+
+
+async def test_a_channel_that_takes_no_ticks_is_known_until_one_is_written() -> None:
+    bench = await started()
+    bench.root.calls.failing["tick_now"] = ChannelRewound("nothing is written to it")
+    bench.proxy.ticker.request((PCHANNEL,), Timestamp(7))
+    await asyncio.sleep(0.1)
+    assert bench.proxy.ticker.rewound == {(PCHANNEL,): "nothing is written to it"}
+    bench.root.calls.failing.clear()
+    bench.proxy.ticker.request((PCHANNEL,), Timestamp(8))
+    await asyncio.sleep(0.1)
+    assert bench.proxy.ticker.rewound == {}
     await bench.proxy.stop()
 
 

@@ -16,6 +16,7 @@ from read_bench import NOW, Bench, L, Nodes, a_query_each, cached, query, search
 from elanus.core.buckets import BestHits, Bucket, BucketLevel, BucketMetric, bucket_grouping
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import (
+    ChannelRewound,
     CollectionNotLoaded,
     DeadlineExceeded,
     DiskFull,
@@ -143,6 +144,14 @@ def test_a_read_for_which_the_log_has_no_room_says_so_and_waits_a_second_at_most
         bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
     assert bench.nodes.waited == [(compose(300_000), 1.0)]
     assert len(bench.measures.waits_s) == 1
+
+
+def test_a_read_whose_channel_takes_no_ticks_says_so_and_waits_a_second_at_most() -> None:
+    bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
+    bench.rewound = "nothing is written to dml_0: an older copy"
+    with pytest.raises(ChannelRewound, match=r"waits for a time tick: nothing is written to dml_0"):
+        bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
+    assert bench.nodes.waited == [(compose(300_000), 1.0)]
 
 
 def test_a_read_waits_on_when_the_log_has_room_again() -> None:

@@ -20,7 +20,7 @@ from elanus.expr import compile_filter
 from elanus.index import IndexSpec, ScalarIndex, VectorIndex, build, over_rows, resolve_index
 from elanus.querynode import query as node_query
 from elanus.querynode.block import Block
-from elanus.querynode.explaining import noted
+from elanus.querynode.explaining import reported
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 from elanus.querynode.vectors import VectorColumn
@@ -153,7 +153,7 @@ def search_of(asked: Asked, bound: object) -> NodeSearch:
 
 def _answer(of: Snapshot, asked: Asked, bound: object) -> None:
     if asked.kind == "search":
-        noted(NodeID(3), search, of, search_of(asked, bound), 1)
+        reported(NodeID(3), search, of, search_of(asked, bound), 1)
         return
     wanted = NodeQuery(
         CollectionID(7),
@@ -166,4 +166,4 @@ def _answer(of: Snapshot, asked: Asked, bound: object) -> None:
         asked.ignore_growing,
         expired_until=Timestamp(asked.expired_until or NO_TIMESTAMP),
     )
-    noted(NodeID(3), node_query.count if asked.kind == "count" else node_query.query, of, wanted)
+    reported(NodeID(3), node_query.count if asked.kind == "count" else node_query.query, of, wanted)

@@ -119,8 +119,9 @@ async def test_rows_of_a_partition_that_is_dropped_in_the_same_pack_are_gone(
     await world.ddl(MsgKind.DROP_PARTITION, 2)
     await world.tick()
     await settled(world)
-    collection = world.node._collections[COLLECTION]
-    assert [s.partition_id for s in collection.growing_segments()] == [PartitionID(1)]
+    follower = world.node._collections[COLLECTION].channels[VCHANNEL].follower
+    assert follower is not None
+    assert [s.partition_id for s in follower.growing.values()] == [PartitionID(1)]
     assert threads.pieces == ["prepared"]
 
 

@@ -293,7 +293,7 @@ async def test_rows_that_come_while_deletes_are_applied_leave_the_blocks_alone(w
             await go_on.wait()
         return function(*args)
 
-    world.node._collections[COLLECTION]._applier = DeleteApplier(waits, EVERYTHING_OFF_THE_LOOP)
+    world.node._collections[COLLECTION].applier = DeleteApplier(waits, EVERYTHING_OFF_THE_LOOP)
     await world.delete([2])
     deleted = await world.tick()
     await world.insert([(4, 4), (5, 5), (6, 6)])

@@ -31,7 +31,7 @@ from elanus.index import (
     true_params,
 )
 from elanus.querynode.block import Block, Clustered
-from elanus.querynode.explaining import new_trail, noted
+from elanus.querynode.explaining import new_trail, reported
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot, SnapshotSegment
 from elanus.querynode.vectors import VectorColumn
@@ -119,7 +119,7 @@ def asked(
 def explained(of: Snapshot, request: NodeSearch) -> tuple[NodeHits, NodeReport]:
     trail = new_trail()
     with following(trail):
-        hits = noted(NodeID(3), search, of, request, 1)
+        hits = reported(NodeID(3), search, of, request, 1)
     return hits, trail.reports[0]()
 
 

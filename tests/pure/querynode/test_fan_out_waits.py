@@ -148,20 +148,20 @@ async def test_the_nodes_are_asked_once_for_many_weak_reads(cluster: Cluster) ->
 async def test_nothing_is_known_to_be_served_before_the_first_tick(cluster: Cluster) -> None:
     """A weak read as of 0 would see no row."""
     node, asked = cluster.nodes[A]._serving[COLLECTION], 0
-    turn = node._turn
+    ready = node._ready
 
     def none_yet(*args: Any) -> Any:
         nonlocal asked
         asked += 1
-        made = turn(*args)
+        made = ready(*args)
         return made if asked > 3 else replace(made, snapshot=replace(made.snapshot, service_ts=NO_TIMESTAMP))
 
-    node._turn = none_yet  # type: ignore[method-assign]
+    node._ready = none_yet  # type: ignore[method-assign]
     patience = Patience(5.0)
     await asyncio.to_thread(cluster.proxy.wait_service_time, COLLECTION, Timestamp(1), patience)
     assert cluster.proxy.service_time(COLLECTION, patience) == cluster.tick_ts
     assert patience.waited_s > 0
-    node._turn = turn  # type: ignore[method-assign]
+    node._ready = ready  # type: ignore[method-assign]
 
 
 @scenario

@@ -101,14 +101,14 @@ async def test_a_search_looks_beyond_a_crowd_of_one_group(world: World) -> None:
 async def test_the_rows_that_are_ranked_have_a_limit(world: World) -> None:
     await written(world, *[(n, 15 * n) for n in range(1000)], (5001, 100_006), seal=True)
     asked: list[int] = []
-    original = ranking.Ranking.over
+    original = ranking.Ranking.rank
 
     def counted(self: ranking.Ranking, blocks: list[ranking.Block]) -> ranking.Found:
         asked.append(self.request.k * len(self.request.queries))
         return original(self, blocks)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(ranking.Ranking, "over", counted)
+        patched.setattr(ranking.Ranking, "rank", counted)
         assert len(groups(world, 0, 2, limit=100)) == 1
         assert max(asked) == 100
         asked.clear()

@@ -350,7 +350,7 @@ def test_a_joined_block_takes_the_deletes_of_its_parts() -> None:
     segment.append([rows_of(0, 10)])
     parts = segment.blocks
     joined = segment.joined(parts)
-    parts[0]._visibility.enter(np.array([3]), np.array([50]))
+    parts[0]._visibility.apply_deletes(np.array([3]), np.array([50]))
     joined.take_deletes(parts)
     assert joined._visibility.deleted_rows == 1
     assert joined._visibility.sees(np.array([2, 3]), 60).tolist() == [True, False]

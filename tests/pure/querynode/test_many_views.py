@@ -100,7 +100,7 @@ async def test_many_blocks_are_freed_in_turns_and_then_memory_is_returned() -> N
     alive = [weakref.ref(block) for block in blocks]
     gc.disable()  # reference counts alone free them
     try:
-        returning.let_go(tuple(blocks))
+        returning.release(tuple(blocks))
         del blocks
         left = []
         while any(ref() is not None for ref in alive):
@@ -125,7 +125,7 @@ async def test_blocks_that_a_read_still_holds_are_waited_for() -> None:
     returning.start()
     blocks = [Block() for _ in range(2 * memory._FREED_AT_ONCE)]
     read = [blocks[0]]
-    returning.let_go(tuple(blocks))
+    returning.release(tuple(blocks))
     del blocks
     await asyncio.sleep(10)
     assert calls == []

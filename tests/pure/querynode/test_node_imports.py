@@ -18,6 +18,7 @@ from elanus.core.ids import PartitionID, SegmentID
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.deadline import Patience
+from elanus.querynode.pack_absorber import PackAbsorber
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 
 WRITTEN = Timestamp(2)
@@ -190,7 +191,7 @@ async def test_nodes_at_different_ticks_show_an_import_from_one_moment_on(cluste
         await cluster.place({first: A, second: B})
         early = asyncio.create_task(counted(cluster, ahead))
         await asyncio.sleep(0)
-    collection.absorbed(follower)
+    PackAbsorber(collection).absorbed(follower)
     assert await early == 0
     await cluster.tick()
     assert [await counted(cluster, ts) for ts in (ahead, moment)] == [0, 3]

@@ -15,11 +15,12 @@ from elanus.expr.identity_cache import IdentityCache
 from elanus.expr.jsonpath import KEPT_PATHS_MAX, JsonColumn
 from elanus.index import load
 from elanus.index.spec import IndexSpec
-from elanus.querynode import held_collection
+from elanus.querynode import growth
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.followed_vchannel import FollowedVchannel
-from elanus.querynode.held_collection import weight_bytes
+from elanus.querynode.growth import weight_bytes
 from elanus.querynode.node import QueryNode, QueryNodePolicy
+from elanus.querynode.pack_absorber import PackAbsorber
 
 ROWS = [(key, key) for key in range(100)]
 HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "64"}
@@ -130,9 +131,10 @@ async def test_packs_of_one_vchannel_are_weighed_without_the_others(world: World
         weighed.append(channel.vchannel)
         return weight_bytes(channel)
 
-    with patch.object(held_collection, "weight_bytes", counted):
-        collection.queued(channel.follower)
-        collection.absorbed(channel.follower)
+    absorber = PackAbsorber(collection)
+    with patch.object(growth, "weight_bytes", counted):
+        absorber.queued(channel.follower)
+        absorber.absorbed(channel.follower)
     assert weighed == [channel.vchannel] * 2
 
 

@@ -110,6 +110,44 @@ async def test_reads_of_a_log_that_has_lost_its_beginning_are_refused_with_a_tex
 
 
 @scenario()
+async def test_reads_of_a_log_that_was_put_back_are_refused_until_it_is_restored(
+    world: World,
+) -> None:
+    """Its checkpoint is beyond the end of an older copy, which goes on with other entries."""
+    await world.insert([(1, 1)])
+    await world.tick()
+    end = world.log.end(PCHANNEL)
+    await world.insert([(2, 2)])
+    await world.tick()
+    world.flush()
+    needed, stream = world.checkpoint.position, world.log._streams[PCHANNEL]
+    lost = [entry for entry in stream.entries if entry.position >= end]
+    stream.cut(end)
+    world.node = world._new_node()
+    await world.node.start()
+    await world.node.load_collection(world.load_request())
+    with pytest.raises(Unavailable, match="RewoundLog"):
+        await world.node.watch_vchannel(world.watch_request())
+    text = f"{PCHANNEL}: position {needed} is needed, but the log ends at {end}: an older copy"
+    assert text in (await world.node.status()).unreadable_logs[COLLECTION][0]
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=f"{text}.*restore a copy that reaches this position"):
+            world.node.wait_service_time(COLLECTION, world.tick_ts, 60.0)
+        await world.node.give_up_vchannel(COLLECTION, VCHANNEL)
+    stream.entries += lost
+    stream.positions += [entry.position for entry in lost]
+    stream.end = lost[-1].next
+    watching = asyncio.create_task(world.node.watch_vchannel(world.watch_request()))
+    await world.stamp_and_tick()
+    await watching
+    world.version = 0
+    await world.announce()
+    await world.tick()
+    world.node.wait_service_time(COLLECTION, world.tick_ts, 0.0)
+    assert (sorted(world.keys()), (await world.node.status()).unreadable_logs) == ([1, 2], {})
+
+
+@scenario()
 async def test_a_log_trimmed_up_to_a_newer_checkpoint_is_followed_from_there(world: World) -> None:
     """The node's checkpoint was looked up before a commit and a trim, twice."""
     await world.insert([(1, 1)])

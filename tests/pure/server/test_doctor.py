@@ -115,6 +115,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "time ticks are held back by proxy 12",
     ),
     "tick-held-back everywhere": ({"channels": [replace(CHANNEL, lag_ms=9e3)]}, "critical", "every channel"),
+    "channel-rewound": (
+        {"channels": [replace(CHANNEL, lag_ms=9e9, refusal="nothing is written to dml_0")]},
+        "critical",
+        "nothing is written to dml_0",
+    ),
     "clock-behind": ({"channels": [replace(CHANNEL, lag_ms=-3000.0)]}, "warning", "3.0 s ahead"),
     "channel-without-owner": ({"channels": [replace(CHANNEL, data_node=0)]}, "critical", "dml_0"),
     "entries-in-quarantine": ({"channels": [replace(CHANNEL, quarantined=4)]}, "critical", "dml_0 4"),

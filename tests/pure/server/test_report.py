@@ -47,6 +47,7 @@ def subject() -> Any:
         root=SimpleNamespace(
             ticks=answers({"dml_0": compose(1000, 0)}),
             tick_holders=answers({"dml_0": NodeID(12)}),
+            refused_channels=answers({"dml_0": "an older copy"}),
             list_databases=answers([SimpleNamespace(database_id=COLLECTION.database_id, name="default")]),
             list_collections=answers((COLLECTION,)),
         ),
@@ -94,9 +95,9 @@ def test_when_all_answer_all_are_as_their_sessions_say() -> None:
     assert states(shown) == {"proxy": "Healthy", "datacoord 2": "Standby"}
     (described,) = shown.collections
     assert (described.database, described.name, described.loaded_percent) == ("default", COLLECTION.name, 40)
-    assert [(c.pchannel, c.lag_ms, c.data_node, c.quarantined, c.held_by) for c in shown.channels] == [
-        ("dml_0", 1000.0, 9, 2, 12)
-    ]
+    assert [
+        (c.pchannel, c.lag_ms, c.data_node, c.quarantined, c.held_by, c.refusal) for c in shown.channels
+    ] == [("dml_0", 1000.0, 9, 2, 12, "an older copy")]
 
 
 def test_measured_recall_is_shown_under_the_names_of_collections() -> None:

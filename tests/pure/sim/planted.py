@@ -157,12 +157,12 @@ def delete_concerns_its_own_upsert(patch: pytest.MonkeyPatch) -> None:
     """A delete also takes rows of its own timestamp."""
     from elanus.querynode import visibility as visible
 
-    enter = visible.enter_deletes
+    enter = visible.apply_deletes
 
     def at_or_before(deleted_ts: Any, row_ts: Any, rows: Any, delete_ts: Any) -> int:
         return enter(deleted_ts, row_ts - 1, rows, delete_ts)
 
-    patch.setattr(visible, "enter_deletes", at_or_before)
+    patch.setattr(visible, "apply_deletes", at_or_before)
 
 
 def allocations_kept(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from elanus.querynode.loaded_collection import LoadedCollection
 
 
 def deletes_reach_growing_rows_only(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(LoadedCollection, "_delete", lambda self, vchannel, deletes: [])
+    patch.setattr(LoadedCollection, "sealed_visits", lambda self, vchannel, deletes: [])
 
 
 def tick_does_not_wait_for_deletes(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from elanus.pipeline.range_files import RangeFiles
-from elanus.querynode.loaded_collection import LoadedCollection
+from elanus.querynode.pack_absorber import PackAbsorber
 from elanus.sim import plan
 
 
@@ -39,11 +39,11 @@ def spilled_rows_forgotten(patch: pytest.MonkeyPatch) -> None:
 def drop_takes_all_partitions(patch: pytest.MonkeyPatch) -> None:
     """The drop of a partition ends the sealed segments of all partitions of its vchannel."""
 
-    def drop(self: LoadedCollection, vchannel: str, dropped: Any) -> None:
+    def drop(self: PackAbsorber, vchannel: str, dropped: Any) -> None:
         if dropped:
-            self._drop_sealed(lambda segment: segment.vchannel == vchannel)
+            self._collection.drop_sealed(lambda segment: segment.vchannel == vchannel)
 
-    patch.setattr(LoadedCollection, "_drop_partitions", drop)
+    patch.setattr(PackAbsorber, "_drop_partitions", drop)
 
 
 BUGS = (

@@ -69,12 +69,12 @@ def versions_mixed(patch: pytest.MonkeyPatch) -> None:
 @_in_clusters
 def deletes_only_where_rows_are_led(patch: pytest.MonkeyPatch) -> None:
     """The deletes of a vchannel do not reach segments on nodes that do not lead it."""
-    delete = LoadedCollection._delete
+    delete = LoadedCollection.sealed_visits
 
     def led(self: LoadedCollection, vchannel: str, deletes: Any) -> list[Visits]:
         return delete(self, vchannel, deletes) if vchannel in self.leads else []
 
-    patch.setattr(LoadedCollection, "_delete", led)
+    patch.setattr(LoadedCollection, "sealed_visits", led)
 
 
 def pulse_not_kept(patch: pytest.MonkeyPatch) -> None:

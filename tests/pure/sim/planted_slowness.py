@@ -47,8 +47,8 @@ def deletes_looked_up_before_the_load(patch: pytest.MonkeyPatch) -> None:
     async def stage(self: LoadedCollection, segment: Any, request: Any) -> None:
         self.check_loadable(request)
         self._held.join(segment)
-        await self._applier.apply(visits_to([segment], known[segment.segment_id]))
-        self._let_go(self._held.stage(segment))
+        await self.applier.apply(visits_to([segment], known[segment.segment_id]))
+        self.release_segments(self._held.stage(segment))
 
     patch.setattr(Loading, "load", early)
     patch.setattr(LoadedCollection, "stage", stage)

@@ -2,8 +2,10 @@
 
 A pchannel is a stream with file storage, and a position is a sequence number of the stream: numbers grow, are
 used once, and a purge does not reset them. A new stream begins at the microseconds since 1970, so numbers are
-not used again when a stream is lost: a reader of a lost message gets `TrimmedLog`. Many processes append and
-read at the same time. The parts:
+not used again when a stream is lost: a reader of a lost message gets `TrimmedLog`. A stream that is put back
+to an older copy would use numbers again. So nothing is appended to one that ends before a position that the
+process or the metadata knows, and a reader that begins beyond its end gets `RewoundLog`. Many processes
+append and read at the same time. The parts:
 
 - `source`: the log's location, as a URL
 - `connection`: one connection to the servers, and their answers as this project's errors

@@ -14,7 +14,7 @@ async def _open(url: str, options: LogOptions) -> Log:
     from elanus.nats.durability import warn_if_volatile
 
     source = NatsSource.parse(url)
-    log = await NatsLog.open(source, append_timeout_s=options.append_timeout_s)
+    log = await NatsLog.open(source, append_timeout_s=options.append_timeout_s, held=options.held)
     await warn_if_volatile(source)
     return log
 

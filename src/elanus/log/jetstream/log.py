@@ -19,7 +19,17 @@ import structlog
 from elanus.core.errors import Unavailable
 from elanus.log.jetstream.reader import READ_BYTES_MAX, EndReached, StreamReader
 from elanus.log.jetstream.writer import StreamWriter
-from elanus.log.port import START, LogClosed, LogEntry, LogReader, NewEntry, Position
+from elanus.log.port import (
+    START,
+    HeldPositions,
+    LogClosed,
+    LogEntry,
+    LogReader,
+    NewEntry,
+    Position,
+    channel_rewound,
+    nothing_held,
+)
 from elanus.nats.connection import (
     NO_STREAM,
     Interrupted,
@@ -59,8 +69,11 @@ class NatsLog:
     appends, and those of others as of the last poll, at most ten seconds ago. `sync` asks the server.
     """
 
-    def __init__(self, connection: NatsConnection, append_timeout_s: float) -> None:
+    def __init__(
+        self, connection: NatsConnection, append_timeout_s: float, held: HeldPositions = nothing_held
+    ) -> None:
         self._connection = connection
+        self._held = held
         self._source = connection.source
         self._append_timeout_s = append_timeout_s
         self._writer_id = uuid.uuid4().hex
@@ -71,13 +84,21 @@ class NatsLog:
         self._closed = False
 
     @classmethod
-    async def open(cls, source: NatsSource, *, append_timeout_s: float = 30.0, name: str = "elanus") -> Self:
+    async def open(
+        cls,
+        source: NatsSource,
+        *,
+        append_timeout_s: float = 30.0,
+        held: HeldPositions = nothing_held,
+        name: str = "elanus",
+    ) -> Self:
         """Connect, and get the existing streams.
 
-        ``append_timeout_s``: how long an append waits for unavailable servers before it fails. Raises
-        `Unavailable` and `elanus.core.errors.InvalidParameter`.
+        ``append_timeout_s``: how long an append waits for unavailable servers before it fails. ``held``: see
+        `elanus.log.port.LogOptions`. Raises `Unavailable` and `elanus.core.errors.InvalidParameter`.
         """
-        self = cls(await NatsConnection.open(source, name), append_timeout_s)
+        self = cls(await NatsConnection.open(source, name), append_timeout_s, held)
+        self._connection.when_connected_again(self._check_again)
         try:
             await self._list_streams()
         except BaseException:
@@ -92,8 +113,9 @@ class NatsLog:
         """As in the port; ``durable`` makes no difference: the servers' configuration determines durability.
 
         Raises `Unavailable` when no acknowledgement arrived in time (the entries may be in the log all the
-        same), `DiskFull`, `elanus.core.errors.InvalidParameter` for an append that is too large, and
-        `ValueError` for a header value that cannot be stored.
+        same), `ChannelRewound` when the stream ends before what is known of it, `DiskFull`,
+        `elanus.core.errors.InvalidParameter` for an append that is too large, and `ValueError` for a header
+        value that cannot be stored.
         """
         self._check_open()
         if not entries:
@@ -117,6 +139,10 @@ class NatsLog:
 
     def end(self, pchannel: str) -> Position:
         return self._states.get(pchannel, _State()).end
+
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        end = self.end(pchannel)
+        return end if position > end > START else None
 
     async def sync(self, pchannel: str) -> Position:
         """Return the end, requested from the server. Acknowledged entries are already as durable as they will
@@ -169,9 +195,31 @@ class NatsLog:
             stream,
             f"{stream}.{self._writer_id}",
             self._append_timeout_s,
-            partial(self._make_stream, pchannel),
+            partial(self._check_stream, pchannel),
             stored,
         )
+
+    async def _check_stream(self, pchannel: str) -> None:
+        """Create the stream if there is none, and check that it reaches all positions that are known.
+
+        Raises `Interrupted`, and `ElanusError`: `ChannelRewound` if it does not.
+        """
+        # In this order: the stream had reached a position before anybody could know of it.
+        held = await self._held()
+        known = max(self.end(pchannel), held.get(pchannel, START))
+        await self._make_stream(pchannel)
+        try:
+            info = await self._connection.api(f"STREAM.INFO.{_stream(self._source, pchannel)}")
+        except Refused as refusal:
+            raise client_error(refusal, f"a lookup of the end of {pchannel}") from None
+        last = info["state"]["last_seq"]
+        if last + 1 < known:  # a new stream begins beyond what is known
+            raise channel_rewound(pchannel, known, last + 1)
+
+    async def _check_again(self) -> None:
+        """Have every writer check its stream: a server that was away may come back with an older copy."""
+        for writer in self._writers.values():
+            writer.check_again()
 
     async def _make_stream(self, pchannel: str) -> None:
         """Create the stream; an existing one is not changed. Raises `Interrupted`, `ElanusError`.
@@ -222,8 +270,10 @@ class NatsLog:
     def _newer(self, pchannel: str, info: dict[str, Any]) -> _State:
         """Return the newer state: an append of this process may have been acknowledged since the server
         answered."""
-        last = info["state"]["last_seq"]
-        end = max(last + 1 if last >= very_first(info) else START, self.end(pchannel))
+        last, known = info["state"]["last_seq"], self.end(pchannel)
+        if last + 1 < known and pchannel in self._writers:
+            self._writers[pchannel].check_again()
+        end = max(last + 1 if last >= very_first(info) else START, known)
         return _State(Position(end), info["state"]["bytes"])
 
     async def _keep_listing(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from elanus.core.errors import Unavailable
 from elanus.log.jetstream.messages import Assembler
-from elanus.log.port import CorruptLog, LogClosed, LogEntry, Position, TrimmedLog
+from elanus.log.port import CorruptLog, LogClosed, LogEntry, Position, RewoundLog, TrimmedLog
 from elanus.nats.connection import NatsConnection
 from elanus.nats.follower import PULL_MESSAGES_MAX, Done, Loss, StreamFollower
 from elanus.nats.messages import IncomingMessage
@@ -15,6 +15,7 @@ from elanus.nats.messages import IncomingMessage
 READ_BYTES_MAX = 32 * 1024 * 1024
 _ENTRY_BYTES = 500
 _ENTRIES_PER_READ_MAX = 4096
+_FAULTS = {Loss.TRIMMED: TrimmedLog, Loss.SHRUNK: RewoundLog, Loss.MISSING: CorruptLog}
 
 
 class EndReached(LogClosed):
@@ -89,7 +90,7 @@ class StreamReader(StreamFollower):
     def loss(self, loss: Loss, text: str) -> Exception:
         if loss is Loss.GONE:
             return Unavailable(f"{self.stream} cannot be read: {text}")
-        return (TrimmedLog if loss is Loss.TRIMMED else CorruptLog)(f"{self.stream}: {text}")
+        return _FAULTS[loss](f"{self.stream}: {text}")
 
     def _take(self, bytes_max: int) -> Sequence[LogEntry]:
         taken: list[LogEntry] = []

@@ -60,16 +60,19 @@ class StreamWriter:
         stream: str,
         subject: str,
         timeout_s: float,
-        make_stream: Callable[[], Awaitable[None]],
+        check_stream: Callable[[], Awaitable[None]],
         stored: Callable[[int, int], None],
     ) -> None:
-        """``subject``: used by no other writer. ``timeout_s``: how long storing a group is tried."""
+        """``subject``: used by no other writer. ``timeout_s``: how long storing a group is tried.
+        ``check_stream``: creates the stream, and raises if it must not be written to. Called before the first
+        group, after each attempt that failed, and after `check_again`."""
         self._connection = connection
         self._stream = stream
         self._subject = subject
         self._timeout_s = timeout_s
-        self._make_stream = make_stream
-        self._stream_made = False
+        self._check_stream = check_stream
+        self._is_checked = False
+        self._has_stream = False
         self._stored = stored
         self._queue: deque[_Append] = deque()
         self._task: asyncio.Task[None] | None = None
@@ -84,6 +87,10 @@ class StreamWriter:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"append to {self._stream}")
         return answer
+
+    def check_again(self) -> None:
+        """Check the stream before the next group: it may have been replaced."""
+        self._is_checked = False
 
     async def finish(self) -> None:
         """Return when everything queued has its answer."""
@@ -141,21 +148,22 @@ class StreamWriter:
         while time.monotonic() < deadline_s:
             try:
                 await self._connection.ready(deadline_s - time.monotonic())
-                if not self._stream_made:
-                    await self._make_stream()
-                    self._stream_made = True
+                if not self._is_checked:
+                    await self._check_stream()
+                    self._is_checked = self._has_stream = True
                 last = await self._publish(messages[len(sequences) :])
                 sequences += range(last - len(messages) + len(sequences) + 1, last + 1)
                 self._last = last
                 return sequences
             except Interrupted as interruption:
-                why = interruption
+                why, self._is_checked = interruption, False
             except Refused as refusal:
+                self._is_checked = False
                 if refusal.code not in _MAY_GO_AGAIN:
                     raise client_error(refusal, f"an append to {self._stream}") from None
                 why = refusal
             try:
-                if self._stream_made and await self._find_stored(messages, sequences):
+                if self._has_stream and await self._find_stored(messages, sequences):
                     return sequences
             except Interrupted as interruption:
                 why = interruption

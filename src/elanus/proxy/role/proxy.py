@@ -156,6 +156,7 @@ class Proxy:
             timeout_s=policy.read_timeout_s,
             now_s=now_s,
             log_full=lambda: self.ticker.log_full,
+            rewound=lambda pchannels: self.ticker.rewound.get(pchannels, ""),
         )
 
     async def start(self) -> None:

@@ -22,6 +22,7 @@ from elanus.core.consistency import (
     oldest_weak_moment,
 )
 from elanus.core.errors import (
+    ChannelRewound,
     DeadlineExceeded,
     DiskFull,
     InvalidFilter,
@@ -43,8 +44,9 @@ from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.queues import DqQueue
 from elanus.proxy.role.stamps import Stamps
 
-_FULL_LOG_WAIT_S = 1.0
-"""How long a read waits while the log is known to be full: a tick may find room where rows do not."""
+_NO_TICK_WAIT_S = 1.0
+"""How long a read waits while no tick can be written, as far as is known: that may just have changed, and a
+tick may find room in a full log where rows do not."""
 
 
 class ReadNodes(Protocol):
@@ -107,6 +109,7 @@ class ReadPath:
 
     ``ask_tick`` requests ticks without waiting. ``now_s``: the clock by which reads wait.
     ``log_full``: why the log had no room for the last tick that was asked for; "" if it had, or is not known.
+    ``rewound``: why no tick can be written to some pchannel of those given; "" if none is known.
     """
 
     def __init__(
@@ -123,6 +126,7 @@ class ReadPath:
         timeout_s: float,
         now_s: Callable[[], float],
         log_full: Callable[[], str],
+        rewound: Callable[[tuple[str, ...]], str] = lambda _: "",
     ) -> None:
         self.nodes = nodes
         self.pages = Pages()
@@ -136,6 +140,7 @@ class ReadPath:
         self._timeout_s = timeout_s
         self._now_s = now_s
         self._log_full = log_full
+        self._rewound = rewound
 
     def begin(self, timeout_s: float | None = None) -> ReadSlot:
         """Return the context of a read whose client waits for ``timeout_s``."""
@@ -148,8 +153,8 @@ class ReadPath:
         """Return the one timestamp a read is answered at, once the read may be sent.
 
         A timestamp that a client sent may be ahead of now: the read waits until it is served. Raises
-        `CollectionNotLoaded`, `DeadlineExceeded`, `DiskFull` if the log has no room for the tick, what
-        `check_moment` raises for a pinned read, and
+        `CollectionNotLoaded`, `DeadlineExceeded`, `DiskFull` if the log has no room for the tick,
+        `ChannelRewound` if it takes none, what `check_moment` raises for a pinned read, and
         `InvalidParameter` for a timestamp so far ahead that the read cannot wait for it.
         """
         level = cached.view.consistency_level
@@ -173,18 +178,23 @@ class ReadPath:
             check_reachable(guarantee, now, patience.left_s())  # no tick can be asked for before its time
         else:
             self._ask_tick(cached.view.pchannels, guarantee)
-        self._wait(cached.collection_id, guarantee, patience)
+        self._wait(cached, guarantee, patience)
         if is_fixed:
             return guarantee
         # The wait may have been for a load; a weak guarantee then gets what is served by now.
         return max(guarantee, min(self.nodes.service_time(cached.collection_id, patience), now))
 
-    def _wait(self, collection_id: CollectionID, ts: Timestamp, patience: Patience) -> None:
-        """Block until ``ts`` is served. A full log is the answer within a second, not when the time is up."""
-        part = patience.at_most(_FULL_LOG_WAIT_S) if self._log_full() else patience
+    def _wait(self, cached: CachedCollection, ts: Timestamp, patience: Patience) -> None:
+        """Block until ``ts`` is served. If no tick can be written, that is the answer within a second, not
+        when the time is up."""
+        collection_id, pchannels = cached.collection_id, cached.view.pchannels
+        has_no_tick = self._log_full() or self._rewound(pchannels)
+        part = patience.at_most(_NO_TICK_WAIT_S) if has_no_tick else patience
         try:
             self.nodes.wait_service_time(collection_id, ts, part)
         except DeadlineExceeded:
+            if why := self._rewound(pchannels):
+                raise ChannelRewound(f"the read waits for a time tick: {why}") from None
             if why := self._log_full():
                 raise DiskFull(
                     f"the read waits for a time tick, which the log cannot take: {why}. Reads of consistency "

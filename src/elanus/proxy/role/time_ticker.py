@@ -17,7 +17,7 @@ from dataclasses import replace
 import structlog
 
 from elanus.api.rootcoord import RootCoordApi, TickReport
-from elanus.core.errors import DiskFull, ElanusError, NoSession
+from elanus.core.errors import ChannelRewound, DiskFull, ElanusError, NoSession
 from elanus.core.lease import Lease
 from elanus.core.ticks import tick_report
 from elanus.core.timestamps import Timestamp
@@ -61,6 +61,8 @@ class TimeTicker:
         self._requests: set[asyncio.Task[None]] = set()
         self.log_full = ""
         """Why the log had no room for the latest tick; "" if it had, or is not known."""
+        self.rewound: dict[tuple[str, ...], str] = {}
+        """By the pchannels of requests: why no tick can be written to one of them."""
 
     async def start(self) -> None:
         """Send the first report, and have others follow. Raises what the root coordinator raises."""
@@ -109,9 +111,12 @@ class TimeTicker:
             async with asyncio.timeout(self._timeout_s):
                 await self._root.tick_now(pchannels, at_least)
             self.log_full = ""
+            self.rewound.pop(pchannels, None)
             self._ticked()
         except (ElanusError, TimeoutError) as error:
             self._note_full(error)
+            if isinstance(error, ChannelRewound):
+                self.rewound[pchannels] = error.message
             _log.info("early tick not requested", error=str(error))
 
     def _note_full(self, error: Exception) -> None:

@@ -14,6 +14,7 @@ from elanus import __version__
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError
 from elanus.core.faults import MetaFault
+from elanus.datacoord.checkpoint_positions import CheckpointPositions
 from elanus.meta.format import check_format
 from elanus.meta.keeper import LeaseKeeper
 from elanus.metrics import Metrics
@@ -157,7 +158,7 @@ async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     leases = LeaseKeeper(partial(open_meta, settings, f"{owner}-leases"), SystemClock().elapsed_s)
     stack.push_async_callback(leases.close)
     leases.start()
-    log = await open_log(settings, paths)
+    log = await open_log(settings, paths, CheckpointPositions(meta))
     stack.push_async_callback(log.close)
     channels = await open_channels(settings)
     stack.push_async_callback(channels.close)

@@ -20,7 +20,9 @@ LOG_BYTES_MAX = 8 << 30
 
 def tick_held_back(status: Status) -> Iterator[Finding]:
     """The last time tick of a channel is more than five seconds old: reads that need newer rows wait."""
-    late = sorted((c for c in status.channels if c.lag_ms > LAG_MS), key=lambda c: -c.lag_ms)
+    late = sorted(
+        (c for c in status.channels if c.lag_ms > LAG_MS and not c.refusal), key=lambda c: -c.lag_ms
+    )
     if not late:
         return
     every = len(late) == len(status.channels)
@@ -44,6 +46,18 @@ def tick_held_back(status: Status) -> Iterator[Finding]:
         + (f"restart {proxy}" if proxy else "restart the proxies one by one")
         + "; a dead proxy is left out after session.ttl_s",
     )
+
+
+def channel_rewound(status: Status) -> Iterator[Finding]:
+    """The log of a channel was put back to an older copy: nothing is written to it."""
+    for channel in status.channels:
+        if channel.refusal:
+            yield critical(
+                f"{channel.pchannel} takes no writes and no time ticks",
+                channel.refusal,
+                "restore a copy of the channel's log that reaches this position, or remove the log and drop "
+                "the collections that need it (docs/production.md)",
+            )
 
 
 def clock_behind(status: Status) -> Iterator[Finding]:
@@ -97,4 +111,11 @@ def log_held(status: Status) -> Iterator[Finding]:
         )
 
 
-RULES = (tick_held_back, clock_behind, channel_without_owner, entries_in_quarantine, log_held)
+RULES = (
+    tick_held_back,
+    channel_rewound,
+    clock_behind,
+    channel_without_owner,
+    entries_in_quarantine,
+    log_held,
+)
