@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from elanus.metrics import Metrics
 from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.verbs.front import ProxyFront
-from elanus.proxy.watch import ReadWatch
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.service import milvus_handlers

@@ -32,7 +32,7 @@ class Source(Protocol):
         ...
 
     def slow(self) -> object:
-        """Return the latest slow reads of this process, the newest first (`elanus.proxy.watch`)."""
+        """Return the latest slow reads of this process, the newest first (`elanus.proxy.read_watch`)."""
         ...
 
     def findings(self, status: Any) -> Sequence[object]:

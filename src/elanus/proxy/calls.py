@@ -7,8 +7,8 @@ ended, an error turned into an answer, and the call counted. The RPCs of the Mil
 operations, so no call reaches a verb by another way.
 
 Each operation declares a `Permission`: a privilege, and the request field that names the objects on which the
-caller must hold it. The guard enforces them: `elanus.proxy.guard.AccessGuard`, or `AllowAll` in a server
-without users. Only what a client may not do is raised to the front: each wire has its own form for that.
+caller must hold it. The guard enforces them (`elanus.proxy.access.guard`). Only what a client may not do is
+raised to the front: each wire has its own form for that.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from msgspec import Struct
 from elanus.core.errors import AccessRefused, ElanusError, Internal
 from elanus.core.explanation import Explanation
 from elanus.core.trail import end_following, follow
-from elanus.proxy.sign_in import SignIn
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.access.sign_in import SignIn
+from elanus.proxy.read_watch import ReadWatch
 from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id
 
 _log = structlog.get_logger(__name__)
@@ -74,8 +74,8 @@ class Caller(Struct, frozen=True, kw_only=True, gc=False):
     ``database``: the one that the connection chose, "" if none; a request may name another. ``client``: the
     identity of the client program, the same in all its calls. ``time_left_s``: when the call arrived; None if
     the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: who signed in
-    (`elanus.proxy.sign_in`), "" in a server without users. ``key``: the id of the API key by which it did, ""
-    for a password. ``origin``: the address that the call came from.
+    (`elanus.proxy.access.sign_in`), "" in a server without users. ``key``: the id of the API key by which it
+    did, "" for a password. ``origin``: the address that the call came from.
     ``idempotency_key``: what the client calls the request, to have a repeated one known; "" if it does not.
     ``explain``: gets the explanation of the call, if it is a read; None if the client wants none. A
     `Struct`, because one is made per call and a frozen dataclass takes a microsecond more.

@@ -15,12 +15,12 @@ from elanus.core.errors import Unavailable
 from elanus.metrics import Metrics
 from elanus.proxy.api import ComponentView
 from elanus.proxy.calls import Audit, Calls
+from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.backups import Backups
 from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import Pressure
 from elanus.proxy.verbs.snapshots import Snapshots
-from elanus.proxy.watch import ReadWatch
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families

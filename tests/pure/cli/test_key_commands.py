@@ -15,9 +15,9 @@ from elanus.cli.options import EXIT_FAILED
 from elanus.core import access
 from elanus.core.access import User, first_policy
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, expiry_ms, key_text
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.calls import Calls
-from elanus.proxy.guard import AccessGuard
-from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.proxy.wire.keys import Keys
 

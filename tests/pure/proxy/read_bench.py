@@ -23,10 +23,10 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api import Query, Search
 from elanus.proxy.fanout.deadline import Patience
-from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.queues import DqQueue
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.stamps import OwnStamps

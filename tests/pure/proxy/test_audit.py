@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from elanus.proxy.audit import AuditLog, audit_line, is_sampled
+from elanus.proxy.access.audit import AuditLog, audit_line, is_sampled
 from elanus.proxy.calls import Caller, Finished
 
 CALLER = Caller(user="ada", origin="ipv4:10.0.0.7:999", client="42")

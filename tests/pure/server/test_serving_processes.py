@@ -19,7 +19,7 @@ from elanus.core.ids import CollectionID, NodeID
 from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.deadline import Patience
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.read_watch import ReadWatch
 from elanus.server.fronts import check_free
 from elanus.server.report import Report
 from elanus.server.serving.members import Both, Member, Members, SureGrants

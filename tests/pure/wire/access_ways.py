@@ -35,15 +35,15 @@ from elanus.core.access import AccessPolicy, Role, User, first_policy, with_key,
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, key_text
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.privileges import PUBLIC, Grant
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.calls import Caller, Calls, Finished, Operation
-from elanus.proxy.guard import AccessGuard
 from elanus.proxy.rest import v1
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.table import PREFIX, TABLE
-from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families

@@ -7,8 +7,8 @@ import json
 from fake_front import FakeFront
 from rest_client import RestClient, rest_front
 
-from elanus.proxy.guard import AccessGuard
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
 
 ROOT = {"authorization": "Bearer root:Milvus"}
 

@@ -20,9 +20,9 @@ from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, 
 from elanus.core.trail import Trail, current, step
 from elanus.proxy.api import LoadRequest
 from elanus.proxy.calls import AllowAll, Caller, Calls
+from elanus.proxy.read_watch import FOLLOW_S, SLOW_KEPT, ReadWatch, explained
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
-from elanus.proxy.watch import FOLLOW_S, SLOW_KEPT, ReadWatch, explained
 from elanus.proxy.wire.context import caller_of
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations

@@ -22,7 +22,7 @@ from wire_messages import (
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.sparse import SparseRows, indices_of, values_of
-from elanus.proxy.verbs.outputs import resolve_outputs
+from elanus.proxy.role.outputs import resolve_outputs
 from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema, encode_schema

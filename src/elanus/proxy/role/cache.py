@@ -27,7 +27,7 @@ from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec, resolve_field_index
 from elanus.proxy.api import CollectionView
-from elanus.proxy.verbs.plans import Plans
+from elanus.proxy.role.plans import Plans
 
 
 @dataclass(frozen=True)

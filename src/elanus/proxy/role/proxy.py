@@ -28,12 +28,12 @@ from elanus.core.requests import RequestLimits
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy
-from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, MetaCache
 from elanus.proxy.role.disk_limits import DiskLimits
 from elanus.proxy.role.ids import IdBatch
 from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.policies import PolicyCache
 from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.role.read_path import ReadNodes, ReadPath

@@ -19,7 +19,7 @@ from elanus.core.api_keys import (
 )
 from elanus.core.errors import DatabaseNotFound, InvalidParameter, NotAuthenticated
 from elanus.core.privileges import ANY, Grant
-from elanus.proxy.passwords import hash_password, is_hash, is_password_of
+from elanus.proxy.access.passwords import hash_password, is_hash, is_password_of
 from elanus.proxy.verbs.family import Verbs
 
 _KEY_ID_BYTES, _SECRET_BYTES = 8, 32

@@ -27,9 +27,9 @@ from elanus.proxy.api import Search
 from elanus.proxy.boost_requests import BoostRequests
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.plans import KEPT_MAX_CHARS
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter, read_partitions
-from elanus.proxy.verbs.plans import KEPT_MAX_CHARS
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 _OF_LISTS = "not supported for multi-search-multi on embedding list fields"

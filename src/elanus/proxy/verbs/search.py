@@ -19,6 +19,8 @@ from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
 from elanus.proxy.api import PageEnd, Search, SearchResult
 from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.role.outputs import Outputs
+from elanus.proxy.role.plans import SearchPlan
 from elanus.proxy.role.read_path import check_same_collection
 from elanus.proxy.verbs.family import Verbs
 from elanus.proxy.verbs.hits import (
@@ -33,8 +35,6 @@ from elanus.proxy.verbs.hits import (
 )
 from elanus.proxy.verbs.node_searches import Planned, check_size, pinned, planned, query_count
 from elanus.proxy.verbs.noting import note_answer, note_read
-from elanus.proxy.verbs.outputs import Outputs
-from elanus.proxy.verbs.plans import SearchPlan
 from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elanus.proxy.guard import SeesAll, Visibility
+from elanus.proxy.access.guard import SeesAll, Visibility
 from elanus.proxy.port import Front
 from elanus.proxy.wire.access import Access
 from elanus.proxy.wire.admin import Admin

@@ -7,7 +7,7 @@ vectors, their number, the guarantee timestamp) are removed, and the bytes of th
 
 A client's search iterator is a series of searches, all as of the first one's timestamp. Clients up to 2.4
 search by ranges of the score. Since 2.5 they send the bound where the previous page ended, and get the page
-after it (`elanus.proxy.iterating`).
+after it (`elanus.proxy.role.iterator_pages`).
 
 Clients up to 2.2 request a past timestamp with the field ``travel_timestamp``; newer ones cannot set that
 field, and send the timestamp among the index's search parameters.

@@ -24,10 +24,10 @@ from elanus.core.ids import NodeID
 from elanus.log.port import Log, PollingFollower
 from elanus.metrics import Metrics
 from elanus.proxy.calls import Calls, Observer
+from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import RemoteStamps
 from elanus.proxy.verbs.front import ProxyFront
-from elanus.proxy.watch import ReadWatch
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation
 from elanus.proxy.wire.reads import Reads

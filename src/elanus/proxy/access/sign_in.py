@@ -22,8 +22,8 @@ from typing import NamedTuple, TypeVar
 from elanus.core.access import AccessPolicy, User
 from elanus.core.api_keys import is_valid, key_id_of
 from elanus.core.errors import ElanusError, Unauthenticated
-from elanus.proxy.password_tries import PasswordTries
-from elanus.proxy.passwords import is_outdated, is_password_of, verify_password
+from elanus.proxy.access.password_tries import PasswordTries
+from elanus.proxy.access.passwords import is_outdated, is_password_of, verify_password
 
 _REMEMBERED_MAX = 10_000
 _IN_BASE64 = b"base64"

@@ -15,7 +15,7 @@ from elanus.api.querynode import NodeSearch
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.expr import BoundFilter, compile_filter
 from elanus.expr.identity_cache import IdentityCache
-from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
+from elanus.proxy.role.outputs import Outputs, resolve_outputs
 
 _KEPT = 512
 KEPT_MAX_CHARS = 100_000
