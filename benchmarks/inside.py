@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.metrics import Metrics
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.wire.families import milvus_families

@@ -19,6 +19,7 @@ from elanus.core.explanation import Explanation, text_of
 from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import physical_ms
 from elanus.core.trail import Trail
+from elanus.proxy.access.caller import FinishedCall
 
 FOLLOWED = frozenset(
     {"Search", "HybridSearch", "Query", "Rest.Search", "Rest.HybridSearch", "Rest.Query", "Rest.Get"}
@@ -73,44 +74,42 @@ class ReadWatch:
         trail.step("check and decode the request")
         return trail
 
-    def end(
-        self,
-        trail: Trail | None,
-        name: str,
-        explain: list[Explanation] | None,
-        database: str,
-        collection: str,
-        code: int,
-        trace: str,
-        seconds: float,
-    ) -> None:
-        """The request is answered with this ``code``, after so many seconds."""
-        ms = 1000 * seconds
-        is_slow = 0 < self._slow_ms < ms and name in FOLLOWED
+    def end(self, trail: Trail | None, call: FinishedCall) -> None:
+        """The request is answered. ``trail``: what `begin` returned for it."""
+        ms = 1000 * call.seconds
+        is_slow = 0 < self._slow_ms < ms and call.operation in FOLLOWED
         if trail is None:
             if is_slow:
-                self._keep(self._slow_one(name, database, collection, ms, code, trace, ""), "")
+                self._keep(self._slow_request(call, ms, ""), "")
             return
         trail.step("")
+        explain = call.caller.explain
         if explain is None and not is_slow:
             return
         try:
-            explanation = explained(name, trail)
+            explanation = explained(call.operation, trail)
         except Exception:  # noqa: BLE001 - a defect: logged in full
-            _log.exception("read not explained", request=name)  # the read itself has succeeded
+            _log.exception("read not explained", request=call.operation)  # the read itself has succeeded
             return
         if explain is not None:
             explain.append(explanation)
         if is_slow:
             longest = max(explanation.steps, key=lambda step: step.ms, default=None)
-            slow = self._slow_one(name, database, collection, ms, code, trace, text_of(explanation))
+            slow = self._slow_request(call, ms, text_of(explanation))
             self._keep(slow, "" if longest is None else longest.name)
 
-    def _slow_one(
-        self, name: str, database: str, collection: str, ms: float, code: int, trace: str, text: str
-    ) -> SlowRequest:
-        at_ms = round(self._wall_s() * 1000)
-        return SlowRequest(at_ms, name, database, collection, ms, code, trace, text, self._process)
+    def _slow_request(self, call: FinishedCall, ms: float, text: str) -> SlowRequest:
+        return SlowRequest(
+            round(self._wall_s() * 1000),
+            call.operation,
+            call.database,
+            ",".join(call.objects),
+            ms,
+            call.code,
+            call.trace,
+            text,
+            self._process,
+        )
 
     def _keep(self, slow: SlowRequest, longest_step: str) -> None:
         self._follow_until_s = self.now_s() + FOLLOW_S

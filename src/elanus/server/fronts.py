@@ -13,8 +13,9 @@ from elanus.api.connector import ConnectorApi, SnapshotApi
 from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
 from elanus.metrics import Metrics
+from elanus.proxy.access.audit import Audit
 from elanus.proxy.api import ComponentView
-from elanus.proxy.calls import Audit, Calls
+from elanus.proxy.calls import Calls
 from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.backups import Backups

@@ -29,7 +29,8 @@ from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
 from elanus.core.ids import BuildID, DatabaseID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.storage.copying import Copy, StoredFile, copy_object

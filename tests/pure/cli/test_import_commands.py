@@ -24,7 +24,8 @@ from elanus.cli.server_calls import Server
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportState, ImportTask, WriteMode
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.server.announce import Announcement, announce

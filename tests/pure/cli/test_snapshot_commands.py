@@ -17,7 +17,8 @@ from elanus.cli.gc import render
 from elanus.cli.options import EXIT_FAILED
 from elanus.core.errors import CollectionNotFound
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 

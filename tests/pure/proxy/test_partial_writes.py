@@ -20,7 +20,8 @@ from elanus.core.channels import pchannel_of, shard_of_keys
 from elanus.core.errors import DiskFull, LeaseLost
 from elanus.core.schema import DataType
 from elanus.log.memory import MemoryLog
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.verbs.partial import _ranges
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations

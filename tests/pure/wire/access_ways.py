@@ -35,9 +35,10 @@ from elanus.core.access import AccessPolicy, Role, User, first_policy, with_key,
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, key_text
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.privileges import PUBLIC, Grant
+from elanus.proxy.access.caller import Caller, FinishedCall
 from elanus.proxy.access.guard import AccessGuard
 from elanus.proxy.access.sign_in import SignIn
-from elanus.proxy.calls import Caller, Calls, Finished, Operation
+from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.rest import v1
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.endpoint import Endpoint
@@ -143,7 +144,7 @@ class World:
 
     policy: AccessPolicy = field(default_factory=first_policy)
     passed: list[str] = field(default_factory=list)
-    recorded: list[Finished] = field(default_factory=list)
+    recorded: list[FinishedCall] = field(default_factory=list)
     status: int = 0
     """The HTTP status of the last answer."""
 

@@ -19,9 +19,9 @@ from elanus.console.status import console_operations
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import NotReady
 from elanus.core.slow_requests import SlowRequest
-from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.guard import AccessGuard, AllowAll
 from elanus.proxy.access.sign_in import SignIn
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.calls import Calls
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.server import RestServer

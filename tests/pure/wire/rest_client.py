@@ -9,8 +9,9 @@ from typing import Any
 from fake_front import FakeFront
 from wire_calls import observe_nothing
 
+from elanus.proxy.access.guard import AllowAll, Guard
 from elanus.proxy.access.sign_in import SignIn
-from elanus.proxy.calls import AllowAll, Calls, Guard, Observer
+from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.wire.families import milvus_families

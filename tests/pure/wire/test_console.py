@@ -13,7 +13,7 @@ from elanus.console.sessions import SESSION_S
 from elanus.console.status import KEPT_S, STATUS, StatusOperation
 from elanus.core.errors import PermissionDenied
 from elanus.core.privileges import ANY, Grant, object_type_of
-from elanus.proxy.calls import Caller
+from elanus.proxy.access.caller import Caller
 from elanus.server import status as server_status
 
 STATUS_PATH = "/ui/api/status"

@@ -17,7 +17,10 @@ from wire_calls import calls_of, observe_nothing
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import NotReady, PermissionDenied
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import AllowAll, Caller, Calls, Guard, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll, Guard
+from elanus.proxy.access.permission import ObjectType
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation

@@ -18,8 +18,8 @@ from elanus.core.imports import ImportState
 from elanus.core.timestamps import compose
 from elanus.core.types import DataType
 from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate, planned_index
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.sign_in import SignIn
-from elanus.proxy.calls import Caller
 
 BOOKS: dict[str, Any] = {
     "autoId": False,

@@ -14,7 +14,7 @@ from wire_calls import EVERY, Recorder
 
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.proxy.calls import NO_PRIVILEGE
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.openapi import document

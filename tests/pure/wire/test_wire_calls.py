@@ -13,7 +13,10 @@ from wire_calls import EVERY, Recorder, calls_of, observe_nothing
 from wire_messages import key_message, schema_bytes, search_request, vector_message
 
 from elanus.core.errors import ElanusError, Internal, NotSupported
-from elanus.proxy.calls import NO_PRIVILEGE, AllowAll, Caller, Calls, ObjectType, Permission
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.access.permission import NO_PRIVILEGE, ObjectType, Permission
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.context import caller_of
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.tracing import trace_id

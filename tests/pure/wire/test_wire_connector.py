@@ -15,7 +15,8 @@ from elanus.api.connector import ConnectorApi
 from elanus.core.errors import CollectionNotFound, Internal, InvalidParameter, NotSupported
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
-from elanus.proxy.calls import Caller, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.tracing import trace_id

@@ -18,8 +18,11 @@ from wire_messages import key_message, schema_bytes, search_request, vector_mess
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, text_of
 from elanus.core.trail import Trail, current, step
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.access.permission import ObjectType, Permission
 from elanus.proxy.api import LoadRequest
-from elanus.proxy.calls import AllowAll, Caller, Calls
+from elanus.proxy.calls import Calls
 from elanus.proxy.read_watch import FOLLOW_S, SLOW_KEPT, ReadWatch, explained
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
@@ -187,7 +190,8 @@ def test_a_defect_in_an_explanation_does_not_fail_the_read(logged: list[Any]) ->
     trail = watch.begin("Search", asked, 0.0)
     assert trail is not None
     trail.reports.append(broken)
-    watch.end(trail, "Search", asked, "default", "books", 0, "", 0.5)
+    permission = Permission("PrivilegeSearch", ObjectType.COLLECTION)
+    watch.end(trail, FinishedCall("Search", Caller(explain=asked), permission))
     assert asked == []
     assert [line["event"] for line in logged] == ["read not explained"]
 

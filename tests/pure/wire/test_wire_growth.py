@@ -22,7 +22,8 @@ from wire_messages import key_message, schema_bytes, vector_message
 
 from elanus.core.errors import CollectionNotFound, InvalidParameter, NotSupported
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import Caller, ObjectType, permission_of
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType, permission_of
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.server import MilvusServer
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2

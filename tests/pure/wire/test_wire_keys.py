@@ -15,9 +15,10 @@ from elanus.core.access import Role
 from elanus.core.api_keys import KeyScope
 from elanus.core.errors import AccessConflict, CollectionNotFound, NotPermitted, PermissionDenied
 from elanus.core.privileges import Grant
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.guard import AccessGuard
 from elanus.proxy.access.sign_in import SignIn
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.interfaces import interface_operations
 from elanus.proxy.wire.keys import Keys
 from elanus.rpc.methods import methods_of

@@ -11,8 +11,9 @@ from google.protobuf.message import Message
 from wire_messages import Call
 
 from elanus.core.errors import NotSupported
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.guard import SeesAll
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.wire.databases import Databases
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.requests import rpc

@@ -9,7 +9,10 @@ from fake_front import FakeFront
 from elanus.api.connector import ConnectorApi, SnapshotLease
 from elanus.core.errors import NotSupported
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import AllowAll, Caller, Calls, Guard, ObjectType, Observer
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll, Guard
+from elanus.proxy.access.permission import ObjectType
+from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations

@@ -18,12 +18,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import msgspec
 import structlog
 
-from elanus.proxy.calls import Finished
+from elanus.proxy.access.caller import FinishedCall
 
 _QUEUE_MAX = 10_000
 _PATIENCE_S = 0.2
@@ -55,7 +55,7 @@ _DATA = frozenset(
 _log = structlog.get_logger("proxy")
 
 
-def is_sampled(call: Finished) -> bool:
+def is_sampled(call: FinishedCall) -> bool:
     """Whether only a share of such calls is recorded. Refusals and changes always are."""
     if call.refused:
         return False
@@ -63,7 +63,7 @@ def is_sampled(call: Finished) -> bool:
     return name in _DATA or name.startswith(_LOOKING)
 
 
-def audit_line(call: Finished, time_s: float) -> bytes:
+def audit_line(call: FinishedCall, time_s: float) -> bytes:
     """Return the record of a call that ended at ``time_s``, seconds since 1970, as a line of JSON."""
     when = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
     record = {
@@ -72,8 +72,8 @@ def audit_line(call: Finished, time_s: float) -> bytes:
         "key": call.caller.key,
         "origin": call.caller.origin,
         "operation": call.operation,
-        "privilege": call.privilege,
-        "object_type": call.object_type,
+        "privilege": call.permission.privilege,
+        "object_type": call.permission.object_type,
         "database": call.database,
         "objects": call.objects,
         "decision": "refused" if call.refused else "allowed",
@@ -84,8 +84,14 @@ def audit_line(call: Finished, time_s: float) -> bytes:
     return msgspec.json.encode(record) + b"\n"
 
 
+class Audit(Protocol):
+    """Where finished calls are recorded. Called from the threads that answer: it must not block."""
+
+    def record(self, call: FinishedCall) -> None: ...
+
+
 class AuditLog:
-    """Implements `elanus.proxy.calls.Audit`. Safe to call from any thread.
+    """Implements `Audit`. Safe to call from any thread.
 
     ``file``: the lines that were written last; ``file.1`` those before, and so on, ``files_max`` in all, each
     of ``file_max_bytes``. ``data_share``: the share of calls recorded of those that only read or write rows.
@@ -116,7 +122,7 @@ class AuditLog:
         self._writer = threading.Thread(target=self._write, name="audit", daemon=True)
         self._writer.start()
 
-    def record(self, call: Finished) -> None:
+    def record(self, call: FinishedCall) -> None:
         sampled = is_sampled(call)
         if sampled and not self._is_chosen():
             return

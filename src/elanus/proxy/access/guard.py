@@ -1,8 +1,9 @@
-"""The guard of a server with users: who may do what, by the grants that are in force now.
+"""The guard: who may do what, by the grants that are in force now.
 
 It decides by the objects that a request means, not by what it calls them: an alias stands for its collection,
 and the database is the request's own, else the connection's. A privilege on the name of an alias gives
-nothing, or a user who may move the alias could give away what it then points to.
+nothing, or a user who may move the alias could give away what it then points to. A server without users
+allows everything.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from elanus.core.access import AccessPolicy
 from elanus.core.errors import CollectionNotFound, DatabaseNotFound, PermissionDenied, Unauthenticated
 from elanus.core.key_rights import KeyRights
 from elanus.core.privileges import ANY, PREFIX, Deny, Rights, decide
-from elanus.proxy.calls import Caller, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType
 
 _ABOUT_ROLES = "PrivilegeSelectOwnership"
 """The names of a global operation with this privilege are those of roles."""
@@ -22,6 +24,40 @@ RealName = Callable[[str, str], str]
 """Returns the name of the collection that a name or an alias in a database refers to.
 
 Raises `CollectionNotFound`, `DatabaseNotFound`."""
+
+
+class Guard(Protocol):
+    """Decides which calls are allowed."""
+
+    def allow(
+        self,
+        caller: Caller,
+        privilege: str,
+        object_type: ObjectType,
+        database: str,
+        object_names: tuple[str, ...],
+    ) -> None:
+        """Return if the caller holds the privilege on all the objects; otherwise raise an `ElanusError`.
+
+        Called for every call, before anything is done, in the thread that answers it. ``privilege``:
+        `NO_PRIVILEGE` means that any caller known to the guard is allowed. ``object_names``: names in
+        ``database``; empty if the request names none, which requires the privilege on all objects.
+        """
+        ...
+
+
+class AllowAll:
+    """A `Guard` that allows every call: the server has no users."""
+
+    def allow(
+        self,
+        caller: Caller,
+        privilege: str,
+        object_type: ObjectType,
+        database: str,
+        object_names: tuple[str, ...],
+    ) -> None:
+        return
 
 
 class Visibility(Protocol):
@@ -50,7 +86,7 @@ class SeesAll:
 
 
 class AccessGuard:
-    """Implements `elanus.proxy.calls.Guard` and `Visibility`. Safe to call from any thread."""
+    """Implements `Guard` and `Visibility`. Safe to call from any thread."""
 
     def __init__(self, policy: Callable[[], AccessPolicy], real_name: RealName) -> None:
         self._policy = policy

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elanus.core.past import moment_of
-from elanus.proxy.calls import Caller, Operation
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Operation
 from elanus.proxy.port import Front
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint

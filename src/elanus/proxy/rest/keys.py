@@ -11,7 +11,8 @@ from typing import Any
 from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.api_keys import KeyScope
 from elanus.core.names import DEFAULT_DATABASE
-from elanus.proxy.calls import Caller, Operation
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Operation
 from elanus.proxy.port import Front
 from elanus.proxy.rest.bodies import Body, OfUser
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint

@@ -20,8 +20,9 @@ from elanus.core.moments import TimeFormat
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.partial_update import array_changes
 from elanus.core.reduce import primary_keys
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.api import Insert, MutationResult, QueryResult, SearchResult
-from elanus.proxy.calls import Caller, Operation
+from elanus.proxy.calls import Operation
 from elanus.proxy.port import Front
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.bodies import OfCollection

@@ -12,7 +12,8 @@ from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
 from elanus.core.errors import AccessConflict, InvalidParameter
 from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.privileges import ANY, GLOBAL, GROUPS, ROOT, Grant
-from elanus.proxy.calls import Caller, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import rpc
 from elanus.proxy.wire.status import success

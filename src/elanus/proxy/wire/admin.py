@@ -9,8 +9,9 @@ import msgspec
 
 from elanus import __version__
 from elanus.core.names import check_collection_name
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.api import ComponentView, SegmentView
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.parameters import json_object
 from elanus.proxy.wire.requests import database_of, rpc

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.functions import ENABLE_ANALYZER, enables_analyzer
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success

@@ -9,7 +9,8 @@ from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob
 from elanus.core.access import AccessPolicy
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import Caller, requires
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import requires
 from elanus.proxy.port import Front
 
 if TYPE_CHECKING:  # the proxy's role imports what the wire does not need

@@ -7,9 +7,10 @@ from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE, check_timezone
 from elanus.core.names import check_alias, check_collection_name
 from elanus.core.requests import checked_shards
 from elanus.core.timestamps import physical_ms
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.guard import Visibility
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.api import CollectionView, CreateCollection, LoadedView
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import decode_schema, describe

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2

@@ -13,7 +13,8 @@ from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE, requires
 from elanus.proxy.port import Front
 from elanus.proxy.wire.import_options import check_key, import_options
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_database_name
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.guard import Visibility
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success

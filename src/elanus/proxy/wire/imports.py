@@ -11,7 +11,8 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.import_files import REJECTS
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.port import Front
 from elanus.proxy.wire.import_options import import_options
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.core.names import check_collection_name, check_index_name
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.api import IndexView
-from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success

@@ -9,7 +9,8 @@ from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.access import AccessPolicy
 from elanus.core.api_keys import UNLIMITED, ApiKey, KeyScope
 from elanus.core.errors import NotPermitted
-from elanus.proxy.calls import Caller, ObjectType, requires
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType, requires
 from elanus.proxy.port import Front
 
 _CHANGE, _SELECT = "PrivilegeUpdateUser", "PrivilegeSelectUser"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.api import LoadRequest
-from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success

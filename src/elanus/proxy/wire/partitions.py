@@ -8,8 +8,8 @@ from elanus.core.catalog import Partition
 from elanus.core.errors import CollectionNotLoaded, PartitionNotFound, PartitionNotLoaded
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.timestamps import physical_ms
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.api import LoadedView
-from elanus.proxy.calls import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import Caller
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query

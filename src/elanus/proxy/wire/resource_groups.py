@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elanus.core.group_config import GroupConfig, illegal_config
 from elanus.core.names import check_collection_name, check_resource_group_name
-from elanus.proxy.calls import Caller
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success

@@ -7,7 +7,7 @@ from elanus.core.function_changes import refuse_lone_drop
 from elanus.core.functions import Function
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import Caller
+from elanus.proxy.access.caller import Caller
 from elanus.proxy.port import Front
 from elanus.proxy.wire.functions import decode_function
 from elanus.proxy.wire.requests import database_of, rpc, to_dict

@@ -5,7 +5,8 @@ from __future__ import annotations
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
 from elanus.core.timestamps import physical_ms
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.port import Front
 from elanus.proxy.snapshot_port import RestoreJob
 from elanus.proxy.wire.requests import database_of, rpc

@@ -14,9 +14,10 @@ from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.partial_update import ArrayChange, array_changes
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMutation
 from elanus.proxy.api import Insert as RowInsert
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
 from elanus.proxy.port import Front
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.update_api import Update
