@@ -119,19 +119,9 @@ class Calls:
         except PassedOn:
             raise
         except AccessRefused as error:
-            self._finish(
-                FinishedCall(
-                    name,
-                    caller,
-                    needed,
-                    database,
-                    objects,
-                    error.code,
-                    self._watch.now_s() - started_s,
-                    trace,
-                    refused=True,
-                )
-            )
+            code, seconds = error.code, self._watch.now_s() - started_s
+            call = FinishedCall(name, caller, needed, database, objects, code, seconds, trace, refused=True)
+            self._finish(call)
             raise
         except ElanusError as error:
             code = error.code
