@@ -21,7 +21,8 @@ from elanus.core.errors import (
 )
 from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.proxy.api import Query, QueryResult, Search, SearchResult
+from elanus.proxy.api.query import Query, QueryResult
+from elanus.proxy.api.search import Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_collections import KEYS, PARTITION, partitions_of, rows_of, schema_of

@@ -45,7 +45,7 @@ SHOP = Database(DatabaseID(7), "shop", Timestamp(5), {"k": "v"})
 
 
 class Server:
-    """Implements what `BackupService` asks of the front and of the proxy's verbs, over files of its own."""
+    """Implements what `BackupService` asks of the verbs and of `Backups`, over files of its own."""
 
     def __init__(self, root: Path) -> None:
         self.store = LocalStore(root)
@@ -173,7 +173,7 @@ class Server:
         self.made.append((database, name))
         return RestoreJob(1, "", database, name, MOMENT, True, 1, 1)
 
-    # as `elanus.proxy.port.Front`
+    # as `elanus.proxy.api.verbs.Verbs`
 
     def access_policy(self) -> AccessPolicy:
         key = ApiKey("5f0c", "ann", digest_of(key_text("5f0c", "much")), 1)

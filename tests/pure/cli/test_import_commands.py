@@ -36,7 +36,7 @@ QUIET = Console(quiet=True)
 
 
 class FakeConnector:
-    """A front that imports. Each look at the task shows the next of ``states``; the last one stays."""
+    """Verbs that import. Each look at the task shows the next of ``states``; the last one stays."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

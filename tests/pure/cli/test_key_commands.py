@@ -23,7 +23,7 @@ from elanus.proxy.wire.keys import Keys
 
 
 class FakeKeys:
-    """A front that knows ada, who has no password that matters, and her keys."""
+    """Verbs that know ada, who has no password that matters, and her keys."""
 
     def __init__(self) -> None:
         self.policy = access.with_user(first_policy(), User("ada", "secret", 1), 10)
@@ -45,10 +45,10 @@ class FakeKeys:
 
 @pytest.fixture
 def uri() -> Iterator[str]:
-    front = FakeKeys()
-    target = Keys(front)  # type: ignore[arg-type]
-    sign_in = SignIn(front.access_policy, "", lambda password, stored: password == stored, now_s=lambda: 1.0)
-    guard = AccessGuard(front.access_policy, lambda _, name: name)
+    verbs = FakeKeys()
+    target = Keys(verbs)  # type: ignore[arg-type]
+    sign_in = SignIn(verbs.access_policy, "", lambda password, stored: password == stored, now_s=lambda: 1.0)
+    guard = AccessGuard(verbs.access_policy, lambda _, name: name)
     calls = Calls(interface_operations(KeysApi, target), guard, lambda *_: None, sign_in)
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((interface_handler(KeysApi, calls),))

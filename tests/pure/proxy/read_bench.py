@@ -21,7 +21,8 @@ from elanus.core.rate_limits import EVERYTHING
 from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.api import Query, Search
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, collection_view

@@ -22,9 +22,8 @@ from elanus.core.ids import FieldID
 from elanus.core.ordering import OrderBy
 from elanus.core.rankers import Decay, Ranker, Rrf, Weighted
 from elanus.core.requests import RequestLimits
-from elanus.proxy.api import Query, Search, SearchResult
-from elanus.proxy.boost_requests import BoostRequest, BoostRequests
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import BoostRequest, BoostRequests, HybridSearch, Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.verbs.hits import fused, groups_window
 from elanus.proxy.verbs.hybrid import HybridSearching

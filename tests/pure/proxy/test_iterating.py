@@ -15,7 +15,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.schema import DataType
 from elanus.index import IndexSpec, resolve_index, resolve_search
-from elanus.proxy.api import IteratorPage
+from elanus.proxy.api.search import IteratorPage
 from elanus.proxy.role.iterator_pages import Pages
 
 Params = Mapping[str, float | int | str | bool]

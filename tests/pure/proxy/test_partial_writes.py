@@ -53,7 +53,7 @@ def over_the_wire(of: Collection, work: Callable[[Send, Bench], None]) -> Bench:
     async def run() -> Bench:
         bench = Bench(of, log=FailingLog())
         await bench.proxy.start()
-        operations = milvus_operations(milvus_families(bench.front, "STANDALONE"))
+        operations = milvus_operations(milvus_families(bench.verbs, "STANDALONE"))
         server = MilvusServer(Calls(operations, AllowAll(), lambda *_: None), "127.0.0.1", 0, max_workers=2)
         port = server.start()
 

@@ -24,8 +24,7 @@ from elanus.core.rankers import Weighted
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.sparse import NO_INDEX, indices_of, values_of
 from elanus.core.term_statistics import TermStatistics
-from elanus.proxy.api import Search
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.search import HybridSearch, Search
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.text import Highlight, analyzer_from, query_terms, term_ids
 

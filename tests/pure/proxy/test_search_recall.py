@@ -14,8 +14,7 @@ from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import InvalidParameter
 from elanus.core.grouping import Grouping
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH
-from elanus.proxy.api import IteratorPage
-from elanus.proxy.boost_requests import BoostRequests
+from elanus.proxy.api.search import BoostRequests, IteratorPage
 
 
 class Forgetful(TableNodes):

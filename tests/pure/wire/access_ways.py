@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 import msgspec
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf import message_factory
 from starlette.applications import Starlette
 from wire_calls import observe_nothing
@@ -111,8 +111,8 @@ class Gate:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *milvus_operations(milvus_families(FakeFront(), "STANDALONE")),
-    *rest_operations(FakeFront()),
+    *milvus_operations(milvus_families(FakeVerbs(), "STANDALONE")),
+    *rest_operations(FakeVerbs()),
     *console_operations(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
 )

@@ -1,4 +1,4 @@
-"""The REST API over the fake front, called without HTTP: what comes in and goes out is JSON."""
+"""The REST API over the fake verbs, called without HTTP: what comes in and goes out is JSON."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import observe_nothing
 
 from elanus.proxy.access.guard import AllowAll, Guard
@@ -21,15 +21,15 @@ Post = Callable[..., dict[str, Any]]
 
 
 def rest_front(
-    front: FakeFront,
+    verbs: FakeVerbs,
     guard: Guard | None = None,
     observe: Observer = observe_nothing,
     sign_in: SignIn | None = None,
     *,
     strict: bool = False,
 ) -> RestFront:
-    rpcs = milvus_operations(milvus_families(front, "STANDALONE"))
-    calls = Calls((*rpcs, *rest_operations(front)), guard or AllowAll(), observe, sign_in)
+    rpcs = milvus_operations(milvus_families(verbs, "STANDALONE"))
+    calls = Calls((*rpcs, *rest_operations(verbs)), guard or AllowAll(), observe, sign_in)
     return RestFront(calls, strict=strict)
 
 

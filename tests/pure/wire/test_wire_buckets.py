@@ -15,7 +15,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.grouping import Grouping
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.results import encode_search
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2

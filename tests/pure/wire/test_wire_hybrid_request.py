@@ -20,9 +20,8 @@ from elanus.core.json_keys import JsonKey
 from elanus.core.ordering import OrderBy
 from elanus.core.rankers import Decay, Ranker, Rrf, Weighted
 from elanus.core.schema import DataType
-from elanus.proxy.api import Query, QueryResult, Search, SearchResult
-from elanus.proxy.boost_requests import BoostRequest, BoostRequests
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.query import Query, QueryResult
+from elanus.proxy.api.search import BoostRequest, BoostRequests, HybridSearch, Search, SearchResult
 from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query
 from elanus.proxy.wire.results import encode_query, encode_search

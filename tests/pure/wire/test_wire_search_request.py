@@ -20,7 +20,7 @@ from elanus.core.errors import (
 )
 from elanus.core.functions import Function
 from elanus.core.schema import CollectionSchema, DataType
-from elanus.proxy.api import IteratorPage, Search
+from elanus.proxy.api.search import IteratorPage, Search
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2

@@ -7,7 +7,9 @@ import msgspec
 from elanus.core.errors import ElanusError
 from elanus.core.explanation import text_of
 from elanus.index import note_ignored
-from elanus.proxy.api import MutationResult, QueryResult, SearchResult
+from elanus.proxy.api.query import QueryResult
+from elanus.proxy.api.search import SearchResult
+from elanus.proxy.api.writes import MutationResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.aggregations import bucket_rows

@@ -26,7 +26,7 @@ from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec, resolve_field_index
-from elanus.proxy.api import CollectionView
+from elanus.proxy.api.collections import CollectionView
 from elanus.proxy.role.plans import Plans
 
 

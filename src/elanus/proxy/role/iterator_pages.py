@@ -32,7 +32,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.limits import TOP_K_MAX
 from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.reduce import PrimaryKeys
-from elanus.proxy.api import IteratorPage, PageEnd
+from elanus.proxy.api.search import IteratorPage, PageEnd
 
 Parameters = dict[str, float | int | str | bool]
 Ask = Callable[[int, Parameters], NodeHits]

@@ -1,8 +1,7 @@
 """The proxy role: the part that lives on the event loop.
 
 It puts together the queues, the caches, the time ticker and the read path, and receives the coordinators'
-calls. The front that clients call (`elanus.proxy.verbs.front`) calls it from gRPC threads through
-`Proxy.call`.
+calls. The verbs that clients call (`elanus.proxy.verbs`) call it from gRPC threads through `Proxy.call`.
 """
 
 from __future__ import annotations

@@ -15,9 +15,8 @@ from elanus.core.rankers import GROUP_SCORERS, check_ranker
 from elanus.core.rate_limits import Rate
 from elanus.core.requests import check_answer_size, check_hits, check_query_window, check_round_decimal
 from elanus.core.trail import step
-from elanus.proxy.api import SearchResult
-from elanus.proxy.hybrid_api import HybridSearch
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.search import HybridSearch, SearchResult
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.hits import (
     check_decay_field,
     found_elements,
@@ -33,7 +32,7 @@ from elanus.proxy.verbs.noting import note_answer, note_read
 _ASKED = "{} searches of {} vectors, the best {} rows of each fusion"
 
 
-class HybridSearching(Verbs):
+class HybridSearching(VerbFamily):
     def hybrid_search(self, request: HybridSearch) -> SearchResult:
         proxy, cached = self._proxy, request.collection
         reads, limits = proxy.reads, proxy.limits

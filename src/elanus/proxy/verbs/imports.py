@@ -15,11 +15,11 @@ from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
 from elanus.core.sent_keys import marked
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.row_writes import write_partition
 
 
-class BulkImports(Verbs):
+class BulkImports(VerbFamily):
     def start_import(
         self,
         database: str,

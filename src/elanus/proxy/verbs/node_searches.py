@@ -23,8 +23,7 @@ from elanus.core.types import Matrix
 from elanus.core.vector_lists import is_packed
 from elanus.expr.partition_key import check_isolated
 from elanus.index.search_params import RANGE_PARAMS
-from elanus.proxy.api import Search
-from elanus.proxy.boost_requests import BoostRequests
+from elanus.proxy.api.search import BoostRequests, Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.plans import KEPT_MAX_CHARS

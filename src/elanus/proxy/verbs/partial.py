@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from elanus.core.channels import pchannel_of, shard_of_keys
 from elanus.core.errors import PartlyWritten
-from elanus.proxy.api import PartialMutation
+from elanus.proxy.api.writes import PartialMutation
 from elanus.proxy.role.cache import CachedCollection
 
 _RANGES_SHOWN_MAX = 20

@@ -16,7 +16,7 @@ from elanus.core.recall import recall_of
 from elanus.core.schema import FieldSchema
 from elanus.core.trail import step
 from elanus.index import true_params
-from elanus.proxy.api import Search
+from elanus.proxy.api.search import Search
 
 
 def check_measurable(request: Search) -> None:

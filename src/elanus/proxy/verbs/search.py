@@ -17,12 +17,12 @@ from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
-from elanus.proxy.api import PageEnd, Search, SearchResult
+from elanus.proxy.api.search import PageEnd, Search, SearchResult
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.outputs import Outputs
 from elanus.proxy.role.plans import SearchPlan
 from elanus.proxy.role.read_path import check_same_collection
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.hits import (
     chained,
     check_decay_field,
@@ -42,7 +42,7 @@ _NO_QUERIES = np.empty((0, 0), dtype=np.float32)
 _ASKED = "{} vectors, the best {} rows of each"
 
 
-class Searching(Verbs):
+class Searching(VerbFamily):
     def search(self, request: Search) -> SearchResult:
         proxy, cached = self._proxy, request.collection
         reads = proxy.reads

@@ -1,4 +1,4 @@
-"""A ``SearchRequest`` to `elanus.proxy.api.Search`: the hot path.
+"""A ``SearchRequest`` to `elanus.proxy.api.search.Search`: the hot path.
 
 Programs repeat one search with new vectors. So a request is split: the parts that change every time (the
 vectors, their number, the guarantee timestamp) are removed, and the bytes of the rest are the key of a
@@ -33,7 +33,7 @@ from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import OrderBy, parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.proxy.api import IteratorPage, Search
+from elanus.proxy.api.search import IteratorPage, Search
 from elanus.proxy.wire.buckets import bucket_levels
 from elanus.proxy.wire.function_chains import function_chains
 from elanus.proxy.wire.grouping import grouping

@@ -16,11 +16,11 @@ from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import NO_PRIVILEGE
-from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMutation
-from elanus.proxy.api import Insert as RowInsert
-from elanus.proxy.port import Front
+from elanus.proxy.api.collections import CollectionView
+from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.writes import Delete, MutationResult, PartialMutation, Update
+from elanus.proxy.api.writes import Insert as RowInsert
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.update_api import Update
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids, extend
@@ -62,13 +62,13 @@ def _changes(operations: Iterable[schema_pb2.FieldPartialUpdateOp]) -> dict[str,
 
 
 class Writes:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
 
     @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name", explains=_explain)
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         refuse_key(caller)
-        return _mutation(self._front.insert(self._rows(request, caller, replaces=False)))
+        return _mutation(self._verbs.insert(self._rows(request, caller, replaces=False)))
 
     @rpc(
         *_WRITE_FIELDS,
@@ -81,8 +81,8 @@ class Writes:
     def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         changes = _changes(request.field_ops)
         if request.partial_update or changes:
-            return _mutation(self._front.update(self._update(request, caller, changes)))
-        return _mutation(self._front.upsert(self._rows(request, caller, replaces=True)))
+            return _mutation(self._verbs.update(self._update(request, caller, changes)))
+        return _mutation(self._verbs.upsert(self._rows(request, caller, replaces=True)))
 
     def _update(
         self, request: milvus_pb2.UpsertRequest, caller: Caller, changes: Mapping[str, ArrayChange]
@@ -100,7 +100,7 @@ class Writes:
     ) -> RowInsert:
         database = database_of(request, caller)
         name = check_collection_name(request.collection_name)
-        collection = self._front.collection(database, name)
+        collection = self._verbs.collection(database, name)
         view = collection.view
         _check_schema_version(view, request.schema_timestamp)
         rows = decode_rows(
@@ -131,8 +131,8 @@ class Writes:
                 "delete plan can't be empty or always true: name the rows by key or by a filter"
             )
         name = check_collection_name(request.collection_name)
-        collection = self._front.collection(database_of(request, caller), name)
-        result = self._front.delete(
+        collection = self._verbs.collection(database_of(request, caller), name)
+        result = self._verbs.delete(
             Delete(
                 collection=collection,
                 partition=request.partition_name,
@@ -150,7 +150,7 @@ class Writes:
     def Flush(self, request: milvus_pb2.FlushRequest, caller: Caller) -> milvus_pb2.FlushResponse:
         database = database_of(request, caller)
         names = tuple(check_collection_name(name) for name in request.collection_names)
-        result = self._front.flush(database, names)
+        result = self._verbs.flush(database, names)
         response = milvus_pb2.FlushResponse(db_name=database)
         for name in names:
             response.coll_segIDs[name].data.extend(result.segment_ids[name])
@@ -165,7 +165,7 @@ class Writes:
     def GetFlushState(
         self, request: milvus_pb2.GetFlushStateRequest, caller: Caller
     ) -> milvus_pb2.GetFlushStateResponse:
-        flushed = self._front.flush_state(
+        flushed = self._verbs.flush_state(
             tuple(request.segmentIDs),
             database_of(request, caller),
             request.collection_name,
@@ -176,14 +176,14 @@ class Writes:
     @rpc(privilege="PrivilegeFlushAll")
     def FlushAll(self, request: milvus_pb2.FlushAllRequest, caller: Caller) -> milvus_pb2.FlushAllResponse:
         """Flush the named database, or all if none is named, whatever the connection's database."""
-        return milvus_pb2.FlushAllResponse(flush_all_ts=self._front.flush_all(request.db_name))
+        return milvus_pb2.FlushAllResponse(flush_all_ts=self._verbs.flush_all(request.db_name))
 
     @rpc("flush_all_ts", privilege=NO_PRIVILEGE)
     def GetFlushAllState(
         self, request: milvus_pb2.GetFlushAllStateRequest, caller: Caller
     ) -> milvus_pb2.GetFlushAllStateResponse:
         """As `FlushAll`, for the named database or for all."""
-        flushed = self._front.flush_all_state(request.db_name, Timestamp(request.flush_all_ts))
+        flushed = self._verbs.flush_all_state(request.db_name, Timestamp(request.flush_all_ts))
         return milvus_pb2.GetFlushAllStateResponse(flushed=flushed)
 
 

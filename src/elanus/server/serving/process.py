@@ -27,7 +27,7 @@ from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import RemoteStamps
-from elanus.proxy.verbs.front import ProxyFront
+from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation
 from elanus.proxy.wire.reads import Reads
@@ -182,10 +182,10 @@ class ServingProcess:
         """Raises `Unavailable`, `CannotStart`."""
         settings = self._settings.proxy
         access = port_access(settings, lambda: self._proxy)
-        front = ProxyFront(
+        verbs = ProxyVerbs(
             lambda: self._proxy, cast(Any, None), list
         )  # no write comes here: no back-pressure
-        reads = (o for o in milvus_operations((Reads(front),)) if o.name in READS)
+        reads = (o for o in milvus_operations((Reads(verbs),)) if o.name in READS)
         audit_name = f"audit-{self._number}.log"
         calls = Calls(
             map(PassingOperation, reads),

@@ -87,27 +87,27 @@ def test_snapshots_of_a_collection_and_of_one_that_had_its_name() -> None:
     name = collection().name
 
     def work(bench: Bench, data: Data) -> None:
-        front = bench.front
-        front.create_snapshot("default", name, "daily", "d")
+        verbs = bench.verbs
+        verbs.create_snapshot("default", name, "daily", "d")
         assert data.asked.pop() == NewSnapshot(CID, "daily", "d")
-        assert front.list_snapshots("default", name) == ["old", "daily"]
-        assert front.list_snapshots("default") == ["old", "daily"]
-        view = front.describe_snapshot("default", name, "old")
+        assert verbs.list_snapshots("default", name) == ["old", "daily"]
+        assert verbs.list_snapshots("default") == ["old", "daily"]
+        view = verbs.describe_snapshot("default", name, "old")
         assert (view.moment, view.location, view.bytes) == (8, "file:///s/4", 12)
-        front.drop_snapshot("default", name, "old")
+        verbs.drop_snapshot("default", name, "old")
         assert data.asked.pop() == (GONE, "old")
-        front.drop_snapshot("default", name, "none")
+        verbs.drop_snapshot("default", name, "none")
         assert data.asked == []
-        assert front.pin_snapshot("default", name, "daily", 60) == 6
+        assert verbs.pin_snapshot("default", name, "daily", 60) == 6
         assert data.asked.pop() == (5, True)
-        front.unpin_snapshot(6)
+        verbs.unpin_snapshot(6)
         assert data.asked.pop() == 6
         with pytest.raises(SnapshotNotFound, match="snapshot=none"):
-            front.describe_snapshot("default", name, "none")
+            verbs.describe_snapshot("default", name, "none")
         with pytest.raises(CollectionNotFound):
-            front.list_snapshots("default", "other")
+            verbs.list_snapshots("default", "other")
         with pytest.raises(InvalidParameter, match="Invalid snapshot name"):
-            front.create_snapshot("default", name, "1st", "")
+            verbs.create_snapshot("default", name, "1st", "")
 
     in_a_thread(work)
 
@@ -125,7 +125,7 @@ def test_a_snapshot_is_waited_for_no_longer_than_its_client_waits() -> None:
 
         data.create_snapshot = waits_for_files  # type: ignore[method-assign]
         with pytest.raises(DeadlineExceeded):
-            bench.front.create_snapshot("default", collection().name, "daily", "", timeout_s=0.001)
+            bench.verbs.create_snapshot("default", collection().name, "daily", "", timeout_s=0.001)
         assert ended.wait(60), "datacoord's wait is cancelled"
 
     in_a_thread(work)
@@ -135,23 +135,23 @@ def test_a_restore_a_clone_and_an_undrop_are_clones_of_different_sources() -> No
     name = collection().name
 
     def work(bench: Bench, data: Data) -> None:
-        front = bench.front
-        job = front.restore_snapshot("default", name, "daily", "default", "copy")
+        verbs = bench.verbs
+        job = verbs.restore_snapshot("default", name, "daily", "default", "copy")
         request = data.asked.pop()
         assert request == CloneRequest("default", "copy", CloneSource(CID, 5), job.job_id)
-        assert front.restore_jobs("default") == [job]
-        assert front.restore_jobs("default", "other") == []
-        assert front.restore_job(job.job_id) == job
+        assert verbs.restore_jobs("default") == [job]
+        assert verbs.restore_jobs("default", "other") == []
+        assert verbs.restore_job(job.job_id) == job
         with pytest.raises(JobNotFound):
-            front.restore_job(3)
-        front.clone_collection("default", name, "default", "copy", Timestamp(7))
+            verbs.restore_job(3)
+        verbs.clone_collection("default", name, "default", "copy", Timestamp(7))
         assert isinstance(request := data.asked.pop(), CloneRequest)
         assert request.source == CloneSource(CID, moment=Timestamp(7))
         with pytest.raises(CollectionNotFound, match="drop_tolerance"):
-            front.undrop_collection("default", "gone")
+            verbs.undrop_collection("default", "gone")
         first = replace(collection(), collection_id=GONE, name="gone")
         data.dropped = (first, replace(first, collection_id=CollectionID(78)))
-        front.undrop_collection("default", "gone")
+        verbs.undrop_collection("default", "gone")
         assert isinstance(request := data.asked.pop(), CloneRequest)
         assert (request.name, request.source) == ("gone", CloneSource(CollectionID(78)))
 

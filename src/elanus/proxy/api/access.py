@@ -1,4 +1,4 @@
-"""The verbs of users, roles, grants and privilege groups: a part of `elanus.proxy.port.Front`."""
+"""The verbs of users, roles, grants and privilege groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from elanus.core.api_keys import ApiKey, KeyScope
 from elanus.core.privileges import Grant
 
 
-class AccessFront(Protocol):
+class AccessVerbs(Protocol):
     """A change returns when it is in force on every proxy; see `elanus.api.access.AccessApi`."""
 
     def access_policy(self) -> AccessPolicy:

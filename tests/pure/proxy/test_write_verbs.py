@@ -26,7 +26,7 @@ from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import Delete, Insert, MutationResult
+from elanus.proxy.api.writes import Delete, Insert, MutationResult
 
 PLAIN = collection(shards=2, partitions=(DEFAULT, OTHER))
 AUTO = collection(schema(auto_id=True), shards=2)
@@ -84,7 +84,7 @@ def test_an_insert_is_in_the_log_when_it_is_acknowledged() -> None:
     seen: list[object] = []
 
     def work(bench: Bench) -> None:
-        results.append(bench.front.insert(insert([5, 6, 7], "p1")))
+        results.append(bench.verbs.insert(insert([5, 6, 7], "p1")))
         seen.extend(bench.messages())
 
     in_a_thread(PLAIN, work)
@@ -102,7 +102,7 @@ def test_automatic_keys_are_unique_and_what_the_log_has(of: Collection, kind: pa
 
     def work(bench: Bench) -> None:
         for _ in range(3):
-            result = bench.front.insert(insert([0] * 40, of=of, with_key=False))
+            result = bench.verbs.insert(insert([0] * 40, of=of, with_key=False))
             assert result.primary_keys.type == kind
             keys.extend(result.primary_keys.to_pylist())
 
@@ -124,7 +124,7 @@ def test_automatic_keys_are_unique_and_what_the_log_has(of: Collection, kind: pa
 def test_a_write_that_cannot_be_leaves_no_trace(request_: Insert, error: type[Exception]) -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(error):
-            bench.front.insert(request_)
+            bench.verbs.insert(request_)
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -132,10 +132,10 @@ def test_a_write_that_cannot_be_leaves_no_trace(request_: Insert, error: type[Ex
 def test_pressure_holds_rows_back_and_lets_deletes_through() -> None:
     def work(bench: Bench) -> None:
         bench.growing_bytes = 1 << 50
-        for write in (bench.front.insert, bench.front.upsert):
+        for write in (bench.verbs.insert, bench.verbs.upsert):
             with pytest.raises(MemoryFull):
                 write(insert([1]))
-        bench.front.delete(delete("pk in [1]"))
+        bench.verbs.delete(delete("pk in [1]"))
 
     (message,) = in_a_thread(PLAIN, work).messages()
     assert isinstance(message, DeleteMessage)
@@ -148,7 +148,7 @@ def test_rows_go_to_the_collection_they_were_decoded_for_when_the_alias_switches
     after = replace(COLOURED, name="d", aliases=("alias",))
 
     def work(bench: Bench) -> None:
-        meant = bench.front.collection("default", "alias")
+        meant = bench.verbs.collection("default", "alias")
         decoded = Insert(meant, "", rows([1, 2], meant.view.schema))
         bench.root.collections = {
             before.collection_id: replace(before, aliases=()),
@@ -156,8 +156,8 @@ def test_rows_go_to_the_collection_they_were_decoded_for_when_the_alias_switches
         }
         for switched in (before, after):
             bench.proxy.call(bench.proxy.invalidate_collection(switched.collection_id))
-        assert bench.front.collection("default", "alias").collection_id == after.collection_id
-        assert getattr(bench.front, verb)(decoded).insert_count == 2
+        assert bench.verbs.collection("default", "alias").collection_id == after.collection_id
+        assert getattr(bench.verbs, verb)(decoded).insert_count == 2
 
     messages = in_a_thread(before, work).messages()
     assert {m.collection_id for m in messages} == {before.collection_id}
@@ -168,12 +168,12 @@ def test_an_insert_into_a_collection_that_was_dropped_meanwhile_is_refused() -> 
     """Also by a proxy that had an allocation left for it."""
 
     def work(bench: Bench) -> None:
-        meant = bench.front.collection("default", "c")
-        bench.front.insert(Insert(meant, "", rows([1])))
+        meant = bench.verbs.collection("default", "c")
+        bench.verbs.insert(Insert(meant, "", rows([1])))
         bench.data.dropped.add(meant.collection_id)
         bench.proxy.call(bench.proxy.invalidate_collection(meant.collection_id))
         with pytest.raises(CollectionNotFound):
-            bench.front.insert(Insert(meant, "", rows([2])))
+            bench.verbs.insert(Insert(meant, "", rows([2])))
 
     (message,) = in_a_thread(PLAIN, work).messages()
     assert message.rows.column("pk").to_pylist() == [1]
@@ -187,7 +187,7 @@ def test_an_upsert_has_one_row_of_each_key(of: Collection) -> None:
     def work(bench: Bench) -> None:
         refused = "duplicate primary keys are not allowed in the same batch: several rows have the pk 6"
         with pytest.raises(InvalidParameter, match=refused):
-            bench.front.upsert(insert([5, 6, 7, 6, 7], of=of))
+            bench.verbs.upsert(insert([5, 6, 7, 6, 7], of=of))
 
     assert in_a_thread(of, work).messages() == []
 
@@ -196,7 +196,7 @@ def test_an_upsert_into_automatic_keys_gives_new_ones_and_deletes_the_old() -> N
     results: list[MutationResult] = []
 
     def work(bench: Bench) -> None:
-        results.append(bench.front.upsert(insert([5, 6], of=AUTO)))
+        results.append(bench.verbs.upsert(insert([5, 6], of=AUTO)))
 
     messages = in_a_thread(AUTO, work).messages()
     assert {type(m) for m in messages} == {UpsertMessage}, "one record deletes and inserts"
@@ -214,12 +214,12 @@ def test_the_new_key_of_an_upsert_is_in_the_shard_of_the_old_one(kind: DataType)
     of = collection(schema(key=kind, auto_id=True), shards=4)
 
     def work(bench: Bench) -> None:
-        keys = bench.front.insert(insert([0] * 30, of=of, with_key=False)).primary_keys
+        keys = bench.verbs.insert(insert([0] * 30, of=of, with_key=False)).primary_keys
         for _ in range(3):
             again = rows([0] * 30).set_column(0, "pk", keys)
-            keys = bench.front.upsert(Insert(resolved(of), "", again)).primary_keys
+            keys = bench.verbs.upsert(Insert(resolved(of), "", again)).primary_keys
         text = f"pk in {keys.to_pylist()}".replace("'", '"')
-        bench.front.delete(Delete(resolved(of), "", text))
+        bench.verbs.delete(Delete(resolved(of), "", text))
 
     messages = in_a_thread(of, work).messages()
     where = {
@@ -245,7 +245,7 @@ def test_the_new_key_of_an_upsert_is_in_the_shard_of_the_old_one(kind: DataType)
 def test_a_delete_of_everything_is_refused(text: str) -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="delete plan can't be empty or always true"):
-            bench.front.delete(delete(text))
+            bench.verbs.delete(delete(text))
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -256,7 +256,7 @@ def test_a_bloom_filter_does_not_choose_what_to_delete() -> None:
             delete("membership_match(pk, {set})"), filter_values={"set": build_bloom_filter([1, 2])}
         )
         with pytest.raises(InvalidParameter, match="a Bloom filter also finds rows that are not in its set"):
-            bench.front.delete(chosen)
+            bench.verbs.delete(chosen)
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -265,8 +265,8 @@ def test_a_delete_by_key_asks_no_query_node() -> None:
     results: list[MutationResult] = []
 
     def work(bench: Bench) -> None:
-        results.append(bench.front.delete(delete("pk in [3, 4, 5]")))
-        results.append(bench.front.delete(delete("pk == 9", "p1")))
+        results.append(bench.verbs.delete(delete("pk in [3, 4, 5]")))
+        results.append(bench.verbs.delete(delete("pk == 9", "p1")))
 
     bench = in_a_thread(PLAIN, work)
     deletes = {(m.partition_id, k) for m in bench.messages() for k in m.primary_keys.to_pylist()}
@@ -278,7 +278,7 @@ def test_a_delete_by_key_asks_no_query_node() -> None:
 def test_a_delete_by_filter_deletes_the_keys_it_finds() -> None:
     def work(bench: Bench) -> None:
         bench.nodes.rows = {"pk": pa.array([11, 12])}
-        assert bench.front.delete(delete("price > 3")).delete_count == 2
+        assert bench.verbs.delete(delete("price > 3")).delete_count == 2
 
     bench = in_a_thread(PLAIN, work)
     assert sorted(k for m in bench.messages() for k in m.primary_keys.to_pylist()) == [11, 12]
@@ -287,7 +287,7 @@ def test_a_delete_by_filter_deletes_the_keys_it_finds() -> None:
 
 def test_a_delete_that_finds_nothing_writes_nothing() -> None:
     def work(bench: Bench) -> None:
-        assert bench.front.delete(delete("price > 3")).delete_count == 0
+        assert bench.verbs.delete(delete("price > 3")).delete_count == 0
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -295,7 +295,7 @@ def test_a_delete_that_finds_nothing_writes_nothing() -> None:
 def test_a_delete_without_a_filter_is_refused() -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="empty"):
-            bench.front.delete(delete("  "))
+            bench.verbs.delete(delete("  "))
 
     assert in_a_thread(PLAIN, work).messages() == []
 
@@ -305,10 +305,10 @@ def test_a_delete_without_a_filter_is_refused() -> None:
 
 def test_a_flush_returns_what_it_sealed_and_what_was_flushed_before() -> None:
     def work(bench: Bench) -> None:
-        result = bench.front.flush("default", ["c"])
+        result = bench.verbs.flush("default", ["c"])
         assert result.segment_ids == {"c": (7,)}
         assert result.flushed_segment_ids == {"c": (5, 6)}
-        assert bench.front.flush_state([7, 5], "default", "c", result.flush_ts["c"])
+        assert bench.verbs.flush_state([7, 5], "default", "c", result.flush_ts["c"])
 
     bench = in_a_thread(PLAIN, work)
     assert bench.data.calls.of("flush") == [CID]
@@ -324,11 +324,11 @@ def test_flushing_all_waits_for_nothing_that_was_written_since_it_began() -> Non
         before = bench.root.stamp()
         moments: list[Timestamp] = []
         bench.data.when_flushed = lambda: moments.append(bench.root.stamp())
-        flush_ts = bench.front.flush_all("")
+        flush_ts = bench.verbs.flush_all("")
         assert before < flush_ts < min(moments)
-        assert bench.front.flush_all_state("", flush_ts)
+        assert bench.verbs.flush_all_state("", flush_ts)
         bench.root.collections.clear()
-        assert bench.front.flush_all("") > flush_ts, "without any collection it is just now"
+        assert bench.verbs.flush_all("") > flush_ts, "without any collection it is just now"
 
     bench = in_a_thread(PLAIN, work)
     assert bench.data.calls.of("flush") == [CID, CID + 50]
@@ -338,7 +338,7 @@ def test_flushing_all_waits_for_nothing_that_was_written_since_it_began() -> Non
 
 def test_of_a_database_that_was_flushed_the_state_is_asked_for_its_collections_alone() -> None:
     def work(bench: Bench) -> None:
-        assert bench.front.flush_all_state("books", bench.front.flush_all("books"))
+        assert bench.verbs.flush_all_state("books", bench.verbs.flush_all("books"))
 
     bench = in_a_thread(PLAIN, work)
     assert bench.root.calls.of("list_collections") == ["books", "books"]
@@ -352,7 +352,7 @@ def test_a_collection_that_is_dropped_while_all_are_flushed_is_no_error() -> Non
             raise CollectionNotFound("collection not found")
 
         bench.data.when_flushed = gone
-        assert bench.front.flush_all("") > 0
+        assert bench.verbs.flush_all("") > 0
 
     assert in_a_thread(PLAIN, work).data.calls.of("flush") == [CID]
 

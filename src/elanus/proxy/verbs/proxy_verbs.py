@@ -1,7 +1,6 @@
-"""The front: what each verb of the Milvus API does, in domain terms.
+"""All verbs of a proxy: one class per family, composed.
 
-Implements `elanus.proxy.port.Front`, composed of one class per family of verbs. Everything here runs in
-gRPC threads; calls to the coordinators go through the proxy's queues on the event loop.
+Verbs run in gRPC threads; calls to the coordinators go through the proxy's queues on the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from elanus.proxy.verbs.search import Searching
 from elanus.proxy.verbs.updates import Updates
 
 
-class ProxyFront(
+class ProxyVerbs(
     Definitions,
     Alterations,
     IndexDefinitions,
@@ -40,4 +39,4 @@ class ProxyFront(
     Introspection,
     Access,
 ):
-    """Every verb of a proxy."""
+    """Implements `elanus.proxy.api.verbs.Verbs`."""

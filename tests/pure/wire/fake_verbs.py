@@ -43,25 +43,14 @@ from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.api import (
-    CollectionView,
-    ComponentView,
-    CreateCollection,
-    Delete,
-    FlushResult,
-    IndexView,
-    Insert,
-    LoadedView,
-    LoadRequest,
-    LoadStateView,
-    MutationResult,
-    Query,
-    QueryResult,
-    ReplicaView,
-    Search,
-    SearchResult,
-    SegmentView,
-)
+from elanus.proxy.api.collections import CollectionView, CreateCollection
+from elanus.proxy.api.flushes import FlushResult
+from elanus.proxy.api.indexes import IndexView
+from elanus.proxy.api.introspection import ComponentView, SegmentView
+from elanus.proxy.api.loading import LoadedView, LoadRequest, LoadStateView, ReplicaView
+from elanus.proxy.api.query import Query, QueryResult
+from elanus.proxy.api.search import Search, SearchResult
+from elanus.proxy.api.writes import Delete, Insert, MutationResult
 from elanus.proxy.role.cache import CachedCollection
 
 COUNT = "count(*)"
@@ -78,7 +67,7 @@ class Held:
     loaded: set[str] = field(default_factory=set)
 
 
-class FakeFront(
+class FakeVerbs(
     FakeAccess,
     FakeSchemaChanges,
     FakeIndexes,
@@ -89,7 +78,7 @@ class FakeFront(
     FakeCompaction,
     FakeHybrid,
 ):
-    """Implements `elanus.proxy.port.Front`. ``searches`` and ``writes`` keep what was asked."""
+    """Implements `elanus.proxy.api.verbs.Verbs`. ``searches`` and ``writes`` keep what was asked."""
 
     def __init__(self) -> None:
         self._ids = itertools.count(1000)

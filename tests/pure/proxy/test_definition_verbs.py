@@ -27,7 +27,10 @@ from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
-from elanus.proxy.api import CreateCollection, LoadedView, LoadRequest, ResourceGroupView, SegmentView
+from elanus.proxy.api.collections import CreateCollection
+from elanus.proxy.api.introspection import SegmentView
+from elanus.proxy.api.loading import LoadedView, LoadRequest
+from elanus.proxy.api.resource_groups import ResourceGroupView
 
 
 def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
@@ -39,7 +42,7 @@ def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
 
 @pytest.mark.parametrize(("name", "there"), [("c", True), ("a", True), ("nope", False)])
 def test_has_collection_knows_names_and_aliases(name: str, there: bool) -> None:
-    asked(lambda b: check(b.front.has_collection("default", name) is there))
+    asked(lambda b: check(b.verbs.has_collection("default", name) is there))
 
 
 def check(true: object) -> None:
@@ -55,7 +58,7 @@ def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
 
     def drop(bench: Bench, how: Any) -> None:
         bench.root.drop_collection = how  # type: ignore[attr-defined]
-        bench.front.drop_collection("default", "c")
+        bench.verbs.drop_collection("default", "c")
 
     async def nowhere(*_: object) -> None:
         raise DatabaseNotFound("no such database")
@@ -64,7 +67,7 @@ def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
 
     def drop_nowhere(bench: Bench) -> None:
         bench.root.describe_collection = nowhere  # type: ignore[attr-defined]
-        bench.front.drop_collection("nope", "c")
+        bench.verbs.drop_collection("nope", "c")
 
     asked(drop_nowhere)
     refused(lambda b: drop(b, aliased), InvalidParameter, "aliases")
@@ -80,8 +83,8 @@ def test_dropping_a_partition_or_database_that_is_not_there_succeeds() -> None:
     def drop(bench: Bench) -> None:
         bench.root.drop_partition = no_partition  # type: ignore[attr-defined]
         bench.root.drop_database = no_database  # type: ignore[attr-defined]
-        bench.front.drop_partition("default", "c", "nope")
-        bench.front.drop_database("nope")
+        bench.verbs.drop_partition("default", "c", "nope")
+        bench.verbs.drop_database("nope")
 
     asked(drop)
 
@@ -89,20 +92,20 @@ def test_dropping_a_partition_or_database_that_is_not_there_succeeds() -> None:
 def test_a_loaded_partition_is_not_dropped() -> None:
     def drop(bench: Bench) -> None:
         bench.query.statuses = [loaded(50, 50)]
-        bench.front.drop_partition("default", "c", "p1")
+        bench.verbs.drop_partition("default", "c", "p1")
 
     message = "partition cannot be dropped, partition is loaded, please release it first"
     refused(drop, InvalidParameter, message)
 
 
 def test_altering_a_database_names_what_to_alter() -> None:
-    refused(lambda b: b.front.alter_database("default", {}, ()), InvalidParameter, "empty properties")
+    refused(lambda b: b.verbs.alter_database("default", {}, ()), InvalidParameter, "empty properties")
     for name in ("database.replica.number", "database.max.collections"):
         for value in ("x", "-1", "1.5", ""):
             given = {name: value}
             message = f"{name} is '{value}': give a whole number"
-            refused(lambda b, g=given: b.front.alter_database("default", g, ()), InvalidParameter, message)
-            refused(lambda b, g=given: b.front.create_database("shop", g), InvalidParameter, message)
+            refused(lambda b, g=given: b.verbs.alter_database("default", g, ()), InvalidParameter, message)
+            refused(lambda b, g=given: b.verbs.create_database("shop", g), InvalidParameter, message)
 
 
 def test_a_load_that_names_no_replicas_follows_its_database() -> None:
@@ -112,14 +115,14 @@ def test_a_load_that_names_no_replicas_follows_its_database() -> None:
             "database.replica.number": "2",
             "database.resource_groups": "rg1, rg2",
         }
-        bench.front.load(LoadRequest("default", "c"))
-        bench.front.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
-        bench.front.load(LoadRequest("default", "c", replicas=1))
+        bench.verbs.load(LoadRequest("default", "c"))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1))
         bench.root.database_properties = {}
-        bench.front.load(LoadRequest("default", "c"))
+        bench.verbs.load(LoadRequest("default", "c"))
         bench.query.statuses = [loaded(100, 100)]
         bench.root.database_properties = {"database.replica.number": "3"}
-        bench.front.load(LoadRequest("default", "c"))
+        bench.verbs.load(LoadRequest("default", "c"))
 
     given = [call[2:4] for call in asked(work).query.calls.of("load")]
     assert given == [(2, ("rg1", "rg2")), (1, ("rg",)), (1, ("rg1", "rg2")), (1, ()), (0, ())]
@@ -133,7 +136,7 @@ def test_a_load_names_all_vector_fields_without_an_index() -> None:
 
     def load(bench: Bench, defined: list[Any]) -> None:
         bench.index.defined = defined
-        bench.front.load(LoadRequest("default", "c", replicas=1))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1))
 
     names = f"there is no vector index on field: \\[{vector.name} a b\\]"
     refused(lambda b: load(b, []), IndexNotFound, names, of)
@@ -142,13 +145,13 @@ def test_a_load_names_all_vector_fields_without_an_index() -> None:
 
 def test_a_partition_count_needs_a_partition_key() -> None:
     request = CreateCollection("default", schema(), 1, ConsistencyLevel.BOUNDED, {}, num_partitions=16)
-    refused(lambda b: b.front.create_collection(request), InvalidParameter, "partition key")
+    refused(lambda b: b.verbs.create_collection(request), InvalidParameter, "partition key")
 
 
 def test_a_long_description_is_refused() -> None:
     described = replace(schema(), description="é" * 513)
     request = CreateCollection("default", described, 1, ConsistencyLevel.BOUNDED, {})
-    refused(lambda b: b.front.create_collection(request), InvalidParameter, "must not exceed 1024 bytes")
+    refused(lambda b: b.verbs.create_collection(request), InvalidParameter, "must not exceed 1024 bytes")
 
 
 def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:
@@ -160,18 +163,18 @@ def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:
         states = SegmentState.GROWING, SegmentState.FLUSHED, SegmentState.DROPPED
         infos = [segment(n, (DEFAULT, OTHER)[n % 2], s, 10**n) for n, s in enumerate(states)]
         bench.data.infos = {i.segment_id: i for i in infos}
-        assert bench.front.collection_rows("default", "c") == 11
-        assert bench.front.partition_rows("default", "c", "_default") == 1
-        assert bench.front.partition_rows("default", "c", "p1") == 10
-        assert [s.rows for s in bench.front.persistent_segments("default", "c")] == [1, 10]
+        assert bench.verbs.collection_rows("default", "c") == 11
+        assert bench.verbs.partition_rows("default", "c", "_default") == 1
+        assert bench.verbs.partition_rows("default", "c", "p1") == 10
+        assert [s.rows for s in bench.verbs.persistent_segments("default", "c")] == [1, 10]
 
     asked(work)
 
 
 def test_an_alias_leads_to_its_collection() -> None:
     def work(bench: Bench) -> None:
-        assert list(bench.front.describe_collection("default", "c").aliases) == ["a"]
-        assert bench.front.describe_alias("default", "a") == "c"
+        assert list(bench.verbs.describe_collection("default", "c").aliases) == ["a"]
+        assert bench.verbs.describe_alias("default", "a") == "c"
 
     asked(work)
 
@@ -180,28 +183,28 @@ def test_an_alias_leads_to_its_collection() -> None:
 
 
 def test_a_load_needs_an_index_on_every_vector() -> None:
-    bench = refused(lambda b: b.front.load(LoadRequest("default", "c")), IndexNotFound, r"\[v0\]")
+    bench = refused(lambda b: b.verbs.load(LoadRequest("default", "c")), IndexNotFound, r"\[v0\]")
     assert bench.query.calls.of("load") == []
 
 
 def test_a_load_of_some_fields_needs_no_index_on_the_others() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
-        bench.front.load(LoadRequest("default", "c", load_fields=("pk", "v0")))
+        bench.verbs.load(LoadRequest("default", "c", load_fields=("pk", "v0")))
         fields = ("pk", "v0", "price")
-        bench.front.load(LoadRequest("default", "c", load_fields=fields, skip_dynamic=True))
+        bench.verbs.load(LoadRequest("default", "c", load_fields=fields, skip_dynamic=True))
 
     bench = asked(load, collection(schema(vectors=2, dynamic=True)))
     chosen, all_but_one = (FieldID(100), FieldID(102), FieldID(104)), tuple(map(FieldID, (100, 101, 102)))
     assert [call[-1] for call in bench.query.calls.of("load")] == [chosen, all_but_one]
     without_vector = LoadRequest("default", "c", load_fields=("pk",))
-    refused(lambda b: b.front.load(without_vector), InvalidParameter, "vector")
+    refused(lambda b: b.verbs.load(without_vector), InvalidParameter, "vector")
 
 
 @pytest.mark.parametrize("partitions", [(), ("p1",)])
 def test_a_refresh_loads_nothing(partitions: tuple[str, ...]) -> None:
     def refresh(bench: Bench) -> None:
-        bench.front.load(LoadRequest("default", "c", partitions, replicas=3, refresh=True))
+        bench.verbs.load(LoadRequest("default", "c", partitions, replicas=3, refresh=True))
 
     bench = refused(refresh, CollectionNotLoaded, f"collection not loaded.collection={CID}.")
     assert bench.query.calls.of("load") == []
@@ -216,9 +219,9 @@ def test_a_refresh_loads_nothing(partitions: tuple[str, ...]) -> None:
 def test_a_load_names_partitions_by_id() -> None:
     def load(bench: Bench) -> None:
         bench.index.defined.append(index())
-        bench.front.load(LoadRequest("default", "c", ("p1",), 1))
-        bench.front.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
-        bench.front.release("default", "c", ["p1"])
+        bench.verbs.load(LoadRequest("default", "c", ("p1",), 1))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
+        bench.verbs.release("default", "c", ["p1"])
 
     bench = asked(load)
     assert [call for call in bench.query.calls.asked if call[0] in ("load", "release")] == [
@@ -226,28 +229,28 @@ def test_a_load_names_partitions_by_id() -> None:
         ("load", (CID, (), 1, ("rg",))),
         ("release", (CID, (OTHER,))),
     ]
-    refused(lambda b: b.front.load(LoadRequest("default", "c", ("nope",))), PartitionNotFound)
+    refused(lambda b: b.verbs.load(LoadRequest("default", "c", ("nope",))), PartitionNotFound)
 
 
 def test_resource_groups_are_described_with_collections_by_name() -> None:
     def describe(bench: Bench) -> None:
         counts = {CID: 2, CollectionID(999): 1}
         bench.query.resource_group = ResourceGroupStatus("rg", 3, (NodeID(7),), counts, {CID: 1}, {})
-        view = bench.front.describe_resource_group("rg")
+        view = bench.verbs.describe_resource_group("rg")
         assert view == ResourceGroupView("rg", 3, (NodeID(7),), {"c": 2}, {"c": 1}, {})
-        assert list(bench.front.list_resource_groups()) == ["rg"]
+        assert list(bench.verbs.list_resource_groups()) == ["rg"]
 
     asked(describe)
 
 
 def test_replicas_are_transferred_by_their_collections_id() -> None:
     def change(bench: Bench) -> None:
-        bench.front.create_resource_group("a")
-        bench.front.transfer_node("a", "b", 2)
-        bench.front.transfer_replica("default", "c", "a", "b", 1)
-        bench.front.drop_resource_group("a")
-        bench.front.create_resource_group("b", config)
-        bench.front.update_resource_groups({"b": config})
+        bench.verbs.create_resource_group("a")
+        bench.verbs.transfer_node("a", "b", 2)
+        bench.verbs.transfer_replica("default", "c", "a", "b", 1)
+        bench.verbs.drop_resource_group("a")
+        bench.verbs.create_resource_group("b", config)
+        bench.verbs.update_resource_groups({"b": config})
 
     config = GroupConfig(1, 2)
     assert asked(change).query.calls.asked == [
@@ -273,10 +276,10 @@ def test_replicas_are_transferred_by_their_collections_id() -> None:
 def test_load_states(status: LoadStatus | None, partitions: list[str], state: str) -> None:
     def work(bench: Bench) -> None:
         bench.query.statuses = [status] if status else []
-        assert bench.front.load_state("default", "c", partitions).state == state
+        assert bench.verbs.load_state("default", "c", partitions).state == state
 
     asked(work)
-    asked(lambda b: check(b.front.load_state("default", "nope", []).state == "NotExist"))
+    asked(lambda b: check(b.verbs.load_state("default", "nope", []).state == "NotExist"))
 
 
 @pytest.mark.parametrize("status", [None, loaded(100, 100)])
@@ -284,7 +287,7 @@ def test_the_load_state_of_a_missing_partition_is_an_error(status: LoadStatus | 
     def work(bench: Bench) -> None:
         bench.query.statuses = [status] if status else []
         with pytest.raises(PartitionNotFound, match=r"partition not found\[partition=nope\]"):
-            bench.front.load_state("default", "c", ["_default", "nope"])
+            bench.verbs.load_state("default", "c", ["_default", "nope"])
 
     asked(work)
 
@@ -295,11 +298,11 @@ def test_the_load_state_names_segments_that_cannot_be_read() -> None:
         _, other = whole.percentages
         gaps = [UnreadableSegment(SegmentID(n), other, f"segment {n}: damaged", True) for n in range(7)]
         bench.query.statuses = [replace(whole, unreadable=tuple(gaps))]
-        found = bench.front.load_state("default", "c", [])
+        found = bench.verbs.load_state("default", "c", [])
         assert found.state == "Loading"
         assert found.obstacle.startswith("segment 0: damaged; segment 1: damaged")
         assert found.obstacle.endswith("(and 2 more segments)")
-        assert bench.front.load_state("default", "c", ["_default"]).obstacle == ""
+        assert bench.verbs.load_state("default", "c", ["_default"]).obstacle == ""
 
     asked(work)
 
@@ -307,20 +310,20 @@ def test_the_load_state_names_segments_that_cannot_be_read() -> None:
 def test_progress_is_that_of_the_slowest_partition_asked_for() -> None:
     def work(bench: Bench) -> None:
         bench.query.statuses = [loaded(100, 40)]
-        assert bench.front.loading_progress("default", "c", []) == LoadedView("c", 40, False)
-        assert bench.front.loading_progress("default", "c", ["_default"]) == LoadedView("c", 100, True)
-        assert bench.front.loaded_partitions("default", "c")["p1"].percentage == 40
-        assert set(bench.front.loaded_collections("default")) == {"c"}
+        assert bench.verbs.loading_progress("default", "c", []) == LoadedView("c", 40, False)
+        assert bench.verbs.loading_progress("default", "c", ["_default"]) == LoadedView("c", 100, True)
+        assert bench.verbs.loaded_partitions("default", "c")["p1"].percentage == 40
+        assert set(bench.verbs.loaded_collections("default")) == {"c"}
 
     asked(work)
 
 
 def test_progress_of_what_was_never_asked_to_load_is_an_error() -> None:
-    refused(lambda b: b.front.loading_progress("default", "c", []), CollectionNotLoaded)
+    refused(lambda b: b.verbs.loading_progress("default", "c", []), CollectionNotLoaded)
 
     def partly(bench: Bench) -> None:
         bench.query.statuses = [loaded(100, whole=False)]
-        bench.front.loading_progress("default", "c", ["p1"])
+        bench.verbs.loading_progress("default", "c", ["p1"])
 
     refused(partly, PartitionNotLoaded)
 
@@ -341,7 +344,7 @@ def test_query_segments_show_state_node_and_index() -> None:
         zero = compose(1)
         known = SegmentInfo(SegmentID(1), CID, DEFAULT, "v", SegmentState.FLUSHED, 1000, zero, zero)
         bench.data.infos = {SegmentID(1): replace(known, is_sorted=True)}
-        assert list(bench.front.query_segments("default", "c")) == [
+        assert list(bench.verbs.query_segments("default", "c")) == [
             SegmentView(
                 SegmentID(1),
                 CID,
@@ -370,7 +373,7 @@ def test_a_collection_is_flushed_before_it_is_truncated() -> None:
 
         bench.root.truncate_collection = truncate  # type: ignore[attr-defined]
         bench.data.when_flushed = lambda: order.append("flush")
-        bench.front.truncate_collection("default", "a")
+        bench.verbs.truncate_collection("default", "a")
         assert order == ["flush", f"truncate {CID}"]
 
     asked(work)
@@ -379,12 +382,12 @@ def test_a_collection_is_flushed_before_it_is_truncated() -> None:
 def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
     def work(bench: Bench) -> None:
         bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
-        front = bench.front
+        verbs = bench.verbs
         for change, what in (
-            (lambda: front.alter_collection("default", "c", {"mmap.enabled": "true"}, ()), "alter mmap"),
-            (lambda: front.alter_collection("default", "c", {}, ("mmap.enabled",)), "delete mmap"),
-            (lambda: front.alter_field("default", "c", "v0", {"warmup": "sync"}, ()), "alter warmup"),
-            (lambda: front.alter_field("default", "c", "v0", {}, ("mmap_enabled",)), "drop collection field"),
+            (lambda: verbs.alter_collection("default", "c", {"mmap.enabled": "true"}, ()), "alter mmap"),
+            (lambda: verbs.alter_collection("default", "c", {}, ("mmap.enabled",)), "delete mmap"),
+            (lambda: verbs.alter_field("default", "c", "v0", {"warmup": "sync"}, ()), "alter warmup"),
+            (lambda: verbs.alter_field("default", "c", "v0", {}, ("mmap_enabled",)), "drop collection field"),
         ):
             with pytest.raises(CollectionLoaded, match=rf"can not {what}.* if collection loaded: .*=c\]"):
                 change()
@@ -400,7 +403,7 @@ def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
             added.append(field)
 
         bench.root.add_field = add_field  # type: ignore[attr-defined]
-        bench.front.alter_collection("default", "c", {"dynamicfield.enabled": "true"}, ())
+        bench.verbs.alter_collection("default", "c", {"dynamicfield.enabled": "true"}, ())
         assert [(f.name, f.is_dynamic) for f in added] == [("$meta", True)]
 
     asked(work)
@@ -408,7 +411,7 @@ def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
 
 def test_the_field_by_which_rows_expire_is_checked() -> None:
     def altered(bench: Bench, field: str) -> None:
-        bench.front.alter_collection("default", "c", {"ttl_field": field}, ())
+        bench.verbs.alter_collection("default", "c", {"ttl_field": field}, ())
 
     refused(lambda b: altered(b, "nope"), InvalidParameter, "ttl field name nope not found in schema")
     refused(lambda b: altered(b, "pk"), InvalidParameter, "must be timestamptz")
@@ -429,7 +432,7 @@ def test_properties_that_exclude_what_a_collection_has(
 ) -> None:
     def alter(bench: Bench) -> None:
         bench.root.collections[CID] = replace(collection(), properties=known)
-        bench.front.alter_collection("default", "c", changed, ())
+        bench.verbs.alter_collection("default", "c", changed, ())
 
     refused(alter, InvalidParameter, text)
 
@@ -441,7 +444,7 @@ def test_another_analyzer_of_a_field_is_checked() -> None:
         plain = schema()
         bench.root.collections[CID] = collection(replace(plain, fields=(*plain.fields, text)))
         params = {"enable_analyzer": "true", "analyzer_params": '{"type": "klingon"}'}
-        bench.front.alter_field("default", "c", "t", params, ())
+        bench.verbs.alter_field("default", "c", "t", params, ())
 
     refused(alter, InvalidParameter, "unknown build-in analyzer type: klingon")
 
@@ -460,7 +463,7 @@ def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:
 
         bench.root.add_field = add_field  # type: ignore[attr-defined]
         bench.query.loads = progressing  # type: ignore[method-assign]
-        bench.front.add_field("default", "c", FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True))
+        bench.verbs.add_field("default", "c", FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True))
         assert [found[0].percentages[DEFAULT] for found in seen] == [40, 100]
 
     asked(work)

@@ -1,4 +1,4 @@
-"""The verbs of snapshots, clones and dropped collections: a part of `elanus.proxy.port.Front`."""
+"""The verbs of snapshots, clones and dropped collections."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 
-class SnapshotFront(Protocol):
+class SnapshotVerbs(Protocol):
     """A snapshot belongs to a collection, and outlives it: the collection's last name still finds it.
 
     Raises `SnapshotNotFound` for a snapshot, and `CollectionNotFound` for a collection that was never there.
@@ -73,6 +73,3 @@ class SnapshotFront(Protocol):
         Raises `CollectionNotFound` if none was, or its files may be gone.
         """
         ...
-
-
-__all__ = ["RestoreJob", "SnapshotFront", "SnapshotView"]

@@ -32,20 +32,20 @@ LOADED = LoadStatus(CID, True, {DEFAULT: 50, OTHER: 50})
 def test_an_index_is_checked_before_it_is_announced() -> None:
     params = {"index_type": "HNSW", "metric_type": "L2", "dim": "3"}
     bench = refused(
-        lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidDimension, "dimension"
+        lambda b: b.verbs.create_index("default", "c", "v0", "", params), InvalidDimension, "dimension"
     )
     assert bench.index.calls.of("create_index") == []
-    refused(lambda b: b.front.create_index("default", "c", "nope", "", {}), FieldNotFound, "nope")
+    refused(lambda b: b.verbs.create_index("default", "c", "nope", "", {}), FieldNotFound, "nope")
 
 
 def test_the_metric_bm25_is_for_functions_alone() -> None:
     params = {"index_type": "HNSW", "metric_type": "BM25"}
-    refused(lambda b: b.front.create_index("default", "c", "v0", "", params), InvalidParameter, "BM25")
+    refused(lambda b: b.verbs.create_index("default", "c", "v0", "", params), InvalidParameter, "BM25")
 
 
 def test_an_index_without_a_name_is_named_by_indexcoord() -> None:
     params = {"index_type": "FLAT", "metric_type": "L2"}
-    bench = asked(lambda b: b.front.create_index("default", "c", "v0", "", params))
+    bench = asked(lambda b: b.verbs.create_index("default", "c", "v0", "", params))
     assert bench.index.calls.of("create_index") == [(CID, "v0", "", params)]
 
 
@@ -62,28 +62,28 @@ def test_an_index_without_a_name_is_named_by_indexcoord() -> None:
 def test_an_automatic_index_has_its_type_and_metric(
     params: dict[str, str], announced: dict[str, str]
 ) -> None:
-    bench = asked(lambda b: b.front.create_index("default", "c", "v0", "", params))
+    bench = asked(lambda b: b.verbs.create_index("default", "c", "v0", "", params))
     assert bench.index.calls.of("create_index") == [(CID, "v0", "", announced)]
 
 
 def test_the_index_of_a_scalar_field_stays_as_it_was_sent() -> None:
-    bench = asked(lambda b: b.front.create_index("default", "c", "pk", "", {}))
+    bench = asked(lambda b: b.verbs.create_index("default", "c", "pk", "", {}))
     assert bench.index.calls.of("create_index") == [(CID, "pk", "", {})]
 
 
 @pytest.mark.parametrize("index_type", ["HNSW", "FLAT", "INVERTED", "nonesuch"])
 def test_a_named_type_of_a_vector_index_needs_a_metric(index_type: str) -> None:
     def create(bench: Bench) -> None:
-        bench.front.create_index("default", "c", "v0", "", {"index_type": index_type})
+        bench.verbs.create_index("default", "c", "v0", "", {"index_type": index_type})
 
     bench = refused(create, InvalidParameter, "metric type not set for vector index: invalid parameter")
     assert bench.index.calls.of("create_index") == []
 
 
 def test_properties_of_an_index_are_altered() -> None:
-    bench = asked(lambda b: b.front.alter_index("default", "c", "v0", {"mmap.enabled": "True"}, []))
+    bench = asked(lambda b: b.verbs.alter_index("default", "c", "v0", {"mmap.enabled": "True"}, []))
     assert bench.index.calls.of("alter_index") == [(CID, "v0", {"mmap.enabled": "True"}, ())]
-    bench = asked(lambda b: b.front.alter_index("default", "c", "v0", {}, ["mmap.enabled"]))
+    bench = asked(lambda b: b.verbs.alter_index("default", "c", "v0", {}, ["mmap.enabled"]))
     assert bench.index.calls.of("alter_index") == [(CID, "v0", {}, ("mmap.enabled",))]
 
 
@@ -109,7 +109,7 @@ def test_properties_of_an_index_are_altered() -> None:
 def test_properties_that_are_refused(
     name: str, properties: dict[str, str], dropped: list[str], error: type[ElanusError], text: str
 ) -> None:
-    bench = refused(lambda b: b.front.alter_index("default", "c", name, properties, dropped), error, text)
+    bench = refused(lambda b: b.verbs.alter_index("default", "c", name, properties, dropped), error, text)
     assert bench.index.calls.of("alter_index") == []
 
 
@@ -117,7 +117,7 @@ def test_an_index_of_a_loaded_collection_is_not_altered() -> None:
     def alter(bench: Bench) -> None:
         bench.index.defined.append(index())
         bench.query.statuses = [LOADED]
-        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
+        bench.verbs.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
 
     bench = refused(alter, CollectionLoaded, "can't alter index on loaded collection, please release")
     assert bench.index.calls.of("alter_index") == []
@@ -127,7 +127,7 @@ def test_an_index_of_a_loaded_collection_is_not_dropped() -> None:
     def drop(bench: Bench) -> None:
         bench.index.defined.append(index())
         bench.query.statuses = [LOADED]
-        bench.front.drop_index("default", "c", "v0", "")
+        bench.verbs.drop_index("default", "c", "v0", "")
 
     assert refused(drop, InvalidParameter, "please release it first").index.calls.of("drop_index") == []
 
@@ -139,17 +139,17 @@ def test_an_index_of_a_loaded_collection_is_not_dropped() -> None:
 def test_an_index_is_dropped_by_its_field_or_its_name(field: str, name: str, dropped: bool) -> None:
     def drop(bench: Bench) -> None:
         bench.index.defined.append(index(90))
-        bench.front.drop_index("default", "c", field, name)
+        bench.verbs.drop_index("default", "c", field, name)
 
     assert asked(drop).index.calls.of("drop_index") == ([(CID, IndexID(90))] if dropped else [])
 
 
 def test_an_index_on_a_key_of_the_dynamic_field_may_name_the_key() -> None:
     params = {"index_type": "INVERTED", "json_path": "doc['a'][0]", "json_cast_type": "double"}
-    bench = asked(lambda b: b.front.create_index("default", "c", "doc", "", params), DOCUMENTS)
+    bench = asked(lambda b: b.verbs.create_index("default", "c", "doc", "", params), DOCUMENTS)
     assert bench.index.calls.of("create_index") == [(CID, "doc", "", params)]
     bench = asked(
-        lambda b: b.front.create_index("default", "c", "year", "", params | {"json_path": "year"}), DOCUMENTS
+        lambda b: b.verbs.create_index("default", "c", "year", "", params | {"json_path": "year"}), DOCUMENTS
     )
     assert bench.index.calls.of("create_index") == [(CID, "$meta", "", params | {"json_path": "year"})]
 
@@ -157,7 +157,7 @@ def test_an_index_on_a_key_of_the_dynamic_field_may_name_the_key() -> None:
 def test_an_index_without_a_path_is_on_what_the_request_names() -> None:
     params = {"index_type": "INVERTED", "json_cast_type": "double"}
     for named, field in (("doc", "doc"), ("year", "$meta")):
-        bench = asked(lambda b, on=named: b.front.create_index("default", "c", on, "", params), DOCUMENTS)
+        bench = asked(lambda b, on=named: b.verbs.create_index("default", "c", on, "", params), DOCUMENTS)
         announced = [(CID, field, "", params | {"json_path": named})]
         assert bench.index.calls.of("create_index") == announced
 
@@ -175,11 +175,11 @@ def test_an_index_on_a_key_of_the_dynamic_field_is_described_with_the_key() -> N
         bench.index.defined.append(defined)
         bench.index.describe = describe  # type: ignore[attr-defined]
         for named in ("", "year", "$meta"):
-            (view,) = bench.front.describe_index("default", "c", "", named)
+            (view,) = bench.verbs.describe_index("default", "c", "", named)
             assert (view.name, view.field_name) == ("years", "year")
         with pytest.raises(IndexNotFound, match=r"index not found\[indexName=nope\]"):
-            bench.front.describe_index("default", "c", "nope", "")
-        bench.front.drop_index("default", "c", "year", "")
+            bench.verbs.describe_index("default", "c", "nope", "")
+        bench.verbs.drop_index("default", "c", "year", "")
         assert bench.index.calls.of("drop_index") == [(CID, IndexID(90))]
 
     asked(work, DOCUMENTS)
@@ -199,14 +199,14 @@ def test_an_index_on_a_key_of_the_dynamic_field_is_described_with_the_key() -> N
     ],
 )
 def test_what_clients_cannot_choose(field: str, params: dict[str, str], text: str) -> None:
-    bench = refused(lambda b: b.front.create_index("default", "c", field, "", params), InvalidParameter, text)
+    bench = refused(lambda b: b.verbs.create_index("default", "c", field, "", params), InvalidParameter, text)
     assert bench.index.calls.of("create_index") == []
 
 
 def test_an_index_of_a_field_that_is_being_added_is_not_dropped_with_the_others() -> None:
     def drop(bench: Bench) -> None:
         bench.index.defined += [index(90), replace(index(91), field_id=FieldID(999), name="soon")]
-        bench.front.drop_index("default", "c", "", "")
+        bench.verbs.drop_index("default", "c", "", "")
 
     assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(90))]
 
@@ -215,7 +215,7 @@ def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
     def drop(bench: Bench) -> None:
         bench.index.defined += [index(90), replace(index(91), field_id=FieldID(101), name="price")]
         bench.query.statuses = [LOADED]
-        bench.front.drop_index("default", "c", "", "price")
+        bench.verbs.drop_index("default", "c", "", "price")
 
     assert asked(drop).index.calls.of("drop_index") == [(CID, IndexID(91))]
 
@@ -223,8 +223,8 @@ def test_a_scalar_index_of_a_loaded_collection_is_dropped() -> None:
 def test_the_file_of_a_diskann_index_is_not_mapped_later_either() -> None:
     def alter(bench: Bench) -> None:
         bench.index.defined.append(index(index_type="DISKANN"))
-        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "false"}, [])
-        bench.front.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
+        bench.verbs.alter_index("default", "c", "v0", {"mmap.enabled": "false"}, [])
+        bench.verbs.alter_index("default", "c", "v0", {"mmap.enabled": "true"}, [])
 
     bench = refused(alter, InvalidParameter, "index type DISKANN does not support mmap")
     assert len(bench.index.calls.of("alter_index")) == 1

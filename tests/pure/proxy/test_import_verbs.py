@@ -38,16 +38,16 @@ def in_a_thread(
 
 def test_names_become_ids() -> None:
     def work(bench: Bench) -> None:
-        task = bench.front.start_import("default", "c", "p1", ["deep/a.parquet"])
-        bench.front.start_import("default", "c", "", ["b.csv"], csv=CsvFormat(";"))
+        task = bench.verbs.start_import("default", "c", "p1", ["deep/a.parquet"])
+        bench.verbs.start_import("default", "c", "", ["b.csv"], csv=CsvFormat(";"))
         assert bench.data.calls.of("start_import") == [
             ImportRequest(CID, "c", OTHER, "p1", ("deep/a.parquet",)),
             ImportRequest(CID, "c", DEFAULT, "_default", ("b.csv",), csv=CsvFormat(";")),
         ]
-        assert bench.front.import_task(task.task_id) == task
-        assert len(bench.front.import_tasks("default", "c", 0)) == 2
-        assert [t.files for t in bench.front.import_tasks("default", "", 1)] == [("b.csv",)]
-        bench.front.cancel_import(task.task_id)
+        assert bench.verbs.import_task(task.task_id) == task
+        assert len(bench.verbs.import_tasks("default", "c", 0)) == 2
+        assert [t.files for t in bench.verbs.import_tasks("default", "", 1)] == [("b.csv",)]
+        bench.verbs.cancel_import(task.task_id)
         assert bench.data.calls.of("cancel_import") == [task.task_id]
 
     in_a_thread(work)
@@ -55,7 +55,7 @@ def test_names_become_ids() -> None:
 
 def test_files_may_bring_keys_where_the_collection_keeps_sent_ones() -> None:
     def work(bench: Bench) -> None:
-        bench.front.start_import("default", "c", "", ["a.parquet"])
+        bench.verbs.start_import("default", "c", "", ["a.parquet"])
         (asked,) = bench.data.calls.of("start_import")
         assert asked.takes_keys
 
@@ -81,7 +81,7 @@ def test_files_may_bring_keys_where_the_collection_keeps_sent_ones() -> None:
 def test_files_that_are_refused_at_once(files: list[str], error: type[ElanusError]) -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(error):
-            bench.front.start_import("default", "c", "", files)
+            bench.verbs.start_import("default", "c", "", files)
         assert bench.data.calls.of("start_import") == []
 
     in_a_thread(work)
@@ -90,9 +90,9 @@ def test_files_that_are_refused_at_once(files: list[str], error: type[ElanusErro
 def test_a_collection_or_partition_that_is_not_there() -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(CollectionNotFound):
-            bench.front.start_import("default", "nothing", "", ["a.parquet"])
+            bench.verbs.start_import("default", "nothing", "", ["a.parquet"])
         with pytest.raises(PartitionNotFound):
-            bench.front.start_import("default", "c", "nothing", ["a.parquet"])
+            bench.verbs.start_import("default", "c", "nothing", ["a.parquet"])
 
     in_a_thread(work)
 
@@ -100,10 +100,10 @@ def test_a_collection_or_partition_that_is_not_there() -> None:
 def test_rows_are_chosen_by_keys_only_where_the_files_have_them() -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="duplicates is first, but the server makes the keys"):
-            bench.front.start_import("default", "c", "", ["a.parquet"], duplicates=Duplicates.FIRST)
+            bench.verbs.start_import("default", "c", "", ["a.parquet"], duplicates=Duplicates.FIRST)
         with pytest.raises(InvalidParameter, match="use append"):
-            bench.front.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.UPSERT)
-        bench.front.start_import("default", "c", "", ["a.parquet"])
+            bench.verbs.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.UPSERT)
+        bench.verbs.start_import("default", "c", "", ["a.parquet"])
         assert len(bench.data.calls.of("start_import")) == 1
 
     in_a_thread(work, auto_id=True)
@@ -111,16 +111,16 @@ def test_rows_are_chosen_by_keys_only_where_the_files_have_them() -> None:
 
 def test_the_schema_of_a_write_is_refused_as_the_write_would_be() -> None:
     def work(bench: Bench) -> None:
-        front, names = bench.front, []
+        verbs, names = bench.verbs, []
         for mode in (WriteMode.APPEND, WriteMode.DELETE):
-            schema = front.write_schema("default", "c", "p1", mode)
+            schema = verbs.write_schema("default", "c", "p1", mode)
             names.append([field.name for field in schema.fields if is_made(field, schema.by_name)])
         assert names == [["pk"], []], "a delete names keys that the server made"
         with pytest.raises(PartitionNotFound):
-            front.write_schema("default", "c", "nothing", WriteMode.APPEND)
+            verbs.write_schema("default", "c", "nothing", WriteMode.APPEND)
         with pytest.raises(InvalidParameter, match="use append"):
-            front.write_schema("default", "c", "", WriteMode.UPSERT)
+            verbs.write_schema("default", "c", "", WriteMode.UPSERT)
         with pytest.raises(CollectionNotFound):
-            front.write_schema("default", "d", "", WriteMode.APPEND)
+            verbs.write_schema("default", "d", "", WriteMode.APPEND)
 
     in_a_thread(work, auto_id=True)

@@ -1,0 +1,16 @@
+"""The verbs of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from elanus.core.catalog import Partition
+
+
+class PartitionVerbs(Protocol):
+    def create_partition(self, database: str, collection: str, partition: str) -> None: ...
+    def drop_partition(self, database: str, collection: str, partition: str) -> None: ...
+    def has_partition(self, database: str, collection: str, partition: str) -> bool: ...
+    def list_partitions(self, database: str, collection: str) -> Sequence[Partition]: ...
+    def partition_rows(self, database: str, collection: str, partition: str) -> int: ...

@@ -1,0 +1,178 @@
+"""The verbs of searches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from msgspec import Struct
+from msgspec import field as structs_field
+
+from elanus.core.buckets import Bucket, Levels
+from elanus.core.consistency import ReadConsistency
+from elanus.core.function_chains import Chains
+from elanus.core.grouping import Grouping
+from elanus.core.ids import CollectionID
+from elanus.core.moments import IN_UTC, TimeFormat
+from elanus.core.ordering import OrderBy
+from elanus.core.quick_values import quick
+from elanus.core.rankers import Ranker
+from elanus.core.reduce import PrimaryKeys
+from elanus.core.schema import CollectionSchema
+from elanus.core.timestamps import Timestamp
+from elanus.core.vector_lists import Queries
+from elanus.text import Highlight
+
+if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
+    from elanus.proxy.role.cache import CachedCollection
+
+
+@dataclass(frozen=True, slots=True)
+class BoostRequest:
+    """``filter``: blank for all rows. ``random_field`` "": the primary key; see `elanus.api.boosts.Boost`."""
+
+    filter: str
+    weight: float
+    is_random: bool = False
+    seed: int = 0
+    random_field: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BoostRequests:
+    """``boost_mode``, ``function_mode``: see `elanus.api.boosts.Boosts`."""
+
+    functions: tuple[BoostRequest, ...]
+    boost_mode: str = "multiply"
+    function_mode: str = "multiply"
+
+
+@dataclass(frozen=True, slots=True)
+class IteratorPage:
+    """The page that a client requests: at most ``size`` rows after ``bound`` (None: the first page).
+
+    ``token``: "" for the first page.
+    """
+
+    size: int
+    token: str = ""
+    bound: float | None = None
+
+
+@quick
+class Search(Struct, frozen=True, gc=False):
+    """``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64
+    (nq, pairs) for sparse ones.
+
+    ``vector_field`` "" means the only one. ``metric_type`` "" means the index's. ``params`` are the
+    index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: the
+    collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
+    long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
+    second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
+    highlight in the hits. ``measures_recall``: the answer has the recall of each query. ``texts``: those that
+    a provider turns into the queries (`elanus.proxy.embedding`); none if the queries are given. ``levels``:
+    of the buckets that are wanted instead of hits; ``grouping`` and ``limit`` are then theirs. ``template``:
+    one object for all searches of the collection that differ in their vectors, texts, keys, consistency and
+    timeout only; None: it is not known to be repeated.
+    """
+
+    collection: CachedCollection
+    partitions: tuple[str, ...]
+    vector_field: str
+    queries: Queries
+    limit: int
+    offset: int
+    filter: str
+    metric_type: str
+    params: Mapping[str, float | int | str | bool]
+    output_fields: tuple[str, ...]
+    round_decimal: int
+    consistency: ReadConsistency
+    filter_values: Mapping[str, object] = structs_field(default_factory=dict)
+    ignore_growing: bool = False
+    collection_id: CollectionID | None = None
+    timeout_s: float | None = None
+    page: IteratorPage | None = None
+    query_ids: pa.Array | None = None
+    grouping: Grouping | None = None
+    levels: Levels = ()
+    ranker: Ranker | None = None
+    boosts: BoostRequests | None = None
+    chains: Chains | None = None
+    order: tuple[OrderBy, ...] = ()
+    times: TimeFormat = IN_UTC
+    highlight: Highlight | None = None
+    measures_recall: bool = False
+    texts: tuple[str, ...] = ()
+    template: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class HybridSearch:
+    """Several searches of one collection as of one moment, whose hits are fused.
+
+    Of ``searches`` only the vectors, the field, the filter, the limit and the parameters count: partitions,
+    consistency, output fields and rounding are the hybrid search's own. ``grouping``: ``limit`` and
+    ``offset`` count groups, in the order of the ``group_scorer`` of their hits.
+    """
+
+    collection: CachedCollection
+    partitions: tuple[str, ...]
+    searches: tuple[Search, ...]
+    ranker: Ranker
+    limit: int
+    offset: int
+    output_fields: tuple[str, ...]
+    round_decimal: int
+    consistency: ReadConsistency
+    ignore_growing: bool = False
+    timeout_s: float | None = None
+    grouping: Grouping | None = None
+    group_scorer: str = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class PageEnd:
+    """The values that the client sends back when it requests the next page. ``bound`` is a float32 number."""
+
+    token: str
+    bound: float
+
+
+@quick
+class SearchResult(Struct, frozen=True, gc=False):
+    """Hits of query i are at ``offsets[i]:offsets[i + 1]``, best first.
+
+    ``scores``: float32, in the metric's own terms; ``fields``: output
+    columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
+    keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
+    an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
+    the fragments of each hit, by field. ``elements``: which element of a struct array each hit is.
+    ``recalls``: of each query, if they were asked for. ``buckets``: of each query, if ``levels`` were asked
+    for; their hits are places in ``ids``.
+    """
+
+    offsets: npt.NDArray[np.int64]
+    ids: PrimaryKeys
+    scores: npt.NDArray[np.float32]
+    fields: Mapping[str, pa.Array]
+    output_fields: tuple[str, ...]
+    dynamic_fields: tuple[str, ...] | None
+    schema: CollectionSchema
+    ts: Timestamp
+    page_end: PageEnd | None = None
+    groups: Mapping[str, pa.Array] = structs_field(default_factory=dict)
+    highlights: Mapping[str, Sequence[Sequence[str]]] = structs_field(default_factory=dict)
+    elements: npt.NDArray[np.int64] | None = None
+    recalls: tuple[float, ...] = ()
+    levels: Levels = ()
+    buckets: tuple[tuple[Bucket, ...], ...] | None = None
+
+
+class SearchVerbs(Protocol):
+    def search(self, request: Search) -> SearchResult: ...
+    def hybrid_search(self, request: HybridSearch) -> SearchResult: ...

@@ -1,0 +1,97 @@
+"""The verbs that write rows: insert, upsert, update, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from elanus.core.consistency import ReadConsistency
+from elanus.core.errors import PartlyWritten
+from elanus.core.partial_update import ArrayChange
+from elanus.core.timestamps import Timestamp
+
+if TYPE_CHECKING:  # the cache imports the filter language and the indexes, which the wire does not need
+    from elanus.proxy.role.cache import CachedCollection
+
+_NO_KEYS = pa.array([], pa.int64())
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """``rows``: the ``arrow_schema`` of ``collection``, without the primary key when it is auto-id.
+
+    An upsert into an auto-id collection includes the primary key, which identifies the rows to replace.
+    ``client``: the writing client, identified as in `ReadConsistency.client`.
+    """
+
+    collection: CachedCollection
+    partition: str
+    rows: pa.RecordBatch
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """``rows``: the primary key and the columns that change, in the order of the schema.
+
+    ``changes``: of arrays that are extended or lose elements; others are replaced. ``client``: as in
+    `Insert`.
+    """
+
+    collection: CachedCollection
+    partition: str
+    rows: pa.RecordBatch
+    changes: Mapping[str, ArrayChange] = field(default_factory=dict)
+    client: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    collection: CachedCollection
+    partition: str
+    filter: str
+    filter_values: Mapping[str, object] = field(default_factory=dict)
+    consistency: ReadConsistency = ReadConsistency()
+
+
+@dataclass(frozen=True, slots=True)
+class MutationResult:
+    """``primary_keys``: an int64 or string array of the rows written (or deleted, where known)."""
+
+    primary_keys: pa.Array
+    insert_count: int
+    delete_count: int
+    upsert_count: int
+    ts: Timestamp
+
+
+class PartialMutation(PartlyWritten):
+    """Only some rows of a request were stored, or only some keys deleted.
+
+    ``primary_keys``: of all rows of the request. ``stored``: which of them took effect, shape (rows,), bool.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        primary_keys: pa.Array = _NO_KEYS,
+        stored: Sequence[bool] | npt.NDArray[np.bool_] = (),
+    ) -> None:
+        super().__init__(message)
+        self.primary_keys = primary_keys
+        self.stored = np.asarray(stored, dtype=bool)
+
+
+class WriteVerbs(Protocol):
+    def insert(self, request: Insert) -> MutationResult: ...
+    def upsert(self, request: Insert) -> MutationResult: ...
+    def update(self, request: Update) -> MutationResult:
+        """Replace some columns of rows: an upsert that keeps the others. Raises `CollectionNotLoaded`."""
+        ...
+
+    def delete(self, request: Delete) -> MutationResult: ...
