@@ -1,51 +1,14 @@
-"""Parameters that have no effect here but are accepted anyway, because the reference accepts them.
+"""What clients may send without effect, or in several places: the rows of the compatibility page.
 
-The reference's index library checks the values of the keys it knows and ignores the others. A parameter is
-listed here, or ignored as unknown, only if it cannot change an answer. Requests for features of the reference
-that this release lacks are refused, with a hint on what to do instead.
+A parameter is tolerated only if it cannot change an answer. Requests for features of the reference that this
+release lacks are refused, with a hint on what to do instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
-import structlog
-
-_log = structlog.get_logger(__name__)
-
-_NAMES_MAX = 1000
-"""Names come from clients: beyond this many different ones, further names are not recorded."""
-
-_noted: set[tuple[str, str]] = set()
-
-FOREIGN_SEARCH_PARAMS = frozenset(
-    {
-        "ef",
-        "level",
-        "nprobe",
-        "reorder_k",
-        "search_list",
-        "search_k",
-        "beam_width_ratio",
-        "drop_ratio_search",
-        "dim_max_score_ratio",
-        "max_empty_result_buckets",
-        "refine_k",
-        "rbq_query_bits",
-        "mh_search_with_jaccard",
-        "mh_lsh_batch_search",
-        "mh_lsh_band",
-        "mh_element_bit_width",
-        "itopk_size",
-        "search_width",
-        "min_iterations",
-        "max_iterations",
-        "team_size",
-        "overview_levels",
-    }
-)
-"""Search parameters of the reference's index types: no effect where the index does not know them."""
+from elanus.index.ignored import FOREIGN_SEARCH_PARAMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +89,4 @@ TOLERANCES = (
     Tolerance("`row_based`", "do_bulk_insert", "accepted, no effect: the names of files say their formats"),
     Tolerance("`hash_keys`", "insert, upsert, delete", "accepted, no effect: the server computes them"),
 )
-"""Parameters accepted without effect or in several places. The compatibility page is generated from this."""
-
-
-def note_ignored(kind: str, names: Iterable[str]) -> None:
-    """Log each ignored parameter, once per kind of index (or request) and name."""
-    for name in names:
-        if (kind, name) in _noted or len(_noted) >= _NAMES_MAX:
-            continue
-        _noted.add((kind, name))
-        _log.warning("unknown parameter ignored", kind=kind, parameter=name)
+"""The compatibility page is generated from this."""
