@@ -30,7 +30,7 @@ from elanus.core.timestamps import compose
 from elanus.proxy.api.collections import CreateCollection
 from elanus.proxy.api.loading import LoadRequest
 from elanus.proxy.api.query import Query
-from elanus.proxy.api.search import Search
+from elanus.proxy.api.search import Search, SearchTemplate
 from elanus.proxy.api.writes import Delete, Insert
 
 PARTITIONS = 4
@@ -260,9 +260,8 @@ def test_an_isolated_search_names_one_key() -> None:
 
     def work(bench: Bench) -> None:
         vectors = KEYED.schema.field("v0").vector.to_matrix(rows(["a"]).column("v0"))
-        search = Search(
-            resolved(isolated), (), "v0", vectors, 1, 0, 'tenant in ["a"]', "", {}, (), -1, ReadConsistency()
-        )
+        template = SearchTemplate(1, vector_field="v0", filter='tenant in ["a"]')
+        search = Search(resolved(isolated), template, vectors, ReadConsistency())
         with pytest.raises(InvalidFilter, match="partition key isolation does not support IN"):
             bench.verbs.search(search)
 

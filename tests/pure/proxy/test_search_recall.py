@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from read_bench import Patience
+from read_bench import Patience, changed
 from test_hybrid import HybridBench, TableNodes, hybrid
 
 from elanus.api.querynode import NodeHits, NodeSearch
@@ -68,6 +68,6 @@ def test_searches_whose_recall_means_nothing_are_refused(changes: dict[str, Any]
 
 def test_a_hybrid_search_has_none() -> None:
     request = hybrid()
-    searches = tuple(replace(search, measures_recall=True) for search in request.searches)
+    searches = tuple(changed(search, measures_recall=True) for search in request.searches)
     with pytest.raises(InvalidParameter, match="not supported in hybrid search"):
         HybridBench().hybrid(searches=searches)

@@ -19,7 +19,9 @@ class FakeHybrid:
     def hybrid_search(self, request: HybridSearch) -> SearchResult:
         check_hybrid(request)
         own = {"partitions": request.partitions, "output_fields": request.output_fields}
-        results = [self.search(replace(search, **own)) for search in request.searches]  # type: ignore[arg-type]
+        templates = [replace(search.template, **own) for search in request.searches]  # type: ignore[arg-type]
+        parts = zip(request.searches, templates, strict=True)
+        results = [self.search(replace(search, template=template)) for search, template in parts]
         hits, _ = fused(
             [NodeHits("L2", r.offsets, r.ids, r.scores, r.fields) for r in results], request.ranker
         )

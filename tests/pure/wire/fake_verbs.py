@@ -333,15 +333,15 @@ class FakeVerbs(
         self.searches.append(request)
         held = self._of(request.collection)
         self._check_loaded(held)
-        table = self._visible(held, request.partitions)
-        table = table.filter(pa.array(matches(table, request.filter, request.filter_values)))
-        schema = held.view.schema
-        vectors = as_matrix(table.column(request.vector_field), schema.field(request.vector_field).dim)
-        hits = [nearest(query, vectors, request.limit, request.offset) for query in request.queries]
+        asked, schema = request.template, held.view.schema
+        table = self._visible(held, asked.partitions)
+        table = table.filter(pa.array(matches(table, asked.filter, asked.filter_values)))
+        vectors = as_matrix(table.column(asked.vector_field), schema.field(asked.vector_field).dim)
+        hits = [nearest(query, vectors, asked.limit, asked.offset) for query in request.queries]
         rows = np.concatenate([found for found, _ in hits]).astype(np.int64)
         scores = np.concatenate([distances for _, distances in hits]).astype(np.float32)
         offsets = np.concatenate(([0], np.cumsum([len(found) for found, _ in hits]))).astype(np.int64)
-        columns, names, keys = outputs(schema, request.output_fields)
+        columns, names, keys = outputs(schema, asked.output_fields)
         taken = table.take(pa.array(rows))
         return SearchResult(
             offsets=offsets,

@@ -337,15 +337,16 @@ def test_hits_are_one_list_with_the_number_of_each_query(client: RestClient, ver
         (1, 1.0),
     ]
     search = verbs.searches[-1]
-    assert (search.limit, search.metric_type, search.params) == (2, "L2", {"ef": 50})
-    assert (search.ignore_growing, search.timeout_s) == (True, 30.0)
-    assert search.filter_values == {"ids": [1, 2]}
+    asked = search.template
+    assert (asked.limit, asked.metric_type, asked.params) == (2, "L2", {"ef": 50})
+    assert (asked.ignore_growing, search.timeout_s) == (True, 30.0)
+    assert asked.filter_values == {"ids": [1, 2]}
 
 
 def test_hits_are_ordered_by_fields(client: RestClient, verbs: FakeVerbs) -> None:
     body = {"collectionName": "c", "data": [[0, 0]]}
     client.data("entities/search", **body, orderByFields=["id:desc"])
-    assert [(key.field, key.descending) for key in verbs.searches[-1].order] == [("id", True)]
+    assert [(key.field, key.descending) for key in verbs.searches[-1].template.order] == [("id", True)]
     answer = client.post("entities/search", **body, orderByFields=["id:up"])
     assert (answer["code"], "expected 'asc' or 'desc'" in answer["message"]) == (1100, True)
 
@@ -357,7 +358,7 @@ def test_reads_have_the_references_defaults(client: RestClient, verbs: FakeVerbs
     client.data("entities/query", collectionName="c", filter="id > 0", limit=0)
     assert verbs.queries[-1].limit is None
     client.data("entities/search", collectionName="c", data=[[0, 0]])
-    assert verbs.searches[-1].limit == 100
+    assert verbs.searches[-1].template.limit == 100
     client.data("entities/get", collectionName="c", id=["1", 2])
     assert verbs.queries[-1].ids == [1, 2]
     assert client.data("entities/query", collectionName="c", outputFields=["count(*)"]) == [{"count(*)": 0}]

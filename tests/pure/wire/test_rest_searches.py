@@ -82,7 +82,7 @@ def test_chains_are_those_of_other_clients(client: RestClient, verbs: FakeVerbs)
     params = {"mode": "weighted", "weights": (0.5, 2.0), "null_policy": "propagate"}
     call = Call(COMBINE, ("$score", "price"), params)
     steps = (Map("$score", call), Sort("$score", True, ""), Limit(3, 0))
-    assert verbs.searches[-1].chains == Chains(proxy=Chain(steps, ("price",)))
+    assert verbs.searches[-1].template.chains == Chains(proxy=Chain(steps, ("price",)))
 
 
 def test_values_of_chains_keep_their_types() -> None:
@@ -170,7 +170,7 @@ def test_an_aggregation_is_that_of_other_clients(client: RestClient, verbs: Fake
     }
     answer = search(client, searchAggregation=aggregation)
     assert answer["code"] == 0, answer
-    assert verbs.searches[-1].levels == (
+    assert verbs.searches[-1].template.levels == (
         BucketLevel(
             ("brand",),
             2,
@@ -291,7 +291,7 @@ def test_searches_of_a_hybrid_search_have_chains(client: RestClient, verbs: Fake
     parts = [{"functionChains": [{"stage": f"FunctionChainStageL{n}Rerank", "ops": ops}]} for n in (0, 1)]
     answer = hybrid(client, [*parts, {}])
     assert answer["code"] == 0, answer
-    first, second, plain = (search.chains for search in verbs.searches[-3:])
+    first, second, plain = (search.template.chains for search in verbs.searches[-3:])
     assert first is not None
     assert second is not None
     params = {"mode": "multiply", "weights": (), "null_policy": "propagate"}

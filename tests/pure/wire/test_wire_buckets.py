@@ -55,11 +55,12 @@ def test_all_parts_of_a_request_are_read() -> None:
     )
     order = (BucketOrder("mean", False), BucketOrder("_key", True))
     best = BestHits(20, (HitOrder("_score", True, True),))
-    assert search.levels == (
+    asked = search.template
+    assert asked.levels == (
         BucketLevel(("brand",), 2, 5, (BucketMetric("mean", "avg", "price"),), order),
         BucketLevel(("kind",), 1, 1, best=best),
     )
-    assert (search.grouping, search.limit) == (Grouping(("brand", "kind"), 20, strict=True), 5)
+    assert (asked.grouping, asked.limit) == (Grouping(("brand", "kind"), 20, strict=True), 5)
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,11 @@ def test_a_search_is_asked_as_the_program_said(books: Collection, verbs: FakeVer
         consistency_level="Bounded",
     )
     assert len(hits) == 2
-    asked = verbs.searches[-1]
+    search = verbs.searches[-1]
+    asked = search.template
     assert (asked.offset, asked.limit, asked.filter, asked.round_decimal) == (1, 2, "id > 5", 2)
     assert (asked.partitions, asked.params, asked.metric_type) == (("_default",), {"ef": 32}, "L2")
-    assert asked.consistency.level is ConsistencyLevel.BOUNDED
+    assert search.consistency.level is ConsistencyLevel.BOUNDED
 
 
 def test_a_session_read_carries_the_last_write(books: Collection, verbs: FakeVerbs) -> None:
@@ -325,7 +326,7 @@ def test_the_client_gets_fused_hits(client: MilvusClient, verbs: FakeVerbs) -> N
         params={"reranker": "decay", "function": "gauss", "origin": 1, "scale": 2},
     )
     client.search("quick", [[0.0] * 4], limit=2, ranker=decay)
-    assert verbs.searches[-1].ranker == Decay("id", "gauss", 1.0, 2.0)
+    assert verbs.searches[-1].template.ranker == Decay("id", "gauss", 1.0, 2.0)
     bad = WeightedRanker(1.0)
     bad._strategy = "best"
     with pytest.raises(pymilvus.MilvusException, match="unsupported rank type"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -63,41 +63,33 @@ class IteratorPage:
     bound: float | None = None
 
 
-@quick
-class Search(Struct, frozen=True, gc=False):
-    """``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, or uint64
-    (nq, pairs) for sparse ones.
+@dataclass(frozen=True, slots=True)
+class SearchTemplate:
+    """All that a search asks for apart from its vectors. Programs repeat it with new ones.
 
-    ``vector_field`` "" means the only one. ``metric_type`` "" means the index's. ``params`` are the
-    index's search parameters (``ef``, ``nprobe``, ``radius``, ``range_filter``). ``collection_id``: the
-    collection that the name must still refer to (None: any); set for pages of an iterator. ``timeout_s``: how
-    long the client waits (None: as long as the server does). ``page``: set when the search is a page of a
-    second-generation search iterator. ``times``: how the answer shows moments. ``highlight``: what to
-    highlight in the hits. ``measures_recall``: the answer has the recall of each query. ``texts``: those that
-    a provider turns into the queries (`elanus.proxy.embedding`); none if the queries are given. ``levels``:
-    of the buckets that are wanted instead of hits; ``grouping`` and ``limit`` are then theirs. ``template``:
-    one object for all searches of the collection that differ in their vectors, texts, keys, consistency and
-    timeout only; None: it is not known to be repeated.
+    ``limit``, ``offset``: of the hits of each query. ``vector_field`` "": the only one. ``partitions``: their
+    names (empty: all). ``metric_type`` "": the index's. ``params``: the index's search parameters (``ef``,
+    ``nprobe``, ``radius``, ``range_filter``). ``round_decimal`` -1: scores are not rounded.
+    ``collection_id``: the collection that the name must still refer to (None: any); set for pages of an
+    iterator. ``page``: set for a page of a second-generation search iterator. ``levels``: of the buckets that
+    are wanted instead of hits; ``grouping`` and ``limit`` are then theirs. ``times``: how the answer shows
+    moments. ``measures_recall``: the answer has the recall of each query. ``may_repeat``: further searches of
+    the collection may carry this very object, so it pays to keep what follows from it.
     """
 
-    collection: CachedCollection
-    partitions: tuple[str, ...]
-    vector_field: str
-    queries: Queries
     limit: int
-    offset: int
-    filter: str
-    metric_type: str
-    params: Mapping[str, float | int | str | bool]
-    output_fields: tuple[str, ...]
-    round_decimal: int
-    consistency: ReadConsistency
-    filter_values: Mapping[str, object] = structs_field(default_factory=dict)
+    offset: int = 0
+    vector_field: str = ""
+    partitions: tuple[str, ...] = ()
+    filter: str = ""
+    filter_values: Mapping[str, object] = field(default_factory=dict)
+    metric_type: str = ""
+    params: Mapping[str, float | int | str | bool] = field(default_factory=dict)
+    output_fields: tuple[str, ...] = ()
+    round_decimal: int = -1
     ignore_growing: bool = False
     collection_id: CollectionID | None = None
-    timeout_s: float | None = None
     page: IteratorPage | None = None
-    query_ids: pa.Array | None = None
     grouping: Grouping | None = None
     levels: Levels = ()
     ranker: Ranker | None = None
@@ -105,10 +97,40 @@ class Search(Struct, frozen=True, gc=False):
     chains: Chains | None = None
     order: tuple[OrderBy, ...] = ()
     times: TimeFormat = IN_UTC
-    highlight: Highlight | None = None
     measures_recall: bool = False
+    may_repeat: bool = False
+
+
+@quick
+class Search(Struct, frozen=True, gc=False):
+    """A template with the vectors of one request, given in one of three ways.
+
+    ``queries``: float32 (nq, dim), uint8 (nq, dim / 8) for binary vectors, uint64 (nq, pairs) for sparse
+    ones, or nq lists of vectors (`elanus.core.vector_lists`). ``query_ids``: the keys of rows that have them.
+    ``texts``: a provider turns these into them (`elanus.proxy.embedding`). ``highlight``: what to highlight
+    in the hits. ``timeout_s``: how long the client waits (None: as long as the server does).
+    """
+
+    collection: CachedCollection
+    template: SearchTemplate
+    queries: Queries
+    consistency: ReadConsistency
+    query_ids: pa.Array | None = None
     texts: tuple[str, ...] = ()
-    template: object = None
+    highlight: Highlight | None = None
+    timeout_s: float | None = None
+
+    @property
+    def query_count(self) -> int:
+        """How many vectors are searched for."""
+        if self.texts:
+            return len(self.texts)
+        return len(self.queries) if self.query_ids is None else len(self.query_ids)
+
+    @property
+    def iterates(self) -> bool:
+        """Whether it is a page of a search iterator of either generation."""
+        return self.template.page is not None or self.consistency.pinned
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,14 +161,14 @@ class _RowOperations:
         request = search_request(body, collection.view.schema)
         search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
         found = self._verbs.search(search)
-        return structs.replace(found, fields=_shown(found, search.times))
+        return structs.replace(found, fields=_shown(found, search.template.times))
 
     def hybrid_search(self, body: bodies.HybridSearch, caller: Caller) -> SearchResult:
         collection = self._collection(body, caller)
         request = hybrid_request(body, collection.view.schema)
         search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
         found = self._verbs.hybrid_search(search)
-        return structs.replace(found, fields=_shown(found, search.searches[0].times))
+        return structs.replace(found, fields=_shown(found, search.searches[0].template.times))
 
 
 def _shown(result: QueryResult | SearchResult, times: TimeFormat) -> dict[str, pa.Array]:

@@ -15,6 +15,7 @@ from elanus.api.querynode import NodeSearch
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.expr import BoundFilter, compile_filter
 from elanus.expr.identity_cache import IdentityCache
+from elanus.proxy.api.search import SearchTemplate
 from elanus.proxy.role.outputs import Outputs, resolve_outputs
 
 _KEPT = 512
@@ -32,10 +33,10 @@ class SearchPlan:
 
 
 class Plans:
-    """``searches``: the plans of searches that are repeated, by `Search.template`."""
+    """``searches``: the plans of searches that are repeated, by their templates."""
 
     def __init__(self, schema: CollectionSchema) -> None:
-        self.searches: IdentityCache[object, SearchPlan] = IdentityCache(_KEPT)
+        self.searches: IdentityCache[SearchTemplate, SearchPlan] = IdentityCache(_KEPT)
         self._schema = schema
         self._compile = lru_cache(_KEPT)(lambda text: compile_filter(text, schema))
         self._resolve = lru_cache(_KEPT)(

@@ -137,9 +137,9 @@ def _search(
     del request.search_params[:]
     request.search_params.extend(own)
     search = decode_search(request, collection, cache)
-    if search.order:
+    if search.template.order:
         raise InvalidParameter("order_by is not supported for hybrid search")
-    if search.levels:
+    if search.template.levels:
         raise InvalidParameter(NO_AGGREGATION)
     if search.highlight is not None:
         raise InvalidParameter("not support hybrid search with highlight now: send a search of its own")

@@ -26,7 +26,7 @@ class Reads:
         name = check_collection_name(request.collection_name)
         collection = self._verbs.collection(database, name)
         search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        return encode_search(self._verbs.search(search), name, search.times)
+        return encode_search(self._verbs.search(search), name, search.template.times)
 
     @rpc(checks_itself=True, privilege="PrivilegeSearch", on="collection_name")
     def HybridSearch(
@@ -35,7 +35,7 @@ class Reads:
         name = check_collection_name(request.collection_name)
         collection = self._verbs.collection(database_of(request, caller), name)
         search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        return encode_search(self._verbs.hybrid_search(search), name, search.searches[0].times)
+        return encode_search(self._verbs.hybrid_search(search), name, search.searches[0].template.times)
 
     @rpc(checks_itself=True, privilege="PrivilegeQuery", on="collection_name")
     def Query(self, request: milvus_pb2.QueryRequest, caller: Caller) -> milvus_pb2.QueryResults:
