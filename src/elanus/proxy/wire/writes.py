@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +21,15 @@ from elanus.proxy.api.collections import CollectionView
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.api.writes import Delete, MutationResult, PartialMutation, Update
 from elanus.proxy.api.writes import Insert as RowInsert
-from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids, extend
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 from elanus.proxy.wire.unsupported import refuse_key
+
+if TYPE_CHECKING:
+    from elanus.proxy.role.cache import CachedCollection
 
 _MS_PER_S = 1000
 _WRITE_FIELDS = (
