@@ -30,6 +30,7 @@ from elanus.core.rankers import Rrf
 from elanus.core.rows import absent_column
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.proxy.api.collections import CreateCollection
+from elanus.proxy.api.imports import ImportOptions
 from elanus.proxy.api.search import HybridSearch
 from elanus.proxy.api.writes import Insert, Update
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy, ProviderAccess
@@ -152,7 +153,7 @@ def test_an_import_is_refused() -> None:
     def work(bench: Bench, provider: Provider) -> None:
         with pytest.raises(NotSupported, match="do not call the provider of its function f; insert the rows"):
             bench.verbs.start_import("default", "c", "", ["a.parquet"])
-        bench.verbs.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.DELETE)
+        bench.verbs.start_import("default", "c", "", ["a.parquet"], ImportOptions(mode=WriteMode.DELETE))
 
     in_a_thread(work)
 

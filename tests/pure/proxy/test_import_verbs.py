@@ -21,6 +21,7 @@ from elanus.core.errors import (
 from elanus.core.imports import CsvFormat, Duplicates, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID, is_made
+from elanus.proxy.api.imports import ImportOptions
 
 
 def in_a_thread(
@@ -39,7 +40,7 @@ def in_a_thread(
 def test_names_become_ids() -> None:
     def work(bench: Bench) -> None:
         task = bench.verbs.start_import("default", "c", "p1", ["deep/a.parquet"])
-        bench.verbs.start_import("default", "c", "", ["b.csv"], csv=CsvFormat(";"))
+        bench.verbs.start_import("default", "c", "", ["b.csv"], ImportOptions(csv=CsvFormat(";")))
         assert bench.data.calls.of("start_import") == [
             ImportRequest(CID, "c", OTHER, "p1", ("deep/a.parquet",)),
             ImportRequest(CID, "c", DEFAULT, "_default", ("b.csv",), csv=CsvFormat(";")),
@@ -100,9 +101,11 @@ def test_a_collection_or_partition_that_is_not_there() -> None:
 def test_rows_are_chosen_by_keys_only_where_the_files_have_them() -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match="duplicates is first, but the server makes the keys"):
-            bench.verbs.start_import("default", "c", "", ["a.parquet"], duplicates=Duplicates.FIRST)
+            bench.verbs.start_import(
+                "default", "c", "", ["a.parquet"], ImportOptions(duplicates=Duplicates.FIRST)
+            )
         with pytest.raises(InvalidParameter, match="use append"):
-            bench.verbs.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.UPSERT)
+            bench.verbs.start_import("default", "c", "", ["a.parquet"], ImportOptions(mode=WriteMode.UPSERT))
         bench.verbs.start_import("default", "c", "", ["a.parquet"])
         assert len(bench.data.calls.of("start_import")) == 1
 

@@ -35,7 +35,7 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
+from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
@@ -45,6 +45,7 @@ from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api.collections import CollectionView, CreateCollection
 from elanus.proxy.api.flushes import FlushResult
+from elanus.proxy.api.imports import DEFAULT_OPTIONS, ImportOptions
 from elanus.proxy.api.indexes import IndexView
 from elanus.proxy.api.introspection import ComponentView, SegmentView
 from elanus.proxy.api.loading import LoadedView, LoadRequest, LoadStateView, ReplicaView
@@ -392,13 +393,7 @@ class FakeVerbs(
         collection: str,
         partition: str,
         files: Sequence[str],
-        write_id: str = "",
-        rejects_max: int = 0,
-        mode: WriteMode = WriteMode.APPEND,
-        batch: int = -1,
-        duplicates: Duplicates = Duplicates.KEEP,
-        csv: CsvFormat = COMMAS,
-        timeout_ms: int = 0,
+        options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportTask:
         view = self.describe_collection(database, collection)
         task_id = TaskID(next(self._ids))
@@ -409,13 +404,13 @@ class FakeVerbs(
             *place,
             tuple(files),
             created_ms,
-            write_id=write_id,
-            rejects_max=rejects_max,
-            batch=batch,
-            mode=mode,
-            duplicates=duplicates,
-            csv=csv,
-            timeout_ms=timeout_ms,
+            write_id=options.write_id,
+            rejects_max=options.rejects_max,
+            batch=options.batch,
+            mode=options.mode,
+            duplicates=options.duplicates,
+            csv=options.csv,
+            timeout_ms=options.timeout_ms,
         )
         self.imports[task_id] = task
         return task

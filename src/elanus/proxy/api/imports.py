@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
 from elanus.core.schema import CollectionSchema
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """How the rows of an import are written.
+
+    A ``write_id`` names the write, or with a ``batch`` a stream of writes: one that did not fail is not
+    repeated. ``rejects_max``: how many rows that do not fit are left out before the import fails.
+    ``duplicates``: which rows of a key are added. ``csv``: the format of CSV files. ``timeout_ms``: after how
+    long the import fails; 0: what the server allows.
+    """
+
+    write_id: str = ""
+    rejects_max: int = 0
+    mode: WriteMode = WriteMode.APPEND
+    duplicates: Duplicates = Duplicates.KEEP
+    csv: CsvFormat = COMMAS
+    timeout_ms: int = 0
+    batch: int = -1
+
+
+DEFAULT_OPTIONS = ImportOptions()
 
 
 class ImportVerbs(Protocol):
@@ -16,20 +39,11 @@ class ImportVerbs(Protocol):
         collection: str,
         partition: str,
         files: Sequence[str],
-        write_id: str = "",
-        rejects_max: int = 0,
-        mode: WriteMode = WriteMode.APPEND,
-        batch: int = -1,
-        duplicates: Duplicates = Duplicates.KEEP,
-        csv: CsvFormat = COMMAS,
-        timeout_ms: int = 0,
+        options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportTask:
-        """Start an import.
+        """Start one task for all files, and return it.
 
-        A ``write_id`` names the write, or with a ``batch`` a stream of writes: one that did not fail is not
-        repeated. ``rejects_max``: how many rows that do not fit are left out before the import fails.
-        ``duplicates``: which rows of a key it adds. ``csv``: the format of CSV files. Raises
-        `InvalidParameter` for a ``mode`` or ``duplicates`` that does not fit the collection.
+        Raises `InvalidParameter` for a ``mode`` or ``duplicates`` that does not fit the collection.
         """
         ...
 

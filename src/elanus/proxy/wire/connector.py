@@ -15,6 +15,7 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import NO_PRIVILEGE, requires
+from elanus.proxy.api.imports import ImportOptions
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.import_options import check_key, import_options
 
@@ -105,19 +106,7 @@ class Connector:
         files: tuple[str, ...],
         options: dict[str, str],
     ) -> ImportTask:
-        wanted = import_options(options)
-        return self._verbs.start_import(
-            database,
-            collection,
-            partition,
-            files,
-            wanted.idempotency_key,
-            wanted.rejects_max,
-            wanted.mode,
-            duplicates=wanted.duplicates,
-            csv=wanted.csv,
-            timeout_ms=wanted.timeout_ms,
-        )
+        return self._verbs.start_import(database, collection, partition, files, import_options(options))
 
     @requires("PrivilegeImport", on="collection")
     def write_schema(
@@ -138,9 +127,8 @@ class Connector:
         batch: int = -1,
     ) -> ImportTask:
         check_key("write_id", write_id)
-        return self._verbs.start_import(
-            database, collection, partition, files, write_id, mode=mode, batch=batch
-        )
+        options = ImportOptions(write_id, mode=mode, batch=batch)
+        return self._verbs.start_import(database, collection, partition, files, options)
 
     @requires(NO_PRIVILEGE)
     def import_task(self, caller: Caller, task_id: TaskID) -> ImportTask:

@@ -59,12 +59,7 @@ class BulkImports:
             check_collection_name(request.collection_name),
             request.partition_name,
             tuple(file.removeprefix("/") for file in request.files),
-            options.idempotency_key,
-            options.rejects_max,
-            options.mode,
-            duplicates=options.duplicates,
-            csv=options.csv,
-            timeout_ms=options.timeout_ms,
+            options,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
