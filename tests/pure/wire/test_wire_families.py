@@ -365,7 +365,7 @@ def test_writes_answer_with_keys_counts_and_a_timestamp(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_a_delete_carries_its_filter_partition_and_consistency(call: Call, verbs: FakeVerbs) -> None:
+def test_a_delete_carries_its_filter_partition_and_client(call: Call, verbs: FakeVerbs) -> None:
     value = {"ids": {"array_val": {"long_data": {"data": [7]}}}}
     call(
         "Delete",
@@ -377,7 +377,7 @@ def test_a_delete_carries_its_filter_partition_and_consistency(call: Call, verbs
     )
     (delete,) = verbs.deletes
     assert (delete.partition, delete.filter_values) == ("_default", {"ids": [7]})
-    assert delete.consistency.level is ConsistencyLevel.BOUNDED
+    assert delete.client.startswith("ipv4:127.0.0.1:")
     assert call("Delete", collection_name="books").status.code == 1101
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import PartlyWritten
 from elanus.core.partial_update import ArrayChange
 from elanus.core.timestamps import Timestamp
@@ -26,7 +25,8 @@ class Insert:
     """``rows``: the ``arrow_schema`` of ``collection``, without the primary key when it is auto-id.
 
     An upsert into an auto-id collection includes the primary key, which identifies the rows to replace.
-    ``client``: the writing client, identified as in `ReadConsistency.client`.
+    ``partition`` "": the default one, or those of a partition key. ``client``: the writing client, identified
+    as in `elanus.core.consistency.ReadConsistency.client`.
     """
 
     collection: CachedCollection
@@ -52,11 +52,17 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
+    """Of the rows that a filter names by their keys, or else of those that it matches now.
+
+    ``partition`` "": in all of them. ``filter_values``: of the filter's placeholders. ``client``: as in
+    `Insert`.
+    """
+
     collection: CachedCollection
     partition: str
     filter: str
     filter_values: Mapping[str, object] = field(default_factory=dict)
-    consistency: ReadConsistency = ReadConsistency()
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from elanus.proxy.rest.endpoint import Answer, Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import reported
 from elanus.proxy.rest.searches import level_named
 from elanus.proxy.rest.values import Row, rows_of
-from elanus.proxy.wire.templates import template_values
+from elanus.proxy.wire.filter_values import template_values
 from elanus.proxy.wire.unsupported import refuse_key
 
 _NOT_READ = ("filter", "limit")

@@ -108,18 +108,18 @@ class _RowOperations:
             raise InvalidParameter(
                 "an insert writes whole rows: send partialUpdate and fieldOps to entities/upsert"
             )
-        return self._verbs.insert(self._rows(body, caller, replaces=False))
+        return self._verbs.insert(self._insert(body, caller, replaces=False))
 
     def upsert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
         changes = array_changes((sent.field_name, sent.op.strip().upper()) for sent in body.field_ops)
         if not (body.partial_update or changes):
-            return self._verbs.upsert(self._rows(body, caller, replaces=True))
-        rows = self._rows(body, caller, replaces=True, partial=True)
+            return self._verbs.upsert(self._insert(body, caller, replaces=True))
+        insert = self._insert(body, caller, replaces=True, partial=True)
         return self._verbs.update(
-            Update(rows.collection, rows.partition, rows.rows, changes, client=rows.client)
+            Update(insert.collection, insert.partition, insert.rows, changes, insert.client)
         )
 
-    def _rows(self, body: bodies.Rows, caller: Caller, *, replaces: bool, partial: bool = False) -> Insert:
+    def _insert(self, body: bodies.Rows, caller: Caller, *, replaces: bool, partial: bool = False) -> Insert:
         collection = self._collection(body, caller)
         sent = body.data if isinstance(body.data, list) else [body.data]
         try:

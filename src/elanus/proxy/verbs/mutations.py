@@ -99,7 +99,7 @@ class Mutations(VerbFamily):
             ts = self._proxy.call(self._proxy.delete_keys(delete, cached.view.pchannels))
         except PartlyWritten as error:
             raise partial_mutation("deleted", keys, cached, error, may_repeat=True) from error
-        self._proxy.own_writes.note(request.consistency.client, cached.collection_id, ts)
+        self._proxy.own_writes.note(request.client, cached.collection_id, ts)
         self._proxy.measures.deleted(len(keys))
         return _deleted(keys, ts)
 

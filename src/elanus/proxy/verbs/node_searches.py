@@ -42,7 +42,10 @@ _ROWS_HAVE_NO_ELEMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A search that is checked, but not yet tied to a moment. ``draft`` lacks metric and timestamps."""
+    """A search that is checked, but not yet tied to a moment.
+
+    ``draft`` lacks metric and timestamps, and vectors that are given as texts or keys.
+    """
 
     request: Search
     field: FieldSchema
@@ -118,7 +121,11 @@ def planned(
 def pinned(
     proxy: Proxy, cached: CachedCollection, plan: Planned, read_ts: Timestamp, patience: Patience
 ) -> NodeSearch:
-    """Tie a search to a moment. Raises `IndexNotFound`, and `InvalidParameter` for another metric."""
+    """Return the search as of a moment, with the index's metric and the vectors that nodes compare.
+
+    Terms of texts get their weights, texts and keys of rows become vectors. Raises `IndexNotFound`, and
+    `InvalidParameter` for another metric than the index's.
+    """
     metric = str(cached.index_spec(plan.field).metric_type)
     requested = plan.request.template.metric_type
     if requested and requested.upper() != metric:

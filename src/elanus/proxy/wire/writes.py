@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import ElanusError, MissingParameter, SchemaMismatch
 from elanus.core.moments import with_offsets
 from elanus.core.names import check_collection_name, check_partition_name
@@ -71,7 +70,7 @@ class Writes:
     @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name", explains=_explain)
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         refuse_key(caller)
-        return _mutation(self._verbs.insert(self._rows(request, caller, replaces=False)))
+        return _mutation(self._verbs.insert(self._insert(request, caller, replaces=False)))
 
     @rpc(
         *_WRITE_FIELDS,
@@ -85,15 +84,15 @@ class Writes:
         changes = _changes(request.field_ops)
         if request.partial_update or changes:
             return _mutation(self._verbs.update(self._update(request, caller, changes)))
-        return _mutation(self._verbs.upsert(self._rows(request, caller, replaces=True)))
+        return _mutation(self._verbs.upsert(self._insert(request, caller, replaces=True)))
 
     def _update(
         self, request: milvus_pb2.UpsertRequest, caller: Caller, changes: Mapping[str, ArrayChange]
     ) -> Update:
-        rows = self._rows(request, caller, replaces=True, partial=True)
-        return Update(rows.collection, rows.partition, rows.rows, changes, caller.client)
+        insert = self._insert(request, caller, replaces=True, partial=True)
+        return Update(insert.collection, insert.partition, insert.rows, changes, insert.client)
 
-    def _rows(
+    def _insert(
         self,
         request: milvus_pb2.InsertRequest | milvus_pb2.UpsertRequest,
         caller: Caller,
@@ -101,6 +100,7 @@ class Writes:
         replaces: bool,
         partial: bool = False,
     ) -> RowInsert:
+        """Decode the rows, for the collection that the name refers to now. ``partial``: of some columns."""
         database = database_of(request, caller)
         name = check_collection_name(request.collection_name)
         collection = self._verbs.collection(database, name)
@@ -135,15 +135,14 @@ class Writes:
             )
         name = check_collection_name(request.collection_name)
         collection = self._verbs.collection(database_of(request, caller), name)
+        consistency_level(request.consistency_level)  # a delete sees all rows, but the level must exist
         result = self._verbs.delete(
             Delete(
                 collection=collection,
                 partition=request.partition_name,
                 filter=with_offsets(request.expr, collection.timezone),
                 filter_values=filter_values(request.expr_template_values),
-                consistency=ReadConsistency(
-                    consistency_level(request.consistency_level), client=caller.client
-                ),
+                client=caller.client,
             )
         )
         # No keys, as in the reference since 2.3.2: a client that gets keys hides the count.
