@@ -22,7 +22,7 @@ from elanus.core.schema import DataType
 from elanus.log.memory import MemoryLog
 from elanus.proxy.access.guard import AllowAll
 from elanus.proxy.calls import Calls
-from elanus.proxy.verbs.partial import _ranges
+from elanus.proxy.verbs.partial_writes import _ranges
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer

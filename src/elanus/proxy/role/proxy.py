@@ -33,7 +33,7 @@ from elanus.proxy.role.disk_limits import DiskLimits
 from elanus.proxy.role.ids import IdBatch
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.own_writes import OwnWrites
-from elanus.proxy.role.policies import PolicyCache
+from elanus.proxy.role.policy_cache import PolicyCache
 from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.role.read_path import ReadNodes, ReadPath
 from elanus.proxy.role.segments import SegmentAssigner

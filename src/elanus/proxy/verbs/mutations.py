@@ -16,7 +16,7 @@ from elanus.proxy.role.read_path import refuse_partition_names
 from elanus.proxy.role.shards import keys_by_shard
 from elanus.proxy.role.writes import KeyDelete
 from elanus.proxy.verbs.family import VerbFamily
-from elanus.proxy.verbs.partial import partial_mutation
+from elanus.proxy.verbs.partial_writes import partial_mutation
 from elanus.proxy.verbs.query import matching_keys
 from elanus.proxy.verbs.row_writes import (
     gets_fresh_keys,

@@ -11,7 +11,7 @@ from fakes import FakeLease
 
 from elanus.core.access import AccessPolicy, first_policy
 from elanus.core.errors import LeaseLost
-from elanus.proxy.role.policies import PolicyCache
+from elanus.proxy.role.policy_cache import PolicyCache
 
 
 class Root:
