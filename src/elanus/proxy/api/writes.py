@@ -52,7 +52,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Of the rows that a filter names by their keys, or else of those that it matches now.
+    """A delete of the rows that a filter names by their keys, or else of those that it matches now.
 
     ``partition`` "": in all of them. ``filter_values``: of the filter's placeholders. ``client``: as in
     `Insert`.

@@ -1,4 +1,4 @@
-"""What clients may send without effect, or in several places: the rows of the compatibility page.
+"""Parameters that clients may send without effect, or in several places: rows of the compatibility page.
 
 A parameter is tolerated only if it cannot change an answer. Requests for features of the reference that this
 release lacks are refused, with a hint on what to do instead.
