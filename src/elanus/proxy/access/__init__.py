@@ -1,1 +1,1 @@
-"""Who calls, and what they may do: sign-in, the guard's decision, and the audit log of both."""
+"""Access to a proxy: the caller of each operation, sign-in, the guard's decision, and the audit log."""
