@@ -106,7 +106,7 @@ class HybridBench(Bench):
         return self.verbs.hybrid_search(hybrid(**changes))  # type: ignore[attr-defined,no-any-return]
 
     def search(self, **changes: Any) -> SearchResult:
-        return self.verbs.search(search("v0", [3, 0], 4, output_fields=("price",), **changes))
+        return self.verbs.search(changed(search("v0", [3, 0], 4), **{"output_fields": ("price",), **changes}))
 
 
 def cached() -> CachedCollection:

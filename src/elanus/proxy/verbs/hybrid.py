@@ -20,6 +20,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
 from elanus.proxy.api.search import HybridSearch, Search, SearchResult
 from elanus.proxy.role.outputs import Outputs
+from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.hits import (
     check_decay_field,
@@ -45,7 +46,7 @@ class HybridSearching(VerbFamily):
             queries = check_hybrid(request)
             proxy.admission.read(cached, Rate.SEARCH, queries * len(request.searches))
             outputs = cached.plans.outputs(request.output_fields, with_key=False)
-            plans = self._planned(request, outputs)
+            plans = _planned(proxy, request, outputs)
             check_hits(1, sum(plan.hits_max for plan in plans), limits.search_hits_max)
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
@@ -65,24 +66,25 @@ class HybridSearching(VerbFamily):
         step("encode the answer")
         return _result(request, hits, outputs.found_in(parts[0].fields), read_ts)
 
-    def _planned(self, request: HybridSearch, outputs: Outputs) -> list[Planned]:
-        """Plan the searches, each with the columns that the answer shows and the fusion reads."""
-        cached = request.collection
-        groups = () if request.grouping is None else request.grouping.fields
-        extra = (*groups, *check_decay_field(cached.view.schema, request.ranker))
-        columns = tuple(dict.fromkeys((*outputs.columns, *extra)))
-        return [
-            planned(
-                self._proxy,
-                cached,
-                _without_offset(search, request),
-                request.partitions,
-                columns,
-                request.grouping,
-                outputs.spared_unless(extra),
-            )
-            for search in request.searches
-        ]
+
+def _planned(proxy: Proxy, request: HybridSearch, outputs: Outputs) -> list[Planned]:
+    """Plan the searches, each with the columns that the answer shows and the fusion reads."""
+    cached = request.collection
+    groups = () if request.grouping is None else request.grouping.fields
+    extra = (*groups, *check_decay_field(cached.view.schema, request.ranker))
+    columns = tuple(dict.fromkeys((*outputs.columns, *extra)))
+    return [
+        planned(
+            proxy,
+            cached,
+            _without_offset(search, request),
+            request.partitions,
+            columns,
+            request.grouping,
+            outputs.spared_unless(extra),
+        )
+        for search in request.searches
+    ]
 
 
 def _without_offset(search: Search, request: HybridSearch) -> Search:
