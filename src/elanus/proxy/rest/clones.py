@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from elanus.api.snapshots import RestoreJob
 from elanus.core.past import moment_of
 from elanus.proxy.access.caller import Caller
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.snapshots import SnapshotVerbs
 from elanus.proxy.calls import Operation
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
@@ -33,7 +33,7 @@ class Undrop(OfCollection, kw_only=True):
     target_collection_name: str = ""
 
 
-def clone_operations(verbs: Verbs) -> Iterator[Operation]:
+def clone_operations(verbs: SnapshotVerbs) -> Iterator[Operation]:
     """Yield the operations of these endpoints."""
 
     def clone(body: Clone, caller: Caller) -> RestoreJob:

@@ -12,7 +12,7 @@ from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.api_keys import KeyScope
 from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.access.caller import Caller
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.access import AccessVerbs
 from elanus.proxy.calls import Operation
 from elanus.proxy.rest.bodies import Body, OfUser
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
@@ -42,7 +42,7 @@ class OldApiKey(OfUser, kw_only=True):
     key_id: str
 
 
-def key_operations(verbs: Verbs) -> Iterator[Operation]:
+def key_operations(verbs: AccessVerbs) -> Iterator[Operation]:
     """Yield the operations of these endpoints."""
     keys = Keys(verbs)
 

@@ -14,7 +14,7 @@ from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.privileges import ANY, GLOBAL, GROUPS, ROOT, Grant
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import ObjectType
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.access import AccessVerbs
 from elanus.proxy.wire.requests import rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -24,7 +24,7 @@ _SELECT, _MANAGE = "PrivilegeSelectOwnership", "PrivilegeManageOwnership"
 
 
 class Access:
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: AccessVerbs) -> None:
         self._verbs = verbs
 
     # users

@@ -11,7 +11,7 @@ from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.functions import ENABLE_ANALYZER, enables_analyzer
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import NO_PRIVILEGE
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.collections import CollectionVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import milvus_pb2
@@ -27,7 +27,7 @@ from elanus.text import (
 
 
 class Analysis:
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: CollectionVerbs) -> None:
         self._verbs = verbs
 
     @rpc(

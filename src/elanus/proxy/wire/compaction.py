@@ -10,7 +10,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import NO_PRIVILEGE
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.compaction import CompactionVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
@@ -29,7 +29,7 @@ _TASK_STATES = {
 
 
 class Compaction:
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: CompactionVerbs) -> None:
         self._verbs = verbs
 
     @rpc(

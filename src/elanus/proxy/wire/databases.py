@@ -7,14 +7,14 @@ from elanus.core.names import check_database_name
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.guard import Visibility
 from elanus.proxy.access.permission import NO_PRIVILEGE
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.databases import DatabaseVerbs
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 
 class Databases:
-    def __init__(self, verbs: Verbs, visible: Visibility) -> None:
+    def __init__(self, verbs: DatabaseVerbs, visible: Visibility) -> None:
         self._verbs = verbs
         self._visible = visible
 

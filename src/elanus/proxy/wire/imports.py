@@ -13,7 +13,7 @@ from elanus.core.imports import ImportState, ImportTask
 from elanus.core.names import check_collection_name
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import NO_PRIVILEGE
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.imports import ImportVerbs
 from elanus.proxy.wire.import_options import import_options
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
@@ -32,7 +32,7 @@ FILES_BYTES = "files_bytes"
 
 
 class BulkImports:
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: ImportVerbs) -> None:
         self._verbs = verbs
 
     @rpc(

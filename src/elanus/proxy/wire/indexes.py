@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from elanus.core.names import check_collection_name, check_index_name
 from elanus.proxy.access.caller import Caller
-from elanus.proxy.api.indexes import IndexView
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.indexes import IndexVerbs, IndexView
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -23,7 +22,7 @@ _IndexRequest = (
 class Indexes:
     """The requests' ``timestamp`` limits the answer to older segments; here states cover all segments."""
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: IndexVerbs) -> None:
         self._verbs = verbs
 
     @rpc(
@@ -114,7 +113,7 @@ class Indexes:
         )
 
     def _indexes(self, request: _IndexRequest, caller: Caller) -> Sequence[IndexView]:
-        """Return at least one index: `Verbs.describe_index` raises `IndexNotFound` when none matches."""
+        """Return at least one index: `IndexVerbs.describe_index` raises `IndexNotFound` when none matches."""
         return self._verbs.describe_index(
             database_of(request, caller),
             check_collection_name(request.collection_name),

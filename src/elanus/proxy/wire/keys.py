@@ -11,7 +11,7 @@ from elanus.core.api_keys import UNLIMITED, ApiKey, KeyScope
 from elanus.core.errors import NotPermitted
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import ObjectType, requires
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.access import AccessVerbs
 
 _CHANGE, _SELECT = "PrivilegeUpdateUser", "PrivilegeSelectUser"
 
@@ -19,7 +19,7 @@ _CHANGE, _SELECT = "PrivilegeUpdateUser", "PrivilegeSelectUser"
 class Keys:
     """Implements `elanus.api.keys.KeysApi`, as `elanus.proxy.wire.interfaces` describes."""
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: AccessVerbs) -> None:
         self._verbs = verbs
 
     @requires(_CHANGE, on="user", object_type=ObjectType.USER)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from elanus.core.group_config import GroupConfig, illegal_config
 from elanus.core.names import check_collection_name, check_resource_group_name
 from elanus.proxy.access.caller import Caller
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.resource_groups import ResourceGroupVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, rg_pb2
@@ -14,7 +14,7 @@ from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, rg_pb2
 class ResourceGroups:
     """Resource groups: declared (`UpdateResourceGroups`), or by transfers of nodes."""
 
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: ResourceGroupVerbs) -> None:
         self._verbs = verbs
 
     @rpc("resource_group", "config", privilege="PrivilegeCreateResourceGroup")

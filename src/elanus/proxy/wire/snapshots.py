@@ -8,7 +8,7 @@ from elanus.core.names import check_collection_name
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import NO_PRIVILEGE
-from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.snapshots import SnapshotVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -19,7 +19,7 @@ _PIN_S_MAX = 30 * 24 * 3600
 
 
 class Snapshots:
-    def __init__(self, verbs: Verbs) -> None:
+    def __init__(self, verbs: SnapshotVerbs) -> None:
         self._verbs = verbs
 
     @rpc(
