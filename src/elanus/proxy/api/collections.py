@@ -57,8 +57,14 @@ class CreateCollection:
 
 
 class CollectionVerbs(Protocol):
-    def create_collection(self, request: CreateCollection) -> None: ...
-    def drop_collection(self, database: str, name: str) -> None: ...
+    def create_collection(self, request: CreateCollection) -> None:
+        """Raises `InvalidParameter`, `CollectionAlreadyExists`."""
+        ...
+
+    def drop_collection(self, database: str, name: str) -> None:
+        """Dropping one that does not exist succeeds, as in the reference."""
+        ...
+
     def has_collection(self, database: str, name: str) -> bool: ...
     def collection(self, database: str, name: str) -> CachedCollection:
         """Return what the name or alias refers to now, from the proxy's cache; looked up once per request.

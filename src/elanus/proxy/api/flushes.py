@@ -20,7 +20,10 @@ class FlushResult:
 
 
 class FlushVerbs(Protocol):
-    def flush(self, database: str, collections: Sequence[str]) -> FlushResult: ...
+    def flush(self, database: str, collections: Sequence[str]) -> FlushResult:
+        """Seal all growing segments of the collections and return; flushing follows in the background."""
+        ...
+
     def flush_state(
         self, segment_ids: Sequence[int], database: str, collection: str, flush_ts: Timestamp
     ) -> bool:

@@ -31,7 +31,13 @@ class IndexView:
 class IndexVerbs(Protocol):
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
-    ) -> None: ...
+    ) -> None:
+        """Define an index on a field, a path of a JSON field, or a key of the dynamic field.
+
+        It is built later. Raises `FieldNotFound`, `InvalidParameter`, `IndexConflict`.
+        """
+        ...
+
     def describe_index(
         self, database: str, collection: str, index_name: str, field_name: str
     ) -> Sequence[IndexView]:
@@ -49,4 +55,9 @@ class IndexVerbs(Protocol):
         """Set and delete properties of an index. Raises `IndexNotFound` and `CollectionLoaded`."""
         ...
 
-    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None: ...
+    def drop_index(self, database: str, collection: str, field_name: str, index_name: str) -> None:
+        """Drop those that match both names, "" for any. If none does this succeeds, as in the reference.
+
+        Raises `InvalidParameter` for an index of vectors while the collection is loaded.
+        """
+        ...

@@ -35,6 +35,8 @@ class SegmentView:
 
 @dataclass(frozen=True, slots=True)
 class ComponentView:
+    """A role of the system, and where it runs. ``detail``: why it is not healthy."""
+
     node_id: NodeID
     role: str
     healthy: bool
@@ -42,7 +44,15 @@ class ComponentView:
 
 
 class IntrospectionVerbs(Protocol):
-    def persistent_segments(self, database: str, collection: str) -> Sequence[SegmentView]: ...
-    def query_segments(self, database: str, collection: str) -> Sequence[SegmentView]: ...
+    def persistent_segments(self, database: str, collection: str) -> Sequence[SegmentView]:
+        """Return the segments that datacoord knows, without dropped ones."""
+        ...
+
+    def query_segments(self, database: str, collection: str) -> Sequence[SegmentView]:
+        """Return the segments that query nodes serve, once for each node."""
+        ...
+
     def allocate_timestamp(self) -> Timestamp: ...
-    def components(self) -> Sequence[ComponentView]: ...
+    def components(self) -> Sequence[ComponentView]:
+        """Return the state of every role of the system."""
+        ...

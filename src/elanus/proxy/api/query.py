@@ -32,11 +32,10 @@ class Query:
     """``ids`` (with an empty filter) selects rows by primary key; ``limit`` None: all rows.
 
     ``collection_id``: the collection that the name must still refer to (None: any); set for pages of an
-    iterator.
-    ``timeout_s``: how long the client waits (None: as long as the server does).
-    ``order``: the order of the rows (empty: that of keys). ``group_by``: the fields to group by; the
-    output fields are then these and aggregates. ``times``: how the answer shows moments. ``after``: of a
-    query with an ``element_filter``, whose limit and offset count elements: where they begin.
+    iterator. ``timeout_s``: how long the client waits (None: as long as the server does). ``order``: the
+    order of the rows (empty: that of keys). ``group_by``: the fields to group by; the output fields are then
+    these and aggregates. ``times``: how the answer shows moments. ``after``: of a query with an
+    ``element_filter``, whose limit and offset count elements: where they begin.
     """
 
     collection: CachedCollection
@@ -74,4 +73,6 @@ class QueryResult:
 
 
 class QueryVerbs(Protocol):
-    def query(self, request: Query) -> QueryResult: ...
+    def query(self, request: Query) -> QueryResult:
+        """Return rows by filter or key, their number, or aggregates over them. Raises as a search does."""
+        ...

@@ -196,5 +196,17 @@ class SearchResult(Struct, frozen=True, gc=False):
 
 
 class SearchVerbs(Protocol):
-    def search(self, request: Search) -> SearchResult: ...
-    def hybrid_search(self, request: HybridSearch) -> SearchResult: ...
+    """A search is answered as of one timestamp, in the thread that calls it.
+
+    Raises `InvalidParameter`, `InvalidFilter`, `FieldNotLoaded`, `PartitionNotFound`, `IndexNotFound`,
+    `CollectionNotLoaded`, `SegmentUnreadable`, `RateLimited`, and `DeadlineExceeded` if the timestamp is not
+    served, or the nodes have not answered, within the timeout.
+    """
+
+    def search(self, request: Search) -> SearchResult:
+        """Return the nearest rows of each query vector."""
+        ...
+
+    def hybrid_search(self, request: HybridSearch) -> SearchResult:
+        """Return one list for each query: the hits of all searches, fused by the ranker."""
+        ...

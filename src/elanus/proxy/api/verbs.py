@@ -45,4 +45,10 @@ class Verbs(
     AccessVerbs,
     Protocol,
 ):
-    """All take databases and collections by name; aliases work wherever the reference allows them."""
+    """All take databases and collections by name; aliases work wherever the reference allows them.
+
+    A change of definitions returns when no proxy uses the former ones any more. Any verb raises
+    `DatabaseNotFound` and `CollectionNotFound` for a name that it needs, `TaskQueueFull`, `NotReady` while
+    the proxy starts or stops, `Unavailable` and `DeadlineExceeded` if a coordinator does not answer, and
+    `ForceDenied` if properties of the database or collection deny it.
+    """

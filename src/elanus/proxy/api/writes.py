@@ -94,10 +94,25 @@ class PartialMutation(PartlyWritten):
 
 
 class WriteVerbs(Protocol):
+    """A write returns when it is durable. It may block while back-pressure slows it.
+
+    Raises `InvalidParameter`, `PartitionNotFound`; `RateLimited`, `MemoryFull`, `DiskFull` and
+    `DiskLimitExceeded` before anything is written; `LeaseLost` if it may not have been written in time, and
+    `PartialMutation` if only some of it was stored.
+    """
+
     def insert(self, request: Insert) -> MutationResult: ...
-    def upsert(self, request: Insert) -> MutationResult: ...
+    def upsert(self, request: Insert) -> MutationResult:
+        """Delete the rows with these keys and insert the new ones, in one record each."""
+        ...
+
     def update(self, request: Update) -> MutationResult:
         """Replace some columns of rows: an upsert that keeps the others. Raises `CollectionNotLoaded`."""
         ...
 
-    def delete(self, request: Delete) -> MutationResult: ...
+    def delete(self, request: Delete) -> MutationResult:
+        """Many matching rows are deleted in steps: a failure leaves those before it done.
+
+        Raises `InvalidFilter`; `CollectionNotLoaded` unless the filter names keys.
+        """
+        ...
