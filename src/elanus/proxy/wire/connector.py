@@ -19,9 +19,7 @@ from elanus.proxy.api.imports import ImportOptions
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.import_options import check_key, import_options
 
-if (
-    TYPE_CHECKING
-):  # the proxy's role imports the filter language and the indexes, which the wire does not need
+if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
     from elanus.proxy.verbs.snapshots import Snapshots
 
 

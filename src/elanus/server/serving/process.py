@@ -182,9 +182,8 @@ class ServingProcess:
         """Raises `Unavailable`, `CannotStart`."""
         settings = self._settings.proxy
         access = port_access(settings, lambda: self._proxy)
-        verbs = ProxyVerbs(
-            lambda: self._proxy, cast(Any, None), list
-        )  # no write comes here: no back-pressure
+        no_pressure = cast(Any, None)  # no write comes here
+        verbs = ProxyVerbs(lambda: self._proxy, no_pressure, list)
         reads = (o for o in milvus_operations((Reads(verbs),)) if o.name in READS)
         audit_name = f"audit-{self._number}.log"
         calls = Calls(
