@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.inside import Headers, Inside, inside, search_bytes
 from elanus.core import trail as trails
 from elanus.core.trail import Trail, current, step
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.read_watch import ReadWatch
 
 ROWS, DIM = 2_000, 64
 ROUNDS, READS = 60, 40

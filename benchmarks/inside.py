@@ -18,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.metrics import Metrics
-from elanus.proxy.calls import AllowAll, Calls
-from elanus.proxy.verbs.front import ProxyFront
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
+from elanus.proxy.read_watch import ReadWatch
+from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.service import milvus_handlers
@@ -69,8 +70,8 @@ class Inside:
     """A running server. ``watch``: decides which reads are followed."""
 
     def __init__(self, online: Online, watch: ReadWatch, loop: asyncio.AbstractEventLoop) -> None:
-        front = ProxyFront(partial(online.current_proxy, "proxy"), online.pressure(), online.components)
-        operations = milvus_operations(milvus_families(front, "STANDALONE"))
+        verbs = ProxyVerbs(partial(online.current_proxy, "proxy"), online.pressure(), online.components)
+        operations = milvus_operations(milvus_families(verbs, "STANDALONE"))
         self._loop = loop
         calls = Calls(operations, AllowAll(), RequestMeasures(Metrics()).observe, watch=watch)
         self._handlers = milvus_handlers(calls)

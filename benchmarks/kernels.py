@@ -39,10 +39,11 @@ from elanus.core.privileges import Grant
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.expr import compile_filter
-from elanus.proxy.calls import Caller, ObjectType
-from elanus.proxy.guard import AccessGuard
-from elanus.proxy.passwords import hash_password
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.passwords import hash_password
+from elanus.proxy.access.permission import ObjectType
+from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.querynode.block import Block

@@ -16,7 +16,10 @@ import trustme
 from rpc_carriers import LONG_AGO, security_of
 
 from elanus.core.errors import InvalidParameter, Unavailable
-from elanus.proxy.calls import NO_PRIVILEGE, AllowAll, Caller, Calls, requires
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.access.permission import NO_PRIVILEGE, requires
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.security import ClientSecurity, FrontSecurity

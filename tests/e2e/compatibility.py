@@ -18,7 +18,7 @@ from pathlib import Path
 from environments import ROOT, python_environment
 from harness import Server
 
-from elanus.index.tolerated import TOLERANCES
+from elanus.proxy.wire.tolerances import TOLERANCES
 
 PAGE = ROOT / "docs" / "compatibility.md"
 PROGRAM = Path(__file__).with_name("client_program.py")

@@ -40,7 +40,7 @@ from elanus.core.consistency import WIRE_EVENTUALLY, ConsistencyLevel, ReadConsi
 from elanus.core.errors import ElanusError
 from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import Query
+from elanus.proxy.api.query import Query
 from elanus.sim.chance import Chance
 from elanus.sim.client_collections import rows_of, schema_of
 from elanus.sim.client_verbs import ClientVerbs

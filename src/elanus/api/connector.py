@@ -131,7 +131,7 @@ class ConnectorApi(Protocol):
     async def create_snapshot(
         self, database: str, collection: str, name: str, description: str
     ) -> SnapshotView:
-        """These six are as in `elanus.proxy.snapshot_port.SnapshotFront`."""
+        """These six are as in `elanus.proxy.api.snapshots.SnapshotVerbs`."""
         ...
 
     @repeatable
@@ -160,7 +160,8 @@ class ConnectorApi(Protocol):
     ) -> ImportTask:
         """``partition`` "": the default one. ``options``: those of the client's Import.
 
-        Raises as `elanus.proxy.port.Front.start_import` does, and `InvalidParameter` for an option.
+        Raises what `elanus.proxy.api.imports.ImportVerbs.start_import` does, and `InvalidParameter` for an
+        option.
         """
         ...
 

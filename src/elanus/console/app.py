@@ -35,7 +35,8 @@ from elanus.console.sessions import SESSION_S, Sessions
 from elanus.console.status import AUDIT, DOCTOR, STATUS, data_of
 from elanus.console.views import VIEWS
 from elanus.core.errors import ElanusError
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Calls
 from elanus.proxy.rest.bodies import Body
 from elanus.proxy.rest.endpoint import Endpoint, Session
 from elanus.proxy.rest.entrance import Entrance, Refused, response_of

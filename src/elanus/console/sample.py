@@ -11,7 +11,7 @@ import pyarrow as pa
 from elanus.core.projection import projected
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.vectors import Space
-from elanus.proxy.api import QueryResult
+from elanus.proxy.api.query import QueryResult
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.endpoint import Session

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from elanus.core.errors import Unauthenticated
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.sign_in import SignIn
 
 SESSION_S = 12 * 3600
 _SESSIONS_MAX = 1000

@@ -16,7 +16,9 @@ import orjson
 
 from elanus.core.errors import ElanusError
 from elanus.core.privileges import ANY
-from elanus.proxy.calls import Caller, ObjectType, Operation, Permission
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType, Permission
+from elanus.proxy.calls import Operation
 from elanus.proxy.rest.errors import RestError, reported
 from elanus.proxy.rest.values import encoded
 
@@ -32,7 +34,7 @@ class Source(Protocol):
         ...
 
     def slow(self) -> object:
-        """Return the latest slow reads of this process, the newest first (`elanus.proxy.watch`)."""
+        """Return the latest slow reads of this process, the newest first (`elanus.proxy.read_watch`)."""
         ...
 
     def findings(self, status: Any) -> Sequence[object]:

@@ -32,7 +32,7 @@ _NO_USER = "not found the user, maybe the user isn't existed or internal system 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """``password_hash``: as `elanus.proxy.passwords` makes it; "" for root until its first change.
+    """``password_hash``: as `elanus.proxy.access.passwords` makes it; "" for root until its first change.
 
     ``generation``: another one for each password of each user, also of users that were dropped.
     """

@@ -12,6 +12,7 @@ from elanus.index.deferred import DeferredVectors
 from elanus.index.files import DamagedIndexFile
 from elanus.index.function_outputs import check_metric, with_metric
 from elanus.index.hits import Hits, no_hits
+from elanus.index.ignored import note_ignored
 from elanus.index.interim import Codebook, Codes, InterimIndex, interim_index
 from elanus.index.kmeans import nearest_centroids, train_centroids
 from elanus.index.library import load_library
@@ -36,7 +37,6 @@ from elanus.index.scalar import JsonPath, check_field, json_path_of
 from elanus.index.search_params import SearchParams, Window, resolve_search, true_params
 from elanus.index.sparse import TermIndex
 from elanus.index.spec import IndexSpec
-from elanus.index.tolerated import note_ignored
 
 __all__ = [
     "Codebook",

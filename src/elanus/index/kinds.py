@@ -17,6 +17,7 @@ from elanus.index.binary_ivf import BIN_IVF_FLAT
 from elanus.index.diskann import DISKANN
 from elanus.index.hnsw import HNSW
 from elanus.index.hnsw_codes import HNSW_PQ, HNSW_PRQ, HNSW_SQ
+from elanus.index.ignored import FOREIGN_SEARCH_PARAMS
 from elanus.index.ivf import IVF_FLAT, IVF_SQ8
 from elanus.index.ivf_codes import IVF_PQ, IVF_RABITQ, IVF_RABITQ_FASTSCAN, SCANN
 from elanus.index.minhash_lsh import MINHASH_LSH
@@ -26,7 +27,6 @@ from elanus.index.scalar.kinds import SCALAR_KINDS
 from elanus.index.search_params import SHARED_PARAMS
 from elanus.index.sparse import SPARSE_INVERTED_INDEX, SPARSE_WAND
 from elanus.index.spec import IndexKind
-from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS
 
 KINDS: Mapping[str, IndexKind] = {
     kind.name: kind

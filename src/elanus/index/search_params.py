@@ -30,7 +30,7 @@ Parameters of *other* index types of the reference (``nprobe`` sent to an HNSW i
 accepted and have no effect. The reference does the same, for a reason that applies here too: a collection's
 segments are served by different kinds of index at the same time (growing and small ones by brute force),
 so a parameter applies only to the kinds that know it. Any other name has no effect either, as in the
-reference, and is logged once (`elanus.index.tolerated`).
+reference, and is logged once (`elanus.index.ignored`).
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH, Metric
 from elanus.core.segment_filter import SEGMENT_FILTER_RATIO, ratio_of
 from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL, target_of
+from elanus.index.ignored import FOREIGN_SEARCH_PARAMS, note_ignored
 from elanus.index.recipes import FAISS
 from elanus.index.recipes import search_params as recipe_search_params
 from elanus.index.spec import AUTOINDEX, METRIC_TYPE_KEY, IndexSpec
-from elanus.index.tolerated import FOREIGN_SEARCH_PARAMS, note_ignored
 from elanus.index.values import boolean, number
 
 LEVEL_KEY = "level"

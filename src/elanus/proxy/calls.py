@@ -1,178 +1,40 @@
 """The path of every call on a client port, independent of the wire it came by.
 
-A front (gRPC) finds out which operation is called and by whom, and passes both to `Calls.answer`. Only there
-is a request refused for a part that the operation does not understand, the guard asked, the trace begun and
-ended, an error turned into an answer, and the call counted. The RPCs of the Milvus service
-(`elanus.proxy.wire.operations`) and the calls of Elanus' own clients (`elanus.proxy.wire.connector`) are both
-operations, so no call reaches a verb by another way.
+A front (gRPC, REST) finds out which operation is called and by whom, and passes both to `Calls.answer`. Only
+there is a request refused for a part that the operation does not understand, the guard asked, the trace begun
+and ended, an error turned into an answer, and the call counted. No call reaches a verb by another way: the
+RPCs of the Milvus service (`elanus.proxy.wire.operations`), the calls of Elanus' own clients
+(`elanus.proxy.wire.interfaces`) and the REST API's (`elanus.proxy.rest.operations`) are all operations.
 
 Each operation declares a `Permission`: a privilege, and the request field that names the objects on which the
-caller must hold it. The guard enforces them: `elanus.proxy.guard.AccessGuard`, or `AllowAll` in a server
-without users. Only what a client may not do is raised to the front: each wire has its own form for that.
+caller must hold it. The guard enforces them (`elanus.proxy.access.guard`). Only what a client may not do is
+raised to the front: each wire has its own form for that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import structlog
-from msgspec import Struct
 
 from elanus.core.errors import AccessRefused, ElanusError, Internal
-from elanus.core.explanation import Explanation
 from elanus.core.trail import end_following, follow
-from elanus.proxy.sign_in import SignIn
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.access.audit import Audit
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.guard import Guard
+from elanus.proxy.access.permission import ARRIVAL, NO_PRIVILEGE, ObjectType, Permission
+from elanus.proxy.access.sign_in import SignIn
+from elanus.proxy.read_watch import ReadWatch
 from elanus.rpc.tracing import end_trace, new_trace, set_trace, trace_id
 
 _log = structlog.get_logger(__name__)
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-
 Observer = Callable[[str, int, float], None]
 """Called after each answer with the operation's name, the status code (0: success) and the seconds taken."""
 
-NO_PRIVILEGE = ""
-"""The privilege of operations that every caller may use, as the reference lets every user."""
-
-ARRIVAL = "PrivilegeCreateCollection"
-"""The privilege for making a collection in a database, by whatever operation."""
-_PERMISSION = "declared_permission"
-
-
-class ObjectType(StrEnum):
-    """A privilege is held on one of these: the names of ``common.ObjectType`` in the Milvus protos."""
-
-    COLLECTION = "Collection"
-    GLOBAL = "Global"
-    USER = "User"
-
-
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """The privilege that the caller of an operation must hold, and on what.
-
-    ``privilege``: a name of ``common.ObjectPrivilege`` in the Milvus protos, or `NO_PRIVILEGE`.
-    ``object_field``: the request field that names the objects; "" if no field does. ``user.name`` is the
-    field ``name`` of the message in the field ``user``. ``arrival_field``: the request field that names a
-    database in which the operation makes a collection; where it is not the request's own, the caller needs
-    `ARRIVAL` in it as well.
-    """
-
-    privilege: str
-    object_type: ObjectType
-    object_field: str = ""
-    arrival_field: str = ""
-
-
-class Caller(Struct, frozen=True, kw_only=True, gc=False):
-    """The caller of an operation.
-
-    ``database``: the one that the connection chose, "" if none; a request may name another. ``client``: the
-    identity of the client program, the same in all its calls. ``time_left_s``: when the call arrived; None if
-    the client waits without end. ``trace``: the id that the client sent, "" if none. ``user``: who signed in
-    (`elanus.proxy.sign_in`), "" in a server without users. ``key``: the id of the API key by which it did, ""
-    for a password. ``origin``: the address that the call came from.
-    ``idempotency_key``: what the client calls the request, to have a repeated one known; "" if it does not.
-    ``explain``: gets the explanation of the call, if it is a read; None if the client wants none. A
-    `Struct`, because one is made per call and a frozen dataclass takes a microsecond more.
-    """
-
-    database: str = ""
-    client: str = ""
-    time_left_s: float | None = None
-    trace: str = ""
-    user: str = ""
-    key: str = ""
-    origin: str = ""
-    idempotency_key: str = ""
-    explain: list[Explanation] | None = None
-
-
-class Guard(Protocol):
-    """Decides which calls are allowed. Access control supplies an implementation."""
-
-    def allow(
-        self,
-        caller: Caller,
-        privilege: str,
-        object_type: ObjectType,
-        database: str,
-        object_names: tuple[str, ...],
-    ) -> None:
-        """Return if the caller holds the privilege on all the objects; otherwise raise an `ElanusError`.
-
-        Called for every call, before anything is done, in the thread that answers it. ``privilege``:
-        `NO_PRIVILEGE` means that any caller known to the guard is allowed. ``object_names``: names in
-        ``database``; empty if the request names none, which requires the privilege on all objects.
-        """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A call that was answered or refused, for the audit log. ``refused``: by sign-in or by the guard."""
-
-    operation: str
-    caller: Caller
-    privilege: str
-    object_type: str
-    database: str
-    objects: tuple[str, ...]
-    refused: bool
-    code: int
-    seconds: float
-    trace: str
-
-
-class Audit(Protocol):
-    """Where finished calls are recorded. Called from the threads that answer: it must not block."""
-
-    def record(self, call: Finished) -> None: ...
-
-
-class AllowAll:
-    """A `Guard` that allows every call: the server has no users."""
-
-    def allow(
-        self,
-        caller: Caller,
-        privilege: str,
-        object_type: ObjectType,
-        database: str,
-        object_names: tuple[str, ...],
-    ) -> None:
-        return
-
-
-def requires(
-    privilege: str, on: str = "", object_type: ObjectType | None = None, arrives_in: str = ""
-) -> Callable[[Method], Method]:
-    """Declare the permission of the operation that the method implements.
-
-    ``on``: the `Permission.object_field`. ``object_type``: by default a collection if a field is named, else
-    global. ``arrives_in``: the `Permission.arrival_field`.
-    """
-    if object_type is None:
-        object_type = ObjectType.COLLECTION if on else ObjectType.GLOBAL
-    permission = Permission(privilege, object_type, on, arrives_in)
-
-    def declare(method: Method) -> Method:
-        setattr(method, _PERMISSION, permission)
-        return method
-
-    return declare
-
-
-def permission_of(method: object) -> Permission | None:
-    """The permission that `requires` declared; None if there is none."""
-    return getattr(method, _PERMISSION, None)
-
-
 _UNKNOWN = Permission(NO_PRIVILEGE, ObjectType.GLOBAL)
+"""Recorded for a call that names no operation."""
 
 
 class PassedOn(Exception):
@@ -240,28 +102,26 @@ class Calls:
         does, and `KeyError` for a name that is no operation's.
         """
         operation = self._operations[name]
+        needed = operation.permission
         started_s = self._watch.now_s()
-        trace_text = caller.trace or new_trace()
-        trace = set_trace(trace_text)
+        trace = caller.trace or new_trace()
+        traced = set_trace(trace)
         trail = self._watch.begin(name, caller.explain, started_s)
         followed = None if trail is None else follow(trail)
         code = 0
-        required = operation.permission
         database: str = ""
-        names: tuple[str, ...] = ()
+        objects: tuple[str, ...] = ()
         try:
             request = operation.read(sent)
-            database, names = operation.objects(request, caller)
-            self._allow(caller, required.privilege, required.object_type, database, names)
-            if required.arrival_field:
-                self._allow_arrival(caller, database, getattr(request, required.arrival_field))
+            database, objects = operation.objects(request, caller)
+            self._check(needed, request, caller, database, objects)
             answer = operation.run(request, caller)
         except PassedOn:
             raise
         except AccessRefused as error:
-            self._finish(
-                name, caller, required, database, names, error.code, started_s, trace_text, refused=True
-            )
+            code, seconds = error.code, self._watch.now_s() - started_s
+            call = FinishedCall(name, caller, needed, database, objects, code, seconds, trace, refused=True)
+            self._finish(call)
             raise
         except ElanusError as error:
             code = error.code
@@ -271,56 +131,35 @@ class Calls:
             code = reported.code
             answer = operation.failed(reported)
         finally:
-            end_trace(trace)
+            end_trace(traced)
             if followed is not None:
                 end_following(followed)
         seconds = self._watch.now_s() - started_s
-        self._watch.end(trail, name, caller.explain, database, ",".join(names), code, trace_text, seconds)
-        self._finish(name, caller, required, database, names, code, started_s, trace_text, refused=False)
+        call = FinishedCall(name, caller, needed, database, objects, code, seconds, trace)
+        self._watch.end(trail, call)
+        self._finish(call)
         return answer
-
-    def _allow_arrival(self, caller: Caller, database: str, arrival: str) -> None:
-        if arrival not in ("", database):
-            self._allow(caller, ARRIVAL, ObjectType.GLOBAL, arrival, ())
 
     def refuse(self, name: str, caller: Caller, error: ElanusError) -> None:
         """Count and record a call whose caller could not be signed in, and which is not answered here."""
         operation = self._operations.get(name)
-        required = operation.permission if operation is not None else _UNKNOWN
-        self._finish(
-            name, caller, required, "", (), error.code, self._watch.now_s(), caller.trace, refused=True
-        )
+        needed = operation.permission if operation is not None else _UNKNOWN
+        self._finish(FinishedCall(name, caller, needed, code=error.code, trace=caller.trace, refused=True))
 
-    def _finish(
-        self,
-        name: str,
-        caller: Caller,
-        required: Permission,
-        database: str,
-        names: tuple[str, ...],
-        code: int,
-        started_s: float,
-        trace: str,
-        *,
-        refused: bool,
+    def _check(
+        self, needed: Permission, request: Any, caller: Caller, database: str, objects: tuple[str, ...]
     ) -> None:
-        seconds = self._watch.now_s() - started_s
-        self._observe(name, code, seconds)
+        """Ask the guard. Raises what it raises."""
+        self._allow(caller, needed.privilege, needed.object_type, database, objects)
+        if needed.arrival_field:
+            arrival = getattr(request, needed.arrival_field)
+            if arrival not in ("", database):
+                self._allow(caller, ARRIVAL, ObjectType.GLOBAL, arrival, ())
+
+    def _finish(self, call: FinishedCall) -> None:
+        self._observe(call.operation, call.code, call.seconds)
         if self._audit is not None:
-            self._audit.record(
-                Finished(
-                    name,
-                    caller,
-                    required.privilege,
-                    required.object_type,
-                    database,
-                    names,
-                    refused,
-                    code,
-                    seconds,
-                    trace,
-                )
-            )
+            self._audit.record(call)
 
 
 def _defect(name: str, error: Exception) -> Internal:

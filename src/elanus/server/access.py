@@ -11,12 +11,11 @@ from pathlib import Path
 
 from elanus.core.access import AccessPolicy, User
 from elanus.metrics import Metrics
-from elanus.proxy.audit import AuditLog
-from elanus.proxy.calls import AllowAll, Guard
-from elanus.proxy.guard import AccessGuard, SeesAll, Visibility
-from elanus.proxy.passwords import hash_password
+from elanus.proxy.access.audit import AuditLog
+from elanus.proxy.access.guard import AccessGuard, AllowAll, Guard, SeesAll, Visibility
+from elanus.proxy.access.passwords import hash_password
+from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.role.proxy import Proxy
-from elanus.proxy.sign_in import SignIn
 from elanus.server.settings import ProxySettings, Settings
 from elanus.server.startup import CannotStart
 

@@ -11,7 +11,7 @@ from elanus.api.keys import KeysApi
 from elanus.console.app import REPORTS
 from elanus.console.status import OPERATIONS
 from elanus.console.views import VIEWS
-from elanus.proxy.calls import Permission, permission_of
+from elanus.proxy.access.permission import Permission, permission_of
 from elanus.proxy.rest.operations import RPC_OF
 from elanus.proxy.rest.table import TABLE
 from elanus.proxy.wire.backups import BackupService

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from prometheus_client import CollectorRegistry
 
 from elanus.core.slow_requests import SlowRequest
-from elanus.proxy.audit import AuditLog
+from elanus.proxy.access.audit import AuditLog
 from elanus.server.memory_limit import machine_bytes
 from elanus.server.status import Status
 

@@ -13,14 +13,15 @@ from elanus.api.connector import ConnectorApi, SnapshotApi
 from elanus.api.keys import KeysApi
 from elanus.core.errors import Unavailable
 from elanus.metrics import Metrics
-from elanus.proxy.api import ComponentView
-from elanus.proxy.calls import Audit, Calls
+from elanus.proxy.access.audit import Audit
+from elanus.proxy.api.introspection import ComponentView
+from elanus.proxy.calls import Calls
+from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.backups import Backups
-from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import Pressure
+from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.verbs.snapshots import Snapshots
-from elanus.proxy.watch import ReadWatch
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
@@ -112,15 +113,15 @@ class Fronts:
         """Return all operations that clients may call."""
         process = self._process
         access = port_access(self._settings, current)
-        front = ProxyFront(current, process.pressure(), process.components)
-        connector = Connector(front, Snapshots(current, process.snapshots), process.import_url)
+        verbs = ProxyVerbs(current, process.pressure(), process.components)
+        connector = Connector(verbs, Snapshots(current, process.snapshots), process.import_url)
         return Calls(
             (
-                *milvus_operations(milvus_families(front, self._deploy_mode, access.visible)),
+                *milvus_operations(milvus_families(verbs, self._deploy_mode, access.visible)),
                 *interface_operations(ConnectorApi, connector),
-                *interface_operations(BackupApi, BackupService(front, Backups(current))),
-                *interface_operations(KeysApi, Keys(front)),
-                *(() if http is None else http.operations(front)),
+                *interface_operations(BackupApi, BackupService(verbs, Backups(current))),
+                *interface_operations(KeysApi, Keys(verbs)),
+                *(() if http is None else http.operations(verbs)),
             ),
             access.guard,
             RequestMeasures(self._metrics).observe,

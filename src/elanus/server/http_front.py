@@ -14,8 +14,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from elanus.core.errors import Unavailable
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.calls import Calls, Operation
-from elanus.proxy.port import Front
 from elanus.rpc.serving.held import HeldBytes
 from elanus.server.console_source import ConsoleSource
 from elanus.server.open_files import http_connections_for, open_files_limit
@@ -48,11 +48,11 @@ class HttpFront:
         self._source = source if settings.console else None
         self.url = ""
 
-    def operations(self, front: Front) -> Iterable[Operation]:
+    def operations(self, verbs: Verbs) -> Iterable[Operation]:
         """Return the operations that only the REST API has."""
         from elanus.proxy.rest.operations import rest_operations
 
-        yield from rest_operations(front)
+        yield from rest_operations(verbs)
         if self._source is not None:
             from elanus.console.status import console_operations
 

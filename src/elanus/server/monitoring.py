@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AsyncExitStack
 
 from elanus.metrics import Metrics
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.read_watch import ReadWatch
 from elanus.server.gauges import Gauges
 from elanus.server.http_port import ObservePort
 from elanus.server.loop_lag import LoopLag

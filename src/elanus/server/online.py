@@ -32,7 +32,7 @@ from elanus.meta.directory import Directory
 from elanus.meta.port import MetaStore
 from elanus.meta.session import Session
 from elanus.meta.tasks import cancel_and_wait
-from elanus.proxy.api import ComponentView
+from elanus.proxy.api.introspection import ComponentView
 from elanus.proxy.fanout.blocking import ThreadWaits
 from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.proxy import Coordinators, Proxy

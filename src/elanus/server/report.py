@@ -28,7 +28,7 @@ from elanus.core.privileges import ROOT
 from elanus.core.recall import merged
 from elanus.core.slow_requests import SlowRequest
 from elanus.log.port import Log
-from elanus.proxy.watch import SLOW_KEPT, ReadWatch
+from elanus.proxy.read_watch import SLOW_KEPT, ReadWatch
 from elanus.querynode.recall import RecallSampler
 from elanus.server.http_port import Health
 from elanus.server.job_status import job_status

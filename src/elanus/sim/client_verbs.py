@@ -1,7 +1,7 @@
-"""The requests that a client can make of a proxy: the front's verbs, for callers on the event loop.
+"""The requests that a client can make of a proxy: its verbs, for callers on the event loop.
 
-`elanus.proxy.verbs.front` runs in gRPC threads and blocks. These verbs do the same steps with the same parts
-(cache, queues, tasks), but await. Reads run the verbs of the front, in a thread.
+`elanus.proxy.verbs` runs in gRPC threads and blocks. These verbs do the same steps with the same parts
+(cache, queues, tasks), but await. Reads run the proxy's own verbs, in a thread.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import Query, QueryResult, Search, SearchResult
+from elanus.proxy.api.query import Query, QueryResult
+from elanus.proxy.api.search import Search, SearchResult
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.shards import keys_by_shard, rows_by_shard
 from elanus.proxy.role.writes import KeyDelete, RowWrite
-from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
+from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.verbs.query import matching_keys
 from elanus.proxy.verbs.row_writes import row_write
 from elanus.sim.coop_threads import Turns
@@ -42,7 +43,7 @@ class ClientVerbs:
         self._proxy = proxy
         self._turns = turns
         unlimited = Pressure(_NO_LIMITS, lambda: GrowingData(0), lambda: 1, turns.sleep, NoMeasures())
-        self._front = ProxyFront(lambda: proxy, unlimited, tuple)
+        self._front = ProxyVerbs(lambda: proxy, unlimited, tuple)
 
     async def collection(self, name: str) -> CachedCollection:
         cached = self._proxy.cache.get(DEFAULT_DATABASE, name)

@@ -21,7 +21,8 @@ from elanus.core.errors import (
 )
 from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.proxy.api import Query, QueryResult, Search, SearchResult
+from elanus.proxy.api.query import Query, QueryResult
+from elanus.proxy.api.search import Search, SearchResult, SearchTemplate
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_collections import KEYS, PARTITION, partitions_of, rows_of, schema_of
@@ -206,7 +207,7 @@ class Client(DefiningClient):
         query = np.array([[float(self._random.randrange(1000)), 0.0]], dtype=np.float32)
 
         def request_of(cached: CachedCollection) -> Search:
-            return Search(cached, (), "", query, _ALL, 0, "", "", {}, (VALUE,), -1, consistency)
+            return Search(cached, SearchTemplate(_ALL, output_fields=(VALUE,)), query, consistency)
 
         async def search(verbs: ClientVerbs) -> tuple[CachedCollection, SearchResult, Timestamp]:
             cached, result = await verbs.search(name, request_of)

@@ -29,7 +29,8 @@ from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
 from elanus.core.ids import BuildID, DatabaseID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.storage.copying import Copy, StoredFile, copy_object
@@ -44,7 +45,7 @@ SHOP = Database(DatabaseID(7), "shop", Timestamp(5), {"k": "v"})
 
 
 class Server:
-    """Implements what `BackupService` asks of the front and of the proxy's verbs, over files of its own."""
+    """Implements what `BackupService` asks of the verbs and of `Backups`, over files of its own."""
 
     def __init__(self, root: Path) -> None:
         self.store = LocalStore(root)
@@ -172,7 +173,7 @@ class Server:
         self.made.append((database, name))
         return RestoreJob(1, "", database, name, MOMENT, True, 1, 1)
 
-    # as `elanus.proxy.port.Front`
+    # as `elanus.proxy.api.verbs.Verbs`
 
     def access_policy(self) -> AccessPolicy:
         key = ApiKey("5f0c", "ann", digest_of(key_text("5f0c", "much")), 1)

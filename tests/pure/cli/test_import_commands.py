@@ -23,8 +23,10 @@ from elanus.cli.imports import ImportFailed, Wanted, found_files, import_files, 
 from elanus.cli.server_calls import Server
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportState, ImportTask, WriteMode
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.core.imports import Duplicates, ImportState, ImportTask, WriteMode
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.api.imports import ImportOptions
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.server.announce import Announcement, announce
@@ -35,7 +37,7 @@ QUIET = Console(quiet=True)
 
 
 class FakeConnector:
-    """A front that imports. Each look at the task shows the next of ``states``; the last one stays."""
+    """Verbs that import. Each look at the task shows the next of ``states``; the last one stays."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -54,14 +56,9 @@ class FakeConnector:
         collection: str,
         partition: str,
         files: tuple[str, ...],
-        write_id: str,
-        rejects_max: int,
-        mode: WriteMode,
-        duplicates: Duplicates,
-        csv: CsvFormat,
-        timeout_ms: int,
+        options: ImportOptions,
     ) -> ImportTask:
-        self.options = (write_id, rejects_max, mode, duplicates, csv)
+        self.options = options
         if collection == "nothing":
             raise CollectionNotFound("collection not found[collection=nothing]")
         self.asked.append((database, collection, partition, files))
@@ -276,4 +273,4 @@ def test_a_directory_stands_for_its_files_and_options_reach_the_server(
     )
     import_files(Server(address), wanted, QUIET)
     assert connector.linked == [b"a.jsonl", b"b.parquet"]
-    assert connector.options == ("nightly 7", 5, WriteMode.UPSERT, Duplicates.LAST, COMMAS)
+    assert connector.options == ImportOptions("nightly 7", 5, WriteMode.UPSERT, Duplicates.LAST)

@@ -15,15 +15,15 @@ from elanus.cli.options import EXIT_FAILED
 from elanus.core import access
 from elanus.core.access import User, first_policy
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, expiry_ms, key_text
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.calls import Calls
-from elanus.proxy.guard import AccessGuard
-from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 from elanus.proxy.wire.keys import Keys
 
 
 class FakeKeys:
-    """A front that knows ada, who has no password that matters, and her keys."""
+    """Verbs that know ada, who has no password that matters, and her keys."""
 
     def __init__(self) -> None:
         self.policy = access.with_user(first_policy(), User("ada", "secret", 1), 10)
@@ -45,10 +45,10 @@ class FakeKeys:
 
 @pytest.fixture
 def uri() -> Iterator[str]:
-    front = FakeKeys()
-    target = Keys(front)  # type: ignore[arg-type]
-    sign_in = SignIn(front.access_policy, "", lambda password, stored: password == stored, now_s=lambda: 1.0)
-    guard = AccessGuard(front.access_policy, lambda _, name: name)
+    verbs = FakeKeys()
+    target = Keys(verbs)  # type: ignore[arg-type]
+    sign_in = SignIn(verbs.access_policy, "", lambda password, stored: password == stored, now_s=lambda: 1.0)
+    guard = AccessGuard(verbs.access_policy, lambda _, name: name)
     calls = Calls(interface_operations(KeysApi, target), guard, lambda *_: None, sign_in)
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((interface_handler(KeysApi, calls),))

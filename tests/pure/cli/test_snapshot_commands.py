@@ -17,7 +17,8 @@ from elanus.cli.gc import render
 from elanus.cli.options import EXIT_FAILED
 from elanus.core.errors import CollectionNotFound
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.calls import AllowAll, Calls
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.interfaces import interface_handler, interface_operations
 
@@ -25,7 +26,7 @@ NOON_MS = 1_769_860_800_000
 VIEW = SnapshotView("daily", "all", "books", ("_default",), compose(NOON_MS), "file:///s", 2048)
 
 
-class Front:
+class FakeVerbs:
     def __init__(self) -> None:
         self.asked: list[tuple[object, ...]] = []
 
@@ -59,13 +60,13 @@ class Front:
 
 
 @pytest.fixture
-def front() -> Front:
-    return Front()
+def verbs() -> FakeVerbs:
+    return FakeVerbs()
 
 
 @pytest.fixture
-def uri(front: Front) -> Iterator[str]:
-    target = Connector(front, None, "")  # type: ignore[arg-type]
+def uri(verbs: FakeVerbs) -> Iterator[str]:
+    target = Connector(verbs, None, "")  # type: ignore[arg-type]
     calls = Calls(interface_operations(ConnectorApi, target), AllowAll(), lambda *_: None)
     server = grpc.server(ThreadPoolExecutor(2))
     server.add_generic_rpc_handlers((interface_handler(ConnectorApi, calls),))
@@ -75,7 +76,7 @@ def uri(front: Front) -> Iterator[str]:
     server.stop(0).wait()
 
 
-def test_snapshots(front: Front, uri: str) -> None:
+def test_snapshots(verbs: FakeVerbs, uri: str) -> None:
     run = CliRunner().invoke
     made = run(app, ["snapshot", "create", "books", "daily", "--description", "all", "--uri", uri])
     assert made.exit_code == 0, made.output
@@ -86,7 +87,7 @@ def test_snapshots(front: Front, uri: str) -> None:
     restored = run(app, ["snapshot", "restore", "books", "daily", "copy", "--uri", uri])
     assert "copy holds the rows as of 2026-01-31 12:00:00.000 UTC" in restored.output
     run(app, ["snapshot", "drop", "books", "daily", "--uri", uri])
-    assert front.asked == [
+    assert verbs.asked == [
         ("create", "default", "books", "daily", "all"),
         ("restore", "default", "books", "daily", "default", "copy"),
         ("drop", "default", "books", "daily"),
@@ -102,13 +103,13 @@ def test_snapshots(front: Front, uri: str) -> None:
         ("445644811931746304", 445644811931746304),
     ],
 )
-def test_a_clone_is_of_now_or_of_a_moment(front: Front, uri: str, as_of: str, moment: int) -> None:
+def test_a_clone_is_of_now_or_of_a_moment(verbs: FakeVerbs, uri: str, as_of: str, moment: int) -> None:
     done = CliRunner().invoke(app, ["clone", "books", "copy", "--as-of", as_of, "--uri", uri])
     assert done.exit_code == 0, done.output
-    assert front.asked == [("clone", "default", "books", "default", "copy", Timestamp(moment))]
+    assert verbs.asked == [("clone", "default", "books", "default", "copy", Timestamp(moment))]
 
 
-def test_what_is_no_moment_and_what_was_not_dropped(front: Front, uri: str) -> None:
+def test_what_is_no_moment_and_what_was_not_dropped(verbs: FakeVerbs, uri: str) -> None:
     run = CliRunner().invoke
     wrong = run(app, ["clone", "books", "copy", "--as-of", "yesterday", "--uri", uri])
     assert wrong.exit_code == EXIT_FAILED
@@ -118,7 +119,7 @@ def test_what_is_no_moment_and_what_was_not_dropped(front: Front, uri: str) -> N
     missing = run(app, ["undrop", "shelf", "--uri", uri])
     assert missing.exit_code == EXIT_FAILED
     assert "collection not found" in missing.output
-    assert front.asked == [("undrop", "default", "books", "again")]
+    assert verbs.asked == [("undrop", "default", "books", "again")]
 
 
 def test_a_report_of_garbage_collection_shows_what_is_held() -> None:

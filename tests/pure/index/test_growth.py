@@ -44,7 +44,7 @@ from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.kinds import KINDS
 from elanus.index.spec import IndexKind, IntParam
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
-from elanus.proxy.api import CollectionView
+from elanus.proxy.api.collections import CollectionView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.delta_logs import DeltaLogs

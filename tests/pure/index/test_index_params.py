@@ -19,7 +19,6 @@ from elanus.index import (
     note_ignored,
     resolve_index,
     resolve_search,
-    tolerated,
 )
 
 FLOAT, BINARY = DataType.FLOAT_VECTOR, DataType.BINARY_VECTOR
@@ -358,7 +357,7 @@ def test_search_parameters_that_no_index_knows_are_ignored() -> None:
 
 
 def test_an_ignored_parameter_is_logged_once_per_kind_of_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tolerated, "_noted", set())
+    monkeypatch.setattr("elanus.index.ignored._noted", set())
     quiet = structlog.get_config()
     structlog.reset_defaults()
     with structlog.testing.capture_logs() as logs:

@@ -32,8 +32,8 @@ from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
 from elanus.proxy.role.stamps import OwnStamps
-from elanus.proxy.verbs.front import ProxyFront
 from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
+from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 
 NODE = NodeID(1)
 TWO_PARTITIONS = collection(partitions=(DEFAULT, OTHER), aliases=("a",))
@@ -80,7 +80,7 @@ class ServesAll:
 
 
 class Bench:
-    """Made on the event loop that the proxy is to live on. ``front`` is for other threads."""
+    """Made on the event loop that the proxy is to live on. ``verbs`` is for other threads."""
 
     def __init__(self, *collections: Collection, log: MemoryLog | None = None) -> None:
         self.root = FakeRoot(*collections)
@@ -102,7 +102,7 @@ class Bench:
             POLICY,
             NoMeasures(),  # type: ignore[arg-type]
         )
-        self.front = ProxyFront(
+        self.verbs = ProxyVerbs(
             lambda: self.proxy,
             Pressure(
                 PressureLimits(1 << 40, 1 << 41, 0, 1),

@@ -21,12 +21,13 @@ from elanus.core.rate_limits import EVERYTHING
 from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.api import Query, Search
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import Search, SearchTemplate
 from elanus.proxy.fanout.deadline import Patience
-from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.queues import DqQueue
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.stamps import OwnStamps
@@ -147,21 +148,16 @@ def cached(
 
 
 def search(**changes: Any) -> Search:
-    asked = Search(
-        collection=cached(),
-        partitions=(),
-        vector_field="",
-        queries=np.zeros((1, 2), np.float32),
-        limit=10,
-        offset=0,
-        filter="",
-        metric_type="",
-        params={"ef": 50},
-        output_fields=("price",),
-        round_decimal=-1,
-        consistency=ReadConsistency(),
-    )
-    return replace(asked, **changes)
+    template = SearchTemplate(10, params={"ef": 50}, output_fields=("price",))
+    asked = Search(cached(), template, np.zeros((1, 2), np.float32), ReadConsistency())
+    return changed(asked, **changes)
+
+
+def changed(search: Search, **changes: Any) -> Search:
+    """Return the search with other fields, its own or its template's."""
+    own = {name: value for name, value in changes.items() if hasattr(search, name)}
+    template = replace(search.template, **{n: v for n, v in changes.items() if n not in own})
+    return replace(search, **{"template": template, **own})
 
 
 def query(**changes: Any) -> Query:

@@ -22,8 +22,11 @@ from elanus.core.errors import ForceDenied, RateLimited
 from elanus.core.ids import CollectionID
 from elanus.core.rankers import Rrf
 from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
-from elanus.proxy.api import CreateCollection, Delete, Insert, LoadRequest, Query
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.collections import CreateCollection
+from elanus.proxy.api.loading import LoadRequest
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import HybridSearch
+from elanus.proxy.api.writes import Delete, Insert
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.hybrid import HybridSearching
@@ -146,35 +149,35 @@ STRONG = ReadConsistency(ConsistencyLevel.STRONG)
 CREATE = CreateCollection("default", replace(schema(), name="new"), 1, ConsistencyLevel.STRONG, {})
 VERBS: dict[str, list[Callable[[Bench], Any]]] = {
     "writing": [
-        lambda b: b.front.insert(Insert(of(b), "", rows())),
-        lambda b: b.front.upsert(Insert(of(b), "", rows())),
-        lambda b: b.front.delete(Delete(of(b), "", "pk in [1]")),
-        lambda b: b.front.start_import("default", NAME, "", ["a.parquet"]),
-        lambda b: b.front.truncate_collection("default", NAME),
+        lambda b: b.verbs.insert(Insert(of(b), "", rows())),
+        lambda b: b.verbs.upsert(Insert(of(b), "", rows())),
+        lambda b: b.verbs.delete(Delete(of(b), "", "pk in [1]")),
+        lambda b: b.verbs.start_import("default", NAME, "", ["a.parquet"]),
+        lambda b: b.verbs.truncate_collection("default", NAME),
     ],
     "reading": [
-        lambda b: b.front.query(Query(of(b), (), "pk in [1]", ("pk",), None, 0, STRONG)),
+        lambda b: b.verbs.query(Query(of(b), (), "pk in [1]", ("pk",), None, 0, STRONG)),
         lambda b: Snapshots(lambda: b.proxy, NoSnapshots()).take("default", NAME, (), 1, 1.0),  # type: ignore[arg-type]
     ],
     "ddl": [
-        lambda b: b.front.drop_collection("default", NAME),
-        lambda b: b.front.create_partition("default", NAME, "p"),
-        lambda b: b.front.drop_partition("default", NAME, "p"),
-        lambda b: b.front.create_index("default", NAME, "v0", "", {}),
-        lambda b: b.front.drop_index("default", NAME, "v0", ""),
-        lambda b: b.front.load(LoadRequest("default", NAME)),
-        lambda b: b.front.release("default", NAME, ()),
-        lambda b: b.front.flush("default", [NAME]),
-        lambda b: b.front.compact("default", NAME, 0),
-        lambda b: b.front.truncate_collection("default", NAME),
+        lambda b: b.verbs.drop_collection("default", NAME),
+        lambda b: b.verbs.create_partition("default", NAME, "p"),
+        lambda b: b.verbs.drop_partition("default", NAME, "p"),
+        lambda b: b.verbs.create_index("default", NAME, "v0", "", {}),
+        lambda b: b.verbs.drop_index("default", NAME, "v0", ""),
+        lambda b: b.verbs.load(LoadRequest("default", NAME)),
+        lambda b: b.verbs.release("default", NAME, ()),
+        lambda b: b.verbs.flush("default", [NAME]),
+        lambda b: b.verbs.compact("default", NAME, 0),
+        lambda b: b.verbs.truncate_collection("default", NAME),
     ],
 }
 OF_DATABASES: list[Callable[[Bench], Any]] = [
-    lambda b: b.front.create_collection(CREATE),
-    lambda b: b.front.create_alias("default", NAME, "a"),
-    lambda b: b.front.alter_alias("default", NAME, "a"),
-    lambda b: b.front.drop_alias("default", "a"),
-    lambda b: b.front.rename_collection("default", NAME, "other", ""),
+    lambda b: b.verbs.create_collection(CREATE),
+    lambda b: b.verbs.create_alias("default", NAME, "a"),
+    lambda b: b.verbs.alter_alias("default", NAME, "a"),
+    lambda b: b.verbs.drop_alias("default", "a"),
+    lambda b: b.verbs.rename_collection("default", NAME, "other", ""),
 ]
 
 

@@ -22,7 +22,7 @@ from elanus.core.api_keys import DAY_MS, ApiKey, KeyScope, digest_of, expiry_ms,
 from elanus.core.errors import AccessConflict, InvalidParameter, Unauthenticated
 from elanus.core.key_rights import KeyRights
 from elanus.core.limits import API_KEYS_OF_USER_MAX
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.sign_in import SignIn
 
 KEY = key_text("7", "a_secret")
 NOW_MS = 1_000_000

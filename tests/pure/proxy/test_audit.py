@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
-from elanus.proxy.audit import AuditLog, audit_line, is_sampled
-from elanus.proxy.calls import Caller, Finished
+from elanus.proxy.access.audit import AuditLog, audit_line, is_sampled
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.permission import ObjectType, Permission
 
 CALLER = Caller(user="ada", origin="ipv4:10.0.0.7:999", client="42")
 NOON_S = 1_700_000_000.25
 
 
-def call(operation: str = "DropCollection", *, refused: bool = False, code: int = 0) -> Finished:
-    return Finished(
+def call(operation: str = "DropCollection", *, refused: bool = False, code: int = 0) -> FinishedCall:
+    return FinishedCall(
         operation,
         CALLER,
-        "PrivilegeDropCollection",
-        "Global",
+        Permission("PrivilegeDropCollection", ObjectType.GLOBAL),
         "shop",
         ("books",),
-        refused,
         code,
         0.0123,
         "4bf92f3577b34da6a3ce929d0e0e4736",
+        refused,
     )
 
 
@@ -133,7 +133,7 @@ def test_the_latest_records_are_read_from_the_end_of_the_file(tmp_path: Path) ->
     bench = Bench(tmp_path)
     assert bench.log.latest(3) == []
     for n in range(9):
-        bench.log.record(replace(call(), trace=f"{n:02}" * 300))
+        bench.log.record(structs.replace(call(), trace=f"{n:02}" * 300))
     bench.closed()
     with bench.file.open("ab") as file:
         file.write(b'{"half')

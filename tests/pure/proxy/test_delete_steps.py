@@ -15,7 +15,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.messages import DeleteMessage
 from elanus.core.requests import RequestLimits
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import Delete, MutationResult
+from elanus.proxy.api.writes import Delete, MutationResult
 from elanus.proxy.fanout.deadline import Patience
 
 OF = collection(shards=2)
@@ -59,7 +59,7 @@ def deleting(count: int, work: Callable[[Bench], None]) -> Bench:
 
 
 def delete(bench: Bench) -> MutationResult:
-    return bench.front.delete(Delete(resolved(OF), "", "price > 3 or price < 1"))
+    return bench.verbs.delete(Delete(resolved(OF), "", "price > 3 or price < 1"))
 
 
 def deleted(bench: Bench) -> dict[int, list[int]]:
@@ -99,7 +99,7 @@ def test_a_sample_is_deleted_in_steps_too() -> None:
     """A sample is the last condition, so the key that the steps go on from is before it."""
 
     def work(bench: Bench) -> None:
-        bench.front.delete(Delete(resolved(OF), "", "price > 3 and random_sample(0.5)"))
+        bench.verbs.delete(Delete(resolved(OF), "", "price > 3 and random_sample(0.5)"))
 
     assert len(deleting(15, work).nodes.asked) == 2
 
@@ -129,6 +129,6 @@ def test_keys_that_a_filter_names_are_deleted_at_once() -> None:
     keys = list(range(500, 550))
 
     def work(bench: Bench) -> None:
-        assert bench.front.delete(Delete(resolved(OF), "", f"pk in {keys}")).delete_count == 50
+        assert bench.verbs.delete(Delete(resolved(OF), "", f"pk in {keys}")).delete_count == 50
 
     assert list(deleted(deleting(0, work)).values()) == [keys]

@@ -19,7 +19,7 @@ from elanus.core.rate_limits import (
     of_collection,
     of_database,
 )
-from elanus.proxy.api import Delete, Insert
+from elanus.proxy.api.writes import Delete, Insert
 from elanus.proxy.role.disk_limits import KEPT_S, DiskLimits
 
 MB = 1024 * 1024
@@ -102,7 +102,7 @@ def refused(work: Callable[[Bench], object]) -> bool:
 
 
 def test_what_adds_rows_is_refused_and_deletes_are_not() -> None:
-    assert refused(lambda bench: bench.front.insert(Insert(of(bench), "", rows())))
-    assert refused(lambda bench: bench.front.upsert(Insert(of(bench), "", rows())))
-    assert refused(lambda bench: bench.front.start_import("default", NAME, "", ["a.parquet"]))
-    assert not refused(lambda bench: bench.front.delete(Delete(of(bench), "", "pk in [1]")))
+    assert refused(lambda bench: bench.verbs.insert(Insert(of(bench), "", rows())))
+    assert refused(lambda bench: bench.verbs.upsert(Insert(of(bench), "", rows())))
+    assert refused(lambda bench: bench.verbs.start_import("default", NAME, "", ["a.parquet"]))
+    assert not refused(lambda bench: bench.verbs.delete(Delete(of(bench), "", "pk in [1]")))

@@ -29,12 +29,13 @@ from elanus.core.messages import InsertMessage
 from elanus.core.rankers import Rrf
 from elanus.core.rows import absent_column
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.proxy.api import CreateCollection, Insert
+from elanus.proxy.api.collections import CreateCollection
+from elanus.proxy.api.imports import ImportOptions
+from elanus.proxy.api.search import HybridSearch
+from elanus.proxy.api.writes import Insert, Update
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy, ProviderAccess
 from elanus.proxy.embedding.formats import Request
-from elanus.proxy.hybrid_api import HybridSearch
 from elanus.proxy.role.cache import CachedCollection, collection_view
-from elanus.proxy.update_api import Update
 from elanus.text import with_computed_columns
 
 DENSE = FieldID(102)
@@ -100,7 +101,7 @@ def vectors(column: pa.Array) -> list[list[float]]:
 
 def test_rows_are_written_with_their_vectors() -> None:
     def work(bench: Bench, provider: Provider) -> None:
-        for write in (bench.front.insert, bench.front.upsert):
+        for write in (bench.verbs.insert, bench.verbs.upsert):
             write(Insert(resolved(DOCS), "", rows("ab", "c")))
         inserted, upserted = bench.messages()
         for message in (inserted, upserted):
@@ -116,7 +117,7 @@ def test_an_update_keeps_the_text_and_computes_its_vector() -> None:
     def work(bench: Bench, provider: Provider) -> None:
         bench.nodes.rows = {"pk": pa.array([1, 0]), "text": pa.array(["one", "zero"])}
         sent = pa.RecordBatch.from_pydict({"pk": pa.array([0, 1]), "n": pa.array([8, 9])})
-        bench.front.update(Update(resolved(DOCS), "", sent))
+        bench.verbs.update(Update(resolved(DOCS), "", sent))
         assert bench.nodes.asked[0].output_fields == ("pk", "text")
         assert provider.texts == [["zero", "one"]]
         (message,) = bench.messages()
@@ -130,7 +131,7 @@ def test_without_its_provider_nothing_is_written() -> None:
     def work(bench: Bench, provider: Provider) -> None:
         provider.down = True
         with pytest.raises(FunctionFailed, match="down"):
-            bench.front.insert(Insert(resolved(DOCS), "", rows("ab")))
+            bench.verbs.insert(Insert(resolved(DOCS), "", rows("ab")))
         assert bench.messages() == []
 
     in_a_thread(work)
@@ -140,7 +141,7 @@ def test_a_collection_is_made_only_if_its_provider_answers() -> None:
     def work(bench: Bench, provider: Provider) -> None:
         provider.down = True
         with pytest.raises(FunctionFailed, match=r"check function \[f:TextEmbedding\] failed"):
-            bench.front.create_collection(
+            bench.verbs.create_collection(
                 CreateCollection("default", SCHEMA, 1, ConsistencyLevel.BOUNDED, {})
             )
         assert provider.texts == [["check"]]
@@ -151,8 +152,8 @@ def test_a_collection_is_made_only_if_its_provider_answers() -> None:
 def test_an_import_is_refused() -> None:
     def work(bench: Bench, provider: Provider) -> None:
         with pytest.raises(NotSupported, match="do not call the provider of its function f; insert the rows"):
-            bench.front.start_import("default", "c", "", ["a.parquet"])
-        bench.front.start_import("default", "c", "", ["a.parquet"], mode=WriteMode.DELETE)
+            bench.verbs.start_import("default", "c", "", ["a.parquet"])
+        bench.verbs.start_import("default", "c", "", ["a.parquet"], ImportOptions(mode=WriteMode.DELETE))
 
     in_a_thread(work)
 

@@ -13,7 +13,7 @@ from read_bench import NOW, Bench, cached, query, search
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import compose
-from elanus.proxy.api import IteratorPage
+from elanus.proxy.api.search import IteratorPage
 from elanus.proxy.role.cache import CachedCollection, MetaCache
 from elanus.proxy.verbs.query import matching_keys
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from fakes import DEFAULT, index, schema
 from fakes import collection as described
-from read_bench import NOW, Bench, L, Nodes, Patience
+from read_bench import NOW, Bench, L, Nodes, Patience, changed
 
 from elanus.api.querynode import NodeHits, NodeQuery, NodeSearch
 from elanus.core.consistency import ReadConsistency
@@ -22,9 +22,15 @@ from elanus.core.ids import FieldID
 from elanus.core.ordering import OrderBy
 from elanus.core.rankers import Decay, Ranker, Rrf, Weighted
 from elanus.core.requests import RequestLimits
-from elanus.proxy.api import Query, Search, SearchResult
-from elanus.proxy.boost_requests import BoostRequest, BoostRequests
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import (
+    BoostRequest,
+    BoostRequests,
+    HybridSearch,
+    Search,
+    SearchResult,
+    SearchTemplate,
+)
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.verbs.hits import fused, groups_window
 from elanus.proxy.verbs.hybrid import HybridSearching
@@ -100,7 +106,7 @@ class HybridBench(Bench):
         return self.verbs.hybrid_search(hybrid(**changes))  # type: ignore[attr-defined,no-any-return]
 
     def search(self, **changes: Any) -> SearchResult:
-        return self.verbs.search(replace(search("v0", [3, 0], 4), output_fields=("price",), **changes))
+        return self.verbs.search(changed(search("v0", [3, 0], 4), **{"output_fields": ("price",), **changes}))
 
 
 def cached() -> CachedCollection:
@@ -113,21 +119,9 @@ CACHED = cached()
 
 
 def search(field: str, query: list[float], limit: int, **changes: Any) -> Search:
-    asked = Search(
-        collection=CACHED,
-        partitions=(),
-        vector_field=field,
-        queries=np.array([query], dtype=np.float32),
-        limit=limit,
-        offset=0,
-        filter="",
-        metric_type="L2",
-        params={},
-        output_fields=(),
-        round_decimal=-1,
-        consistency=ReadConsistency(),
-    )
-    return replace(asked, **changes)
+    template = SearchTemplate(limit, vector_field=field, metric_type="L2")
+    asked = Search(CACHED, template, np.array([query], dtype=np.float32), ReadConsistency())
+    return changed(asked, **changes)
 
 
 def hybrid(ranker: Ranker = Rrf(), **changes: Any) -> HybridSearch:  # noqa: B008 - immutable

@@ -23,9 +23,9 @@ from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import decode, encode
 from elanus.log.port import LogEntry, Position
+from elanus.proxy.role.plans import Plans
 from elanus.proxy.role.shards import keys_by_shard
 from elanus.proxy.role.writes import delete_messages
-from elanus.proxy.verbs.plans import Plans
 from elanus.querynode.deletes import deletes_of_messages
 from elanus.querynode.growing import GrowingSegment, NewRows
 

@@ -9,8 +9,8 @@ from fakes import schema
 
 from elanus.core.errors import FieldNotLoaded, InvalidParameter
 from elanus.core.schema import CollectionSchema
-from elanus.proxy.verbs.outputs import Outputs, resolve_outputs
-from elanus.proxy.verbs.plans import Plans
+from elanus.proxy.role.outputs import Outputs, resolve_outputs
+from elanus.proxy.role.plans import Plans
 
 PLAIN = schema()
 DYNAMIC = schema(dynamic=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import NO_TIMESTAMP, compose
-from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.own_writes import OwnWrites
 
 BOOKS, PAPERS = CollectionID(1), CollectionID(2)
 GRACE_MS = 5000

@@ -20,8 +20,9 @@ from elanus.core.channels import pchannel_of, shard_of_keys
 from elanus.core.errors import DiskFull, LeaseLost
 from elanus.core.schema import DataType
 from elanus.log.memory import MemoryLog
-from elanus.proxy.calls import AllowAll, Calls
-from elanus.proxy.verbs.partial import _ranges
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.calls import Calls
+from elanus.proxy.verbs.partial_writes import _ranges
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
@@ -52,7 +53,7 @@ def over_the_wire(of: Collection, work: Callable[[Send, Bench], None]) -> Bench:
     async def run() -> Bench:
         bench = Bench(of, log=FailingLog())
         await bench.proxy.start()
-        operations = milvus_operations(milvus_families(bench.front, "STANDALONE"))
+        operations = milvus_operations(milvus_families(bench.verbs, "STANDALONE"))
         server = MilvusServer(Calls(operations, AllowAll(), lambda *_: None), "127.0.0.1", 0, max_workers=2)
         port = server.start()
 

@@ -27,7 +27,11 @@ from elanus.core.messages import UpsertMessage
 from elanus.core.partition_keys import checked_partitions, isolates_keys, partition_names
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import compose
-from elanus.proxy.api import CreateCollection, Delete, Insert, LoadRequest, Query, Search
+from elanus.proxy.api.collections import CreateCollection
+from elanus.proxy.api.loading import LoadRequest
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import Search, SearchTemplate
+from elanus.proxy.api.writes import Delete, Insert
 
 PARTITIONS = 4
 TENANT = FieldSchema(FieldID(150), "tenant", DataType.VARCHAR, max_length=16, is_partition_key=True)
@@ -82,7 +86,7 @@ def test_each_row_is_written_to_the_partition_of_its_key(replaces: bool) -> None
     tenants = [f"tenant {n % 7}" for n in range(60)]
 
     def work(bench: Bench) -> None:
-        write = bench.front.upsert if replaces else bench.front.insert
+        write = bench.verbs.upsert if replaces else bench.verbs.insert
         assert write(Insert(resolved(KEYED), "", rows(tenants))).insert_count == 60
         found = bench.messages()
         assert all(isinstance(m, UpsertMessage) == replaces for m in found)
@@ -107,7 +111,7 @@ def test_each_row_is_written_to_the_partition_of_its_key(replaces: bool) -> None
 )
 def test_a_query_looks_at_the_partitions_of_its_keys(text: str, tenants: list[str]) -> None:
     def work(bench: Bench) -> None:
-        bench.front.query(query(text))
+        bench.verbs.query(query(text))
         (asked,) = bench.nodes.asked
         assert set(asked.partition_ids) == {partition_of(tenant) for tenant in tenants}
 
@@ -116,9 +120,9 @@ def test_a_query_looks_at_the_partitions_of_its_keys(text: str, tenants: list[st
 
 def test_a_query_without_a_key_looks_at_all_partitions_and_one_without_a_possible_key_at_one() -> None:
     def work(bench: Bench) -> None:
-        bench.front.query(query('tenant != "a"'))
-        bench.front.query(query('tenant == "a" or price > 1'))
-        bench.front.query(query("tenant in []"))
+        bench.verbs.query(query('tenant != "a"'))
+        bench.verbs.query(query('tenant == "a" or price > 1'))
+        bench.verbs.query(query("tenant in []"))
         assert [len(asked.partition_ids) for asked in bench.nodes.asked] == [0, 0, 1]
 
     in_a_thread(work)
@@ -127,7 +131,7 @@ def test_a_query_without_a_key_looks_at_all_partitions_and_one_without_a_possibl
 def test_a_delete_looks_at_the_partitions_of_its_keys_and_deletes_in_all() -> None:
     def work(bench: Bench) -> None:
         bench.nodes.rows = {"pk": pa.array([5], pa.int64())}
-        bench.front.delete(Delete(resolved(KEYED), "", 'tenant == "a"'))
+        bench.verbs.delete(Delete(resolved(KEYED), "", 'tenant == "a"'))
         assert bench.nodes.asked[0].partition_ids == (partition_of("a"),)
         (deleted,) = bench.messages()
         assert deleted.partition_id == ALL_PARTITIONS
@@ -138,10 +142,10 @@ def test_a_delete_looks_at_the_partitions_of_its_keys_and_deletes_in_all() -> No
 @pytest.mark.parametrize(
     "named",
     [
-        lambda b: b.front.insert(Insert(resolved(KEYED), "_default_0", rows(["a"]))),
-        lambda b: b.front.upsert(Insert(resolved(KEYED), "_default_0", rows(["a"]))),
-        lambda b: b.front.delete(Delete(resolved(KEYED), "_default_0", "pk in [1]")),
-        lambda b: b.front.query(query("pk > 1", "_default_0")),
+        lambda b: b.verbs.insert(Insert(resolved(KEYED), "_default_0", rows(["a"]))),
+        lambda b: b.verbs.upsert(Insert(resolved(KEYED), "_default_0", rows(["a"]))),
+        lambda b: b.verbs.delete(Delete(resolved(KEYED), "_default_0", "pk in [1]")),
+        lambda b: b.verbs.query(query("pk > 1", "_default_0")),
     ],
     ids=["insert", "upsert", "delete", "query"],
 )
@@ -169,18 +173,18 @@ def test_no_request_names_a_partition(named: Callable[[Bench], object]) -> None:
 def test_partitions_are_not_the_users(change: Callable[..., object], text: str) -> None:
     def work(bench: Bench) -> None:
         with pytest.raises(InvalidParameter, match=text):
-            change(bench.front)
+            change(bench.verbs)
 
     in_a_thread(work)
 
 
 def test_an_import_goes_to_the_partitions_of_its_keys() -> None:
     def work(bench: Bench) -> None:
-        bench.front.start_import("default", "c", "", ["a.parquet"])
+        bench.verbs.start_import("default", "c", "", ["a.parquet"])
         (request,) = bench.data.calls.of("start_import")
         assert (request.partition_id, request.partition) == (ALL_PARTITIONS, "")
         with pytest.raises(ImportRefused, match="not allow to set partition name for collection with"):
-            bench.front.start_import("default", "c", "p1", ["a.parquet"])
+            bench.verbs.start_import("default", "c", "p1", ["a.parquet"])
 
     in_a_thread(work)
 
@@ -214,7 +218,7 @@ def test_the_coordinator_gets_the_number_of_partitions() -> None:
         unnumbered = replace(
             KEYED.schema, fields=tuple(replace(f, field_id=FieldID(0)) for f in KEYED.schema.fields)
         )
-        bench.front.create_collection(
+        bench.verbs.create_collection(
             CreateCollection("default", unnumbered, 1, ConsistencyLevel.BOUNDED, {}, 8)
         )
         assert [request.key_partitions for request in requests] == [8]
@@ -244,8 +248,8 @@ def test_isolation_is_not_changed_under_an_index() -> None:
         bench.root.alter_collection = alter  # type: ignore[attr-defined]
         bench.index.defined = [index(field_id=vector_field)]
         with pytest.raises(IndexConflict, match="can not alter partition key isolation mode"):
-            bench.front.alter_collection("default", "c", {"partitionkey.isolation": "true"}, ())
-        bench.front.alter_collection("default", "c", {"partitionkey.isolation": "false"}, ())
+            bench.verbs.alter_collection("default", "c", {"partitionkey.isolation": "true"}, ())
+        bench.verbs.alter_collection("default", "c", {"partitionkey.isolation": "false"}, ())
         assert len(changes) == 1
 
     in_a_thread(work)
@@ -256,10 +260,9 @@ def test_an_isolated_search_names_one_key() -> None:
 
     def work(bench: Bench) -> None:
         vectors = KEYED.schema.field("v0").vector.to_matrix(rows(["a"]).column("v0"))
-        search = Search(
-            resolved(isolated), (), "v0", vectors, 1, 0, 'tenant in ["a"]', "", {}, (), -1, ReadConsistency()
-        )
+        template = SearchTemplate(1, vector_field="v0", filter='tenant in ["a"]')
+        search = Search(resolved(isolated), template, vectors, ReadConsistency())
         with pytest.raises(InvalidFilter, match="partition key isolation does not support IN"):
-            bench.front.search(search)
+            bench.verbs.search(search)
 
     in_a_thread(work, isolated)

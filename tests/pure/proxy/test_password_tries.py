@@ -6,10 +6,10 @@ import pytest
 
 from elanus.core.access import User, first_policy, with_user
 from elanus.core.errors import Unauthenticated
-from elanus.proxy import password_tries
-from elanus.proxy.password_tries import PasswordTries, place_of
-from elanus.proxy.passwords import verify_password
-from elanus.proxy.sign_in import _NO_USER, SignIn
+from elanus.proxy.access import password_tries
+from elanus.proxy.access.password_tries import PasswordTries, place_of
+from elanus.proxy.access.passwords import verify_password
+from elanus.proxy.access.sign_in import _NO_USER, SignIn
 
 MINUTE_S = 60.0
 NEAR, FAR = "ipv4:10.0.0.7:50112", "ipv4:10.0.0.8:50112"

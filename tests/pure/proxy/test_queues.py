@@ -58,7 +58,7 @@ class Write:
         self.ts = turn.ts
         if self.prepares is not None:
             await self.prepares()
-        await turn.mine()
+        await turn.wait()
         self.note()
         turn.done()
         if self.appends is not None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from fakes import DEFAULT, index
 from fakes import collection as described
-from read_bench import Bench, L, Nodes, Patience
+from read_bench import Bench, L, Nodes, Patience, changed
 from test_hybrid import Verbs
 
 from elanus.api.querynode import NodeHits, NodeSearch, NodeStatistics
@@ -24,8 +24,7 @@ from elanus.core.rankers import Weighted
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.sparse import NO_INDEX, indices_of, values_of
 from elanus.core.term_statistics import TermStatistics
-from elanus.proxy.api import Search
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.search import HybridSearch, Search, SearchTemplate
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.text import Highlight, analyzer_from, query_terms, term_ids
 
@@ -74,21 +73,9 @@ CACHED = cached()
 
 
 def search(text: str, **changes: Any) -> Search:
-    asked = Search(
-        collection=CACHED,
-        partitions=(),
-        vector_field="words",
-        queries=query_terms(analyzer_from(""), [text]),
-        limit=2,
-        offset=0,
-        filter="",
-        metric_type="BM25",
-        params={},
-        output_fields=(),
-        round_decimal=-1,
-        consistency=ReadConsistency(),
-    )
-    return replace(asked, **changes)
+    template = SearchTemplate(2, vector_field="words", metric_type="BM25")
+    asked = Search(CACHED, template, query_terms(analyzer_from(""), [text]), ReadConsistency())
+    return changed(asked, **changes)
 
 
 def test_terms_get_their_weights_and_the_search_its_averages() -> None:

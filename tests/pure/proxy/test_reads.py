@@ -33,7 +33,8 @@ from elanus.core.ordering import OrderBy
 from elanus.core.requests import RequestLimits
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.timestamps import Timestamp, compose
-from elanus.proxy.api import IteratorPage, Query, Search
+from elanus.proxy.api.query import Query
+from elanus.proxy.api.search import IteratorPage, Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.verbs.query import matching_keys
 

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from read_bench import Patience
+from read_bench import Patience, changed
 from test_hybrid import HybridBench, TableNodes, hybrid
 
 from elanus.api.querynode import NodeHits, NodeSearch
 from elanus.core.errors import InvalidParameter
 from elanus.core.grouping import Grouping
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH
-from elanus.proxy.api import IteratorPage
-from elanus.proxy.boost_requests import BoostRequests
+from elanus.proxy.api.search import BoostRequests, IteratorPage
 
 
 class Forgetful(TableNodes):
@@ -69,6 +68,6 @@ def test_searches_whose_recall_means_nothing_are_refused(changes: dict[str, Any]
 
 def test_a_hybrid_search_has_none() -> None:
     request = hybrid()
-    searches = tuple(replace(search, measures_recall=True) for search in request.searches)
+    searches = tuple(changed(search, measures_recall=True) for search in request.searches)
     with pytest.raises(InvalidParameter, match="not supported in hybrid search"):
         HybridBench().hybrid(searches=searches)

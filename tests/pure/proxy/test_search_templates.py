@@ -13,16 +13,19 @@ from read_bench import NOW, Bench, L, cached, search
 from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.requests import RequestLimits
+from elanus.proxy.api.search import SearchTemplate
+
+REPEATED = SearchTemplate(10, params={"ef": 50}, output_fields=("price",), may_repeat=True)
 
 
 def test_searches_of_one_template_share_a_plan_and_have_vectors_of_their_own() -> None:
-    bench, of, template = Bench(), cached(), object()
-    first = search(collection=of, template=template, filter="price > 1")
+    bench, of, template = Bench(), cached(), replace(REPEATED, filter="price > 1")
+    first = search(collection=of, template=template)
     bench.verbs.search(first)
     ones = np.ones((2, 2), np.float32)
     strong = ReadConsistency(L.STRONG)
     bench.verbs.search(replace(first, queries=ones, consistency=strong))
-    bench.verbs.search(replace(first, template=object()))
+    bench.verbs.search(replace(first, template=replace(template)))
     one, other, apart = bench.nodes.asked
     assert other.params is one.params
     assert other.queries is ones
@@ -36,17 +39,18 @@ def test_searches_of_one_template_share_a_plan_and_have_vectors_of_their_own() -
 
 
 def test_a_template_is_planned_again_for_a_changed_collection() -> None:
-    bench, template = Bench(), object()
+    bench, template = Bench(), REPEATED
     bench.verbs.search(search(template=template))
     with pytest.raises(InvalidParameter):
         bench.verbs.search(search(collection=cached(schema(vectors=2)), template=template))
-    bench.verbs.search(search(template=template, vector_field="v0", metric_type="L2"))
+    other = replace(template, vector_field="v0", metric_type="L2")
+    bench.verbs.search(search(template=other))
     with pytest.raises(IndexNotFound):
         bench.verbs.search(search(collection=cached(indexed=False), template=template))
 
 
 def test_a_template_does_not_spare_the_check_of_the_number_of_queries() -> None:
-    bench, of, template = Bench(limits=RequestLimits(search_hits_max=60)), cached(), object()
+    bench, of, template = Bench(limits=RequestLimits(search_hits_max=60)), cached(), REPEATED
     for queries, fits in ((1, True), (6, True), (7, False)):
         asked = search(collection=of, template=template, queries=np.zeros((queries, 2), np.float32))
         if fits:
@@ -65,8 +69,8 @@ def test_a_template_does_not_spare_the_check_of_the_number_of_queries() -> None:
     ],
 )
 def test_filters_that_take_a_sample_or_are_large_are_not_kept(changes: dict[str, Any]) -> None:
-    bench, of, template = Bench(), cached(), object()
+    bench, of, template = Bench(), cached(), replace(REPEATED, **changes)
     for _ in range(2):
-        bench.verbs.search(search(collection=of, template=template, **changes))
+        bench.verbs.search(search(collection=of, template=template))
     one, other = bench.nodes.asked
     assert one.filter is not other.filter

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from fakes import collection, schema
 from proxy_bench import Bench, resolved
-from test_front_writes import in_a_thread, rows
+from test_write_verbs import in_a_thread, rows
 
 from elanus.core.catalog import Collection
 from elanus.core.errors import InvalidParameter
 from elanus.core.messages import InsertMessage, UpsertMessage
 from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID, keeps_sent_keys
-from elanus.proxy.api import Insert
+from elanus.proxy.api.writes import Insert
 
 
 def keeping(value: str = "true") -> Collection:
@@ -27,7 +27,7 @@ def written(of: Collection, batch: pa.RecordBatch, *, replaces: bool) -> tuple[l
     keys: list[int] = []
 
     def work(bench: Bench) -> None:
-        verb = bench.front.upsert if replaces else bench.front.insert
+        verb = bench.verbs.upsert if replaces else bench.verbs.insert
         keys.extend(verb(Insert(resolved(of), "", batch)).primary_keys.to_pylist())
 
     return keys, list(in_a_thread(of, work).messages())

@@ -12,9 +12,9 @@ import pytest
 
 from elanus.core.access import AccessPolicy, User, first_policy, with_user, without_user
 from elanus.core.errors import Unauthenticated, Unavailable
-from elanus.proxy import passwords
-from elanus.proxy.passwords import hash_password, is_hash, is_outdated, verify_password
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access import passwords
+from elanus.proxy.access.passwords import hash_password, is_hash, is_outdated, verify_password
+from elanus.proxy.access.sign_in import SignIn
 
 ADA = User("ada", "hash of secret", 7)
 

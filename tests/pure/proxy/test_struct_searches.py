@@ -15,7 +15,7 @@ from elanus.core.rankers import Rrf
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import ELEMENT, StructSchema
 from elanus.expr import compile_filter
-from elanus.proxy.api import ElementCursor
+from elanus.proxy.api.query import ElementCursor
 from elanus.proxy.fanout.reduce import merge_groups, merge_hits
 from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.hits import found_elements, fused, of_one_kind, window

@@ -12,7 +12,7 @@ from proxy_bench import Bench, resolved
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.messages import UpsertMessage
-from elanus.proxy.update_api import Update
+from elanus.proxy.api.writes import Update
 
 PLAIN = collection(shards=2)
 VECTOR = PLAIN.schema.field("v0").arrow_type
@@ -45,7 +45,7 @@ def test_the_columns_that_are_not_sent_are_read() -> None:
             "pk": pa.array([8, 7], pa.int64()),
             "v0": pa.array([[8.0, 8.0], [7.0, 7.0]], VECTOR),
         }
-        assert bench.front.update(update(KEYS, PRICES)).upsert_count == 2
+        assert bench.verbs.update(update(KEYS, PRICES)).upsert_count == 2
         (read,) = bench.nodes.asked
         assert read.output_fields == ("pk", "v0")
         assert read.primary_keys.to_pylist() == [7, 8]
@@ -58,7 +58,7 @@ def test_the_columns_that_are_not_sent_are_read() -> None:
 
 def test_an_update_of_all_columns_reads_nothing() -> None:
     def work(bench: Bench) -> None:
-        bench.front.update(update(KEYS, PRICES, VECTORS))
+        bench.verbs.update(update(KEYS, PRICES, VECTORS))
         assert bench.nodes.asked == []
         assert sum(m.rows.num_rows for m in bench.messages()) == 2
 
@@ -69,7 +69,7 @@ def test_a_refused_update_writes_nothing() -> None:
     def work(bench: Bench) -> None:
         bench.nodes.rows = {"pk": pa.array([], pa.int64()), "v0": pa.array([], VECTOR)}
         with pytest.raises(InvalidParameter, match=r"fieldSchema\(v0\) has no corresponding fieldData"):
-            bench.front.update(update(KEYS, PRICES))
+            bench.verbs.update(update(KEYS, PRICES))
         assert bench.messages() == []
 
     in_a_thread(work)

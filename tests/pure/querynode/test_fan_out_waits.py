@@ -23,9 +23,9 @@ from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.fanout.membership import KnownReplica
 from elanus.proxy.fanout.served import ServiceTimes
-from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
+from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.queues import DqQueue
 from elanus.proxy.role.read_path import ReadPath
 from elanus.proxy.role.stamps import OwnStamps

@@ -16,7 +16,7 @@ from elanus.api.connector import ConnectorApi
 from elanus.core.errors import NotReady
 from elanus.core.ids import NodeID
 from elanus.metrics import Metrics
-from elanus.proxy.api import ComponentView
+from elanus.proxy.api.introspection import ComponentView
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.carrier import RpcChannel
 from elanus.server.console_source import ConsoleSource

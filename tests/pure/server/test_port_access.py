@@ -13,7 +13,9 @@ import pytest
 from elanus.core.access import Role, User, first_policy, with_role, with_user
 from elanus.core.errors import PermissionDenied, Unauthenticated
 from elanus.core.privileges import Grant
-from elanus.proxy.calls import AllowAll, Caller, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.access.permission import ObjectType
 from elanus.server.access import check_openness, port_access
 from elanus.server.pipeline_role import pipeline_order
 from elanus.server.settings import ProxySettings, Settings

@@ -18,8 +18,10 @@ from elanus.core.errors import CoordinatorReplaced, DeadlineExceeded, NotReady, 
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.permission import ObjectType, Permission
 from elanus.proxy.fanout.deadline import Patience
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.read_watch import ReadWatch
 from elanus.server.fronts import check_free
 from elanus.server.report import Report
 from elanus.server.serving.members import Both, Member, Members, SureGrants
@@ -276,7 +278,10 @@ def test_the_slow_log_is_that_of_all_processes_in_the_order_of_time() -> None:
     async def gathered() -> Sequence[SlowRequest]:
         report = Report(cast(Any, None), None, None)
         report.watch = ReadWatch(slow_ms=1, wall_s=lambda: 0.006)
-        report.watch.end(None, "Search", None, "default", "books", 0, "t", 1.5)
+        permission = Permission("PrivilegeSearch", ObjectType.COLLECTION)
+        report.watch.end(
+            None, FinishedCall("Search", Caller(), permission, "default", ("books",), 0, 1.5, "t")
+        )
         report.serving = pool_of(FakeControl(ServingObserved((slow_read(5, 2), slow_read(9, 2)), ())))
         return await asyncio.to_thread(report.slow_requests)
 

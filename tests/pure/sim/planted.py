@@ -214,7 +214,7 @@ def acknowledged_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
     async def append(self: LogWriter, turn: Turn, messages: Any) -> None:
         entries = await self._encoded(messages)
-        await turn.mine()
+        await turn.wait()
         kept = [asyncio.ensure_future(self._log.append(p, e)) for p, e in entries.items()]
         self.__dict__.setdefault("kept", []).extend(kept)
         await asyncio.sleep(0)

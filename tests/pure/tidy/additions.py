@@ -102,7 +102,7 @@ TOY = IndexKind(
 )
 ''',
     "index/kinds.py": [
-        Edit(r"^from elanus\.index\.tolerated .*\n", "from elanus.index.toy import TOY\n"),
+        Edit(r"^from elanus\.index\.ignored .*\n", "from elanus.index.toy import TOY\n"),
         Edit(r"kind\.name: kind\s+for kind in \(", "TOY, "),
     ],
 }

@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc
 import msgspec
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf import message_factory
 from starlette.applications import Starlette
 from wire_calls import observe_nothing
@@ -35,15 +35,16 @@ from elanus.core.access import AccessPolicy, Role, User, first_policy, with_key,
 from elanus.core.api_keys import ApiKey, KeyScope, digest_of, key_text
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.privileges import PUBLIC, Grant
-from elanus.proxy.calls import Caller, Calls, Finished, Operation
-from elanus.proxy.guard import AccessGuard
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
+from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.rest import v1
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.table import PREFIX, TABLE
-from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
@@ -110,8 +111,8 @@ class Gate:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *milvus_operations(milvus_families(FakeFront(), "STANDALONE")),
-    *rest_operations(FakeFront()),
+    *milvus_operations(milvus_families(FakeVerbs(), "STANDALONE")),
+    *rest_operations(FakeVerbs()),
     *console_operations(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
 )
@@ -143,7 +144,7 @@ class World:
 
     policy: AccessPolicy = field(default_factory=first_policy)
     passed: list[str] = field(default_factory=list)
-    recorded: list[Finished] = field(default_factory=list)
+    recorded: list[FinishedCall] = field(default_factory=list)
     status: int = 0
     """The HTTP status of the last answer."""
 

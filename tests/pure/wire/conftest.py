@@ -1,4 +1,4 @@
-"""A Milvus server around a fake front, and plain gRPC calls to it."""
+"""A Milvus server around fake verbs, and plain gRPC calls to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 import structlog
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf import message_factory
 from google.protobuf.message import Message
 from wire_calls import calls_of
@@ -19,8 +19,8 @@ from elanus.proxy.wire.stubs import SERVICE
 
 
 @pytest.fixture
-def front() -> FakeFront:
-    return FakeFront()
+def verbs() -> FakeVerbs:
+    return FakeVerbs()
 
 
 @pytest.fixture
@@ -40,8 +40,8 @@ def answers() -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def port(front: FakeFront, answers: list[tuple[str, int]]) -> Iterator[int]:
-    calls = calls_of(front, lambda rpc, code, _: answers.append((rpc, code)))
+def port(verbs: FakeVerbs, answers: list[tuple[str, int]]) -> Iterator[int]:
+    calls = calls_of(verbs, lambda rpc, code, _: answers.append((rpc, code)))
     server = MilvusServer(calls, "127.0.0.1", 0, max_workers=4)
     yield server.start()
     server.stop(grace_s=0)

@@ -1,4 +1,4 @@
-"""The console over the fake front, on a port of its own, and a browser that has no pages."""
+"""The console over the fake verbs, on a port of its own, and a browser that has no pages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import observe_nothing
 
 from elanus.console.app import COOKIE, REQUEST_HEADER, Site, console_routes
@@ -19,12 +19,12 @@ from elanus.console.status import console_operations
 from elanus.core.access import AccessPolicy
 from elanus.core.errors import NotReady
 from elanus.core.slow_requests import SlowRequest
-from elanus.proxy.calls import AllowAll, Calls
-from elanus.proxy.guard import AccessGuard
+from elanus.proxy.access.guard import AccessGuard, AllowAll
+from elanus.proxy.access.sign_in import SignIn
+from elanus.proxy.calls import Calls
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
 from elanus.proxy.rest.server import RestServer
-from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.server.doctor import Finding, Severity
@@ -139,7 +139,7 @@ class Browser:
 class World:
     """``policy``: the users; the clock moves when a test moves it."""
 
-    front: FakeFront
+    verbs: FakeVerbs
     source: FakeSource
     clock: Clock
     browser: Browser
@@ -147,20 +147,20 @@ class World:
 
 
 @contextmanager
-def served(front: FakeFront, *, users: bool) -> Iterator[World]:
+def served(verbs: FakeVerbs, *, users: bool) -> Iterator[World]:
     """Serve the console of a server with or without users. Passwords are their own hashes."""
 
     def policy() -> AccessPolicy:
-        return front.policy
+        return verbs.policy
 
     def real_name(database: str, name: str) -> str:
-        return front.collection(database, name).view.name
+        return verbs.collection(database, name).view.name
 
     source, clock = FakeSource(), Clock()
     sign_in = SignIn(policy if users else None, "Milvus", lambda password, stored: password == stored)
     guard = AccessGuard(policy, real_name)
-    families = milvus_families(front, "STANDALONE", guard) if users else milvus_families(front, "STANDALONE")
-    operations = (*milvus_operations(families), *rest_operations(front), *console_operations(source, clock))
+    families = milvus_families(verbs, "STANDALONE", guard) if users else milvus_families(verbs, "STANDALONE")
+    operations = (*milvus_operations(families), *rest_operations(verbs), *console_operations(source, clock))
     recorded: list[tuple[str, int]] = []
 
     def observe(name: str, code: int, seconds: float) -> None:
@@ -174,14 +174,14 @@ def served(front: FakeFront, *, users: bool) -> Iterator[World]:
         rest = RestFront(calls, strict=False)
         server = RestServer(rest, workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES, mounts=routes)
         port = int(server.start().rpartition(":")[2])
-        yield World(front, source, clock, Browser(port), recorded)
+        yield World(verbs, source, clock, Browser(port), recorded)
         server.stop(grace_s=0)
 
 
-def books(front: FakeFront, count: int = 3, name: str = "books") -> None:
+def books(verbs: FakeVerbs, count: int = 3, name: str = "books") -> None:
     """Make a loaded collection with some rows, by way of the REST API."""
     calls = Calls(
-        (*milvus_operations(milvus_families(front, "STANDALONE")), *rest_operations(front)),
+        (*milvus_operations(milvus_families(verbs, "STANDALONE")), *rest_operations(verbs)),
         AllowAll(),
         observe_nothing,
     )

@@ -1,4 +1,4 @@
-"""Users, roles and grants of the fake front: the real rules over a policy in memory."""
+"""Users, roles and grants of the fake verbs: the real rules over a policy in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMIT = 100
 
 
 class FakeAccess:
-    """Implements `elanus.proxy.access_port.AccessFront`. A password is its own hash."""
+    """Implements `elanus.proxy.api.access.AccessVerbs`. A password is its own hash."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""The front's compaction, as the wire tests need it: it notes its calls, and returns prepared plans."""
+"""The verbs of compaction, as the wire tests need them: they note their calls, and return prepared plans."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from elanus.core.compaction import CompactionPlan
-from elanus.proxy.api import StartedCompaction
+from elanus.proxy.api.compaction import StartedCompaction
 
 COMPACTION_ID = 77
 

@@ -1,4 +1,4 @@
-"""The front's flush states, as the wire tests need them: everything is flushed at once."""
+"""The flush states, as the wire tests need them: everything is flushed at once."""
 
 from __future__ import annotations
 

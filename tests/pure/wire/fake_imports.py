@@ -1,4 +1,4 @@
-"""The imports of `FakeFront`: what was started, by its id."""
+"""The imports of `FakeVerbs`: what was started, by its id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The indexes of the fake front: their definitions, each finished at once."""
+"""The indexes of the fake verbs: their definitions, each finished at once."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from elanus.core.errors import IndexNotFound
 from elanus.core.ids import IndexID
 from elanus.core.index_properties import altered
-from elanus.proxy.api import IndexView
+from elanus.proxy.api.indexes import IndexView
 
 
 class FakeIndexes:
-    """A part of `fake_front.FakeFront`. ``altered``: collection, index, properties, dropped properties."""
+    """A part of `fake_verbs.FakeVerbs`. ``altered``: collection, index, properties, dropped properties."""
 
     _held: Any
     _ids: Any

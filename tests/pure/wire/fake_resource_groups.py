@@ -1,4 +1,4 @@
-"""Resource groups of `FakeFront`: made and dropped by name; transfers are only noted."""
+"""Resource groups of `FakeVerbs`: made and dropped by name; transfers are only noted."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elanus.core.errors import ResourceGroupAlreadyExists, ResourceGroupNotFound
 from elanus.core.group_config import GroupConfig
 from elanus.core.ids import NodeID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
-from elanus.proxy.api import ResourceGroupView
+from elanus.proxy.api.resource_groups import ResourceGroupView
 
 
 class FakeResourceGroups:

@@ -1,4 +1,4 @@
-"""Row operations of the fake front: filters, distances, output columns."""
+"""Row operations of the fake verbs: filters, distances, output columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs of the fake front that change a collection, and partial updates."""
+"""Those of the fake verbs that change a collection, and partial updates."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import MutationResult
-from elanus.proxy.update_api import Update
+from elanus.proxy.api.writes import MutationResult, Update
 
 if TYPE_CHECKING:
-    from fake_front import Held
+    from fake_verbs import Held
 
 
 class FakeSchemaChanges:

@@ -1,4 +1,4 @@
-"""Snapshots of `FakeFront`: names of collections, and of the clones that were made of them."""
+"""Snapshots of `FakeVerbs`: names of collections, and of the clones that were made of them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound, JobNotFound, SnapshotNotFound
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, compose
-from elanus.proxy.snapshot_port import RestoreJob, SnapshotView
 
 
 class FakeSnapshots:

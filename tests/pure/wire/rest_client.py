@@ -1,4 +1,4 @@
-"""The REST API over the fake front, called without HTTP: what comes in and goes out is JSON."""
+"""The REST API over the fake verbs, called without HTTP: what comes in and goes out is JSON."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import observe_nothing
 
-from elanus.proxy.calls import AllowAll, Calls, Guard, Observer
+from elanus.proxy.access.guard import AllowAll, Guard
+from elanus.proxy.access.sign_in import SignIn
+from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
-from elanus.proxy.sign_in import SignIn
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 
@@ -20,15 +21,15 @@ Post = Callable[..., dict[str, Any]]
 
 
 def rest_front(
-    front: FakeFront,
+    verbs: FakeVerbs,
     guard: Guard | None = None,
     observe: Observer = observe_nothing,
     sign_in: SignIn | None = None,
     *,
     strict: bool = False,
 ) -> RestFront:
-    rpcs = milvus_operations(milvus_families(front, "STANDALONE"))
-    calls = Calls((*rpcs, *rest_operations(front)), guard or AllowAll(), observe, sign_in)
+    rpcs = milvus_operations(milvus_families(verbs, "STANDALONE"))
+    calls = Calls((*rpcs, *rest_operations(verbs)), guard or AllowAll(), observe, sign_in)
     return RestFront(calls, strict=strict)
 
 

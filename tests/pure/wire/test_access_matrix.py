@@ -20,13 +20,14 @@ from elanus.core.access import first_policy
 from elanus.core.errors import PermissionDenied, Unauthenticated
 from elanus.core.key_rights import IN_DATABASE
 from elanus.core.privileges import ANY, PREFIX, PUBLIC, Grant, object_type_of
-from elanus.proxy.calls import Caller, Finished, ObjectType
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.rest.table import PREFIX as PATHS
 from elanus.proxy.wire.stubs import SERVICE
 
 WAYS = list(all_ways())
 PUBLIC_HOLDS = {f"{PREFIX}DescribeCollection", f"{PREFIX}ListAliases", f"{PREFIX}IndexDetail"}
-Need = Finished
+Need = FinishedCall
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +50,11 @@ def needs_of(world: World, way: Way) -> dict[str, Need]:
     assert not any(call.refused for call in world.recorded)
     if way.declared is not None:
         assert set(world.passed) == set(way.declared), "an endpoint declares the operations that it calls"
-    return {call.privilege: call for call in reversed(world.recorded) if call.privilege}
+    return {name: call for call in reversed(world.recorded) if (name := call.permission.privilege)}
 
 
 def granted(need: Need, name: str = ANY, database: str = "") -> Grant:
-    privilege = need.privilege.removeprefix(PREFIX)
+    privilege = need.permission.privilege.removeprefix(PREFIX)
     return Grant(object_type_of(privilege), name, database or need.database, privilege)
 
 
@@ -62,7 +63,7 @@ def is_refused(world: World, way: Way, need: Need, asked: Asked, *grants: Grant)
     world.grant(*grants)
     enter(world, way, asked)
     refused = [call for call in world.recorded if call.refused]
-    assert all(call.privilege == need.privilege for call in refused)
+    assert all(call.permission.privilege == need.permission.privilege for call in refused)
     assert not {call.operation for call in refused} & set(world.passed)
     assert world.status in (0, 403) or not refused or way.door != "REST"
     return bool(refused)
@@ -74,7 +75,7 @@ def test_who_may_enter(world: World, way: Way) -> None:
     enter(world, way, Asked(signed_in=False))
     assert not world.passed, "nobody comes in without signing in"
     for privilege, need in needs.items():
-        others = [granted(other) for other in needs.values() if other.privilege != privilege]
+        others = [granted(other) for other in needs.values() if other.permission.privilege != privilege]
         right = granted(need)
         assert is_refused(world, way, need, Asked(), *others), "no grant"
         assert not is_refused(world, way, need, Asked(), *others, right), "the right grant"
@@ -136,8 +137,13 @@ def in_shop_but(grants: list[Grant], one: Grant) -> list[Grant]:
 
 
 def has_alias(way: Way, need: Need) -> bool:
-    about_roles = need.privilege == "PrivilegeSelectOwnership"
-    return way.names and bool(need.objects) and need.object_type != ObjectType.USER and not about_roles
+    about_roles = need.permission.privilege == "PrivilegeSelectOwnership"
+    return (
+        way.names
+        and bool(need.objects)
+        and need.permission.object_type != ObjectType.USER
+        and not about_roles
+    )
 
 
 def test_a_request_that_names_a_collection_is_decided_by_it(world: World) -> None:

@@ -54,12 +54,12 @@ def test_a_few_more_connections_are_accepted_to_be_refused() -> None:
 SERVER = """
 import os, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import calls_of
 from elanus.proxy.wire.server import MilvusServer
 from elanus.server.open_files import connections_for
 connections_max = connections_for(256, 1)
-server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=1, connections_max=connections_max)
+server = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", 0, max_workers=1, connections_max=connections_max)
 print(server.start(), connections_max, flush=True)
 sys.stdin.readline()
 print(len([os.open(os.devnull, os.O_RDONLY) for _ in range(20)]), flush=True)

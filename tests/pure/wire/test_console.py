@@ -6,25 +6,25 @@ from collections.abc import Iterator
 
 import pytest
 from console_client import BODY_MAX_BYTES, Browser, Clock, FakeSource, World, books, served
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 
 from elanus.console.app import HEADERS, REQUEST_HEADER
 from elanus.console.sessions import SESSION_S
 from elanus.console.status import KEPT_S, STATUS, StatusOperation
 from elanus.core.errors import PermissionDenied
 from elanus.core.privileges import ANY, Grant, object_type_of
-from elanus.proxy.calls import Caller
+from elanus.proxy.access.caller import Caller
 from elanus.server import status as server_status
 
 STATUS_PATH = "/ui/api/status"
 
 
 @pytest.fixture
-def world(front: FakeFront) -> Iterator[World]:
+def world(verbs: FakeVerbs) -> Iterator[World]:
     """A server with users: root, and ada, who has no roles."""
-    front.create_user("ada", "secret-ada", "")
-    books(front)
-    with served(front, users=True) as made:
+    verbs.create_user("ada", "secret-ada", "")
+    books(verbs)
+    with served(verbs, users=True) as made:
         yield made
 
 
@@ -34,18 +34,18 @@ def browser(world: World) -> Browser:
 
 
 @pytest.fixture
-def open_world(front: FakeFront) -> Iterator[World]:
+def open_world(verbs: FakeVerbs) -> Iterator[World]:
     """A server without users."""
-    books(front)
-    with served(front, users=False) as made:
+    books(verbs)
+    with served(verbs, users=False) as made:
         yield made
 
 
-def granted(front: FakeFront, privilege: str, database: str, name: str) -> None:
-    front.create_role("reader", "")
-    front.set_membership("ada", "reader", True)
+def granted(verbs: FakeVerbs, privilege: str, database: str, name: str) -> None:
+    verbs.create_role("reader", "")
+    verbs.set_membership("ada", "reader", True)
     kind = object_type_of(privilege)
-    front.set_grant("reader", Grant(kind, name, database, privilege), True, False)
+    verbs.set_grant("reader", Grant(kind, name, database, privilege), True, False)
 
 
 def test_a_session_begins_with_a_password_and_ends_with_the_sign_out(browser: Browser) -> None:
@@ -87,10 +87,10 @@ def test_a_session_ends_by_time_by_another_password_and_with_its_user(world: Wor
     world.clock.now_s += 1
     assert browser.ask("GET", "/ui/api/session")[0] == 401
     browser.sign_in("ada", "secret-ada")
-    world.front.change_password("ada", "secret-ada", "another-one")
+    world.verbs.change_password("ada", "secret-ada", "another-one")
     assert browser.ask("GET", "/ui/api/session")[0] == 401
     browser.sign_in("ada", "another-one")
-    world.front.drop_user("ada")
+    world.verbs.drop_user("ada")
     assert browser.ask("GET", "/ui/api/session")[0] == 401
 
 
@@ -154,14 +154,14 @@ def test_a_user_without_grants_sees_no_names(browser: Browser) -> None:
 def test_the_status_takes_the_right_to_all_statistics(
     world: World, database: str, name: str, expected: int
 ) -> None:
-    granted(world.front, "GetStatistics", database, name)
+    granted(world.verbs, "GetStatistics", database, name)
     world.browser.sign_in("ada", "secret-ada")
     assert world.browser.ask("GET", STATUS_PATH)[0] == expected
     assert world.recorded[-1] == (STATUS, 0 if expected == 200 else PermissionDenied.code)
 
 
 def test_a_grant_opens_what_it_names(world: World) -> None:
-    granted(world.front, "GetStatistics", "default", "books")
+    granted(world.verbs, "GetStatistics", "default", "books")
     world.browser.sign_in("ada", "secret-ada")
     status, answer = world.browser.ask("POST", "/ui/api/view/segments", {"collectionName": "books"})
     assert status == 200
@@ -172,7 +172,7 @@ def test_a_grant_opens_what_it_names(world: World) -> None:
 def test_changes_are_made_as_the_user_of_the_session(world: World) -> None:
     world.browser.sign_in("root", "Milvus")
     assert world.browser.call("users/create", userName="eve", password="secret-eve") == (200, {})
-    assert "eve" in world.front.policy.users
+    assert "eve" in world.verbs.policy.users
     assert ("CreateCredential", 0) in world.recorded
 
 
@@ -206,7 +206,7 @@ def test_the_status_of_all_pages_is_written_once() -> None:
 def test_segments_are_shown_with_their_places(open_world: World) -> None:
     answer = open_world.browser.ask("POST", "/ui/api/view/segments", {"collectionName": "books"})[1]
     stored, growing = answer["data"]
-    vchannel = open_world.front.collection("default", "books").view.vchannels[0]
+    vchannel = open_world.verbs.collection("default", "books").view.vchannels[0]
     assert stored == ["7", "Flushed", 3, "1", vchannel, ["3"], 64, ""]
     assert growing == ["9", "Growing", 3, "1", vchannel, [], 0, ""]
 
@@ -215,10 +215,10 @@ def test_the_doctor_and_the_audit_log_are_for_those_who_may(world: World) -> Non
     world.source.records = [{"operation": "DropCollection"}]
     world.browser.sign_in("ada", "secret-ada")
     assert [world.browser.ask("GET", f"/ui/api/{path}")[0] for path in ("doctor", "audit")] == [403, 403]
-    granted(world.front, "GetStatistics", ANY, ANY)
+    granted(world.verbs, "GetStatistics", ANY, ANY)
     assert [world.browser.ask("GET", f"/ui/api/{path}")[0] for path in ("doctor", "audit")] == [200, 403]
     granted_too = Grant("Global", ANY, ANY, "ManageOwnership")
-    world.front.set_grant("reader", granted_too, True, False)
+    world.verbs.set_grant("reader", granted_too, True, False)
     assert world.browser.ask("GET", "/ui/api/audit")[1]["data"]["records"] == world.source.records
     (finding,) = world.browser.ask("GET", "/ui/api/doctor")[1]["data"]["findings"]
     assert (finding["severity"], finding["finding"]) == ("warning", "release 9.9 is old")
@@ -232,13 +232,13 @@ def test_a_filter_and_a_moment_are_checked(open_world: World) -> None:
     assert check(filter="id > 0")[1]["data"] == {"rows": 2, "timestamp": "0"}
     moment = check(asOf="2026-01-31T12:00:00Z")[1]["data"]
     assert int(moment["timestamp"]) >> 18 == 1769860800000
-    assert open_world.front.queries[-1].consistency.travel_ts == int(moment["timestamp"])
+    assert open_world.verbs.queries[-1].consistency.travel_ts == int(moment["timestamp"])
     for wrong in ({"filter": "id >"}, {"asOf": "yesterday"}, {"filter": "nothing == 1"}):
         assert check(**wrong)[0] == 400
 
 
 def test_vectors_are_projected_from_a_sample(open_world: World) -> None:
-    books(open_world.front, 40, "shelf")
+    books(open_world.verbs, 40, "shelf")
 
     def projection(**more: object) -> tuple[int, dict[str, object]]:
         sent = {"collectionName": "shelf", "fieldName": "vector", **more}
@@ -252,7 +252,7 @@ def test_vectors_are_projected_from_a_sample(open_world: World) -> None:
     assert max(ys) - min(ys) < 0.01
     assert len(projection(filter="id > 32")[1]["data"]["rows"]) == 7
     projection(limit=10)
-    asked = open_world.front.queries[-1]
+    asked = open_world.verbs.queries[-1]
     assert (asked.limit, "random_sample(0.125" in asked.filter) == (10, True)
     for wrong in ({"fieldName": "id"}, {"fieldName": "none"}, {"limit": 0}, {"limit": 5001}):
         assert projection(**wrong)[0] == 400
@@ -260,7 +260,7 @@ def test_vectors_are_projected_from_a_sample(open_world: World) -> None:
 
 def test_vchannels_are_shown_with_their_pchannels(open_world: World) -> None:
     answer = open_world.browser.ask("POST", "/ui/api/view/vchannels", {"collectionName": "books"})[1]
-    view = open_world.front.collection("default", "books").view
+    view = open_world.verbs.collection("default", "books").view
     assert [one["vchannel"] for one in answer["data"]] == list(view.vchannels)
     assert all(one["vchannel"].startswith(one["pchannel"]) for one in answer["data"])
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from console_client import World, books, served
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 
 from elanus.console.sessions import SESSION_S
 from elanus.core.access import User, with_user
@@ -38,9 +38,9 @@ pytestmark = pytest.mark.skipif(not PROGRAM, reason="needs Chromium; CHROMIUM na
 
 
 @pytest.fixture
-def world(front: FakeFront) -> Iterator[World]:
-    books(front)
-    with served(front, users=True) as made:
+def world(verbs: FakeVerbs) -> Iterator[World]:
+    books(verbs)
+    with served(verbs, users=True) as made:
         yield made
 
 
@@ -90,7 +90,7 @@ def color_in(page: Page, scheme: str) -> str:
 
 def test_no_page_is_wider_than_a_narrow_window(page: Page, world: World) -> None:
     """Tables scroll by themselves, and long names are cut or broken."""
-    books(world.front, name="a_collection_with_a_long_name_" * 8)
+    books(world.verbs, name="a_collection_with_a_long_name_" * 8)
     sign_in(page, "root", "Milvus")
     page.wait_for_text("Sign out")
     page.resize(400, 800)
@@ -141,9 +141,9 @@ def test_ten_thousand_segments_are_one_picture(
     page: Page, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their tiles are painted, not elements: the page stays as small as with two segments."""
-    first = world.front.persistent_segments("default", "books")[0]
+    first = world.verbs.persistent_segments("default", "books")[0]
     many = [replace(first, segment_id=SegmentID(n), rows=1 + n % 97) for n in range(10_000)]
-    monkeypatch.setattr(world.front, "persistent_segments", lambda database, collection: many)
+    monkeypatch.setattr(world.verbs, "persistent_segments", lambda database, collection: many)
     sign_in(page, "root", "Milvus")
     page.wait_for_text("Sign out")
     page.value("location.hash = '#/segments/default/books'")
@@ -157,7 +157,7 @@ def test_ten_thousand_segments_are_one_picture(
 
 
 def test_a_user_without_grants_sees_no_names(page: Page, world: World) -> None:
-    world.front.policy = with_user(world.front.policy, User("ada", "secret1", 1), 10)
+    world.verbs.policy = with_user(world.verbs.policy, User("ada", "secret1", 1), 10)
     sign_in(page, "ada", "secret1")
     page.wait_for_text("Your user may not see this page.")
     assert "permission deny to ada" in page.text()

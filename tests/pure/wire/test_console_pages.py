@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from console_client import World, books, served
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 
 from elanus.console.files import static_files
 from elanus.core.timestamps import physical_ms
@@ -44,9 +44,9 @@ def modules(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def world(front: FakeFront) -> Iterator[World]:
-    books(front)
-    with served(front, users=False) as made:
+def world(verbs: FakeVerbs) -> Iterator[World]:
+    books(verbs)
+    with served(verbs, users=False) as made:
         yield made
 
 
@@ -158,7 +158,7 @@ def test_a_filter_is_checked_while_it_is_typed(drawn: Drawn) -> None:
 @with_node
 def test_a_search_is_as_of_the_moment_of_its_field(drawn: Drawn, world: World) -> None:
     drawn("#/playground/default/books", "Search", "As of: 2026-01-31T12:00:00Z")
-    assert [physical_ms(search.consistency.travel_ts) for search in world.front.searches] == [1769860800000]
+    assert [physical_ms(search.consistency.travel_ts) for search in world.verbs.searches] == [1769860800000]
 
 
 @with_node
@@ -173,7 +173,7 @@ def test_the_audit_log_is_on_the_page_of_users(drawn: Drawn, world: World) -> No
 
 @with_node
 def test_the_next_page_of_rows_begins_after_the_last_key(drawn: Drawn, world: World) -> None:
-    books(world.front, 40, "shelf")
+    books(world.verbs, 40, "shelf")
     first = drawn("#/collections/default/shelf")["text"]
     assert ("<b>24</b>" in first, "<b>25</b>" in first) == (True, False)
     following = drawn("#/collections/default/shelf", "Next")["text"]
@@ -194,7 +194,7 @@ def test_a_pasted_vector_is_searched_for(drawn: Drawn, world: World) -> None:
     shown = drawn("#/playground/default/books", "Search")["text"]
     assert "3 hits" in shown, shown
     assert "<b>1</b>" in shown
-    assert len(world.front.searches) == 1
+    assert len(world.verbs.searches) == 1
 
 
 @with_node
@@ -215,14 +215,14 @@ def test_a_collection_is_estimated_before_it_exists(drawn: Drawn) -> None:
 @with_node
 def test_a_random_row_is_searched_for_by_its_key(drawn: Drawn, world: World) -> None:
     drawn("#/playground/default/books", "Random row")
-    assert [search.query_ids is not None for search in world.front.searches] == [True]
+    assert [search.query_ids is not None for search in world.verbs.searches] == [True]
     assert world.recorded[-1][0] == "Rest.Search"
 
 
 @with_node
-def test_a_server_with_users_shows_the_sign_in(front: FakeFront, modules: Path) -> None:
+def test_a_server_with_users_shows_the_sign_in(verbs: FakeVerbs, modules: Path) -> None:
     program = str(shutil.copy(HERE / "console_dom.js", modules))
-    with served(front, users=True) as world:
+    with served(verbs, users=True) as world:
         url = f"http://127.0.0.1:{world.browser.port}"
         shown = json.loads(run_node(program, str(modules), url, "#/users", ""))
     assert "Sign in" in shown["text"]

@@ -9,7 +9,7 @@ from elanus.console import sessions
 from elanus.console.sessions import SESSION_S, Sessions
 from elanus.core.access import User, first_policy, with_user
 from elanus.core.errors import Unauthenticated
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.sign_in import SignIn
 
 
 @pytest.fixture

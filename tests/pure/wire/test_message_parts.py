@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import calls_of
 
 from elanus.proxy.wire import message_parts
@@ -107,7 +107,7 @@ def test_every_process_refuses_them_in_the_same_words(
     tmp_path: Path, serving: Serving, is_passing: bool, rpc: str
 ) -> None:
     main = MainProcess(f"unix:{tmp_path / 'nobody.sock'}", lambda *_: None) if is_passing else None
-    server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=2, serving=serving, main=main)
+    server = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", 0, max_workers=2, serving=serving, main=main)
     with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
         with pytest.raises(grpc.RpcError) as refusal:
             channel.unary_unary(f"/{SERVICE.full_name}/{rpc}")(b"\x0a\x00" * 40_000, timeout=60)
@@ -120,7 +120,7 @@ def test_every_process_refuses_them_in_the_same_words(
 
 
 def test_a_request_that_is_refused_in_any_case_is_not_decoded() -> None:
-    server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=1)
+    server = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", 0, max_workers=1)
     with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
         send = channel.unary_unary(f"/{SERVICE.full_name}/{WITHOUT_STATUS}")
         with pytest.raises(grpc.RpcError, match="is not supported by this release"):

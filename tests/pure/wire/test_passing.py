@@ -11,13 +11,16 @@ from typing import Any
 import grpc
 import pytest
 from console_client import books
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import calls_of, observe_nothing
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import NotReady, PermissionDenied
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import AllowAll, Caller, Calls, Guard, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll, Guard
+from elanus.proxy.access.permission import ObjectType
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation
@@ -51,13 +54,13 @@ class Pair:
     """A main process at a local socket, and a serving process in front of it."""
 
     def __init__(self, scratch: Path, guard: Guard | None = None) -> None:
-        self.front, self.reading = FakeFront(), FakeFront()
+        self.verbs, self.reading = FakeVerbs(), FakeVerbs()
         self.guard = Kept()
         self.answers: Answers = []
         self.answers_here: Answers = []
         self.written: list[tuple[str, Timestamp]] = []
-        calls = calls_of(self.front, lambda rpc, code, _: self.answers.append((rpc, code)), self.guard)
-        local = f"unix:{scratch / 'front.sock'}"
+        calls = calls_of(self.verbs, lambda rpc, code, _: self.answers.append((rpc, code)), self.guard)
+        local = f"unix:{scratch / 'verbs.sock'}"
         self._main = MilvusServer(calls, local, 0, max_workers=4)
         self._main.start()
         operations = milvus_operations(milvus_families(self.reading, "STANDALONE"))
@@ -156,7 +159,7 @@ def test_the_client_is_the_same_to_the_main_process(pair: Pair) -> None:
 
 def test_an_address_that_a_client_claims_does_not_count() -> None:
     kept = Kept()
-    server = MilvusServer(calls_of(FakeFront(), guard=kept), "127.0.0.1", 0, max_workers=1)
+    server = MilvusServer(calls_of(FakeVerbs(), guard=kept), "127.0.0.1", 0, max_workers=1)
     with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
         send = channel.unary_unary(f"/{SERVICE.full_name}/GetVersion")
         send(b"", metadata=(("elanus-origin", "ipv4:1.2.3.4:5"),))
@@ -166,7 +169,7 @@ def test_an_address_that_a_client_claims_does_not_count() -> None:
 
 def test_definitions_writes_and_own_interfaces_are_passed_on_as_they_came(pair: Pair) -> None:
     pair.call("CreateDatabase", milvus_pb2.CreateDatabaseRequest(db_name="shop"))
-    assert "shop" in pair.front.databases
+    assert "shop" in pair.verbs.databases
     assert "shop" not in pair.reading.databases
     with pytest.raises(grpc.RpcError) as unknown:
         pair.channel.unary_unary(f"/elanus.{ConnectorApi.__name__}/no_such_method")(b"")
@@ -187,7 +190,7 @@ def test_streams_are_passed_on(pair: Pair) -> None:
 
 def test_a_client_s_writes_are_noted_before_they_are_acknowledged(pair: Pair) -> None:
     """Its Bounded reads here wait for them."""
-    books(pair.front)
+    books(pair.verbs)
     delete = milvus_pb2.DeleteRequest(collection_name="books", expr="id in [1]")
     answer = milvus_pb2.MutationResult.FromString(
         pair.call("Delete", delete, metadata=(("identifier", "7"),))
@@ -214,7 +217,7 @@ def test_a_client_that_gives_up_ends_its_call_in_the_main_process(tmp_path: Path
         service, {method: grpc.unary_unary_rpc_method_handler(wait)}
     )
     main = grpc.server(ThreadPoolExecutor(1), handlers=(handler,))
-    local = f"unix:{tmp_path / 'front.sock'}"
+    local = f"unix:{tmp_path / 'verbs.sock'}"
     main.add_insecure_port(local)
     main.start()
     passing = MainProcess(local, lambda client, ts: None)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient, rest_front
 
 from elanus.core.access import User, first_policy, with_user
@@ -18,8 +18,8 @@ from elanus.core.imports import ImportState
 from elanus.core.timestamps import compose
 from elanus.core.types import DataType
 from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate, planned_index
-from elanus.proxy.calls import Caller
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.sign_in import SignIn
 
 BOOKS: dict[str, Any] = {
     "autoId": False,
@@ -45,15 +45,15 @@ BOOKS: dict[str, Any] = {
 
 
 @pytest.fixture
-def client(front: FakeFront) -> RestClient:
-    return RestClient(rest_front(front))
+def client(verbs: FakeVerbs) -> RestClient:
+    return RestClient(rest_front(verbs))
 
 
 def test_a_quick_setup_has_a_key_a_vector_and_an_index_and_is_loaded(
-    client: RestClient, front: FakeFront
+    client: RestClient, verbs: FakeVerbs
 ) -> None:
     assert client.post("collections/create", collectionName="quick", dimension=8) == {"code": 0, "data": {}}
-    (created,) = front.created
+    (created,) = verbs.created
     assert [(field.name, field.data_type) for field in created.schema.fields if not field.is_dynamic] == [
         ("id", DataType.INT64),
         ("vector", DataType.FLOAT_VECTOR),
@@ -65,7 +65,7 @@ def test_a_quick_setup_has_a_key_a_vector_and_an_index_and_is_loaded(
     assert described["load"] == "LoadStateLoaded"
 
 
-def test_a_quick_setup_as_its_parameters_say(client: RestClient, front: FakeFront) -> None:
+def test_a_quick_setup_as_its_parameters_say(client: RestClient, verbs: FakeVerbs) -> None:
     client.data(
         "collections/create",
         collectionName="quick",
@@ -83,7 +83,7 @@ def test_a_quick_setup_as_its_parameters_say(client: RestClient, front: FakeFron
             "ttlSeconds": 60,
         },
     )
-    (created,) = front.created
+    (created,) = verbs.created
     key, vector = created.schema.fields
     assert (key.name, key.data_type, key.max_length, key.auto_id) == ("key", DataType.VARCHAR, 50, True)
     assert (vector.name, vector.dim) == ("where", 8)
@@ -91,7 +91,7 @@ def test_a_quick_setup_as_its_parameters_say(client: RestClient, front: FakeFron
     assert created.properties == {"collection.ttl.seconds": "60"}
 
 
-def test_a_schema_that_is_spelled_out(client: RestClient, front: FakeFront) -> None:
+def test_a_schema_that_is_spelled_out(client: RestClient, verbs: FakeVerbs) -> None:
     index = {"fieldName": "intro", "indexName": "by intro", "metricType": "L2", "indexType": "HNSW"}
     client.data(
         "collections/create",
@@ -99,7 +99,7 @@ def test_a_schema_that_is_spelled_out(client: RestClient, front: FakeFront) -> N
         schema=BOOKS,
         indexParams=[{**index, "indexName": "by_intro", "params": {"M": 8, "efConstruction": 64}}],
     )
-    schema = front.created[0].schema
+    schema = verbs.created[0].schema
     assert not schema.enable_dynamic
     assert schema.by_name["year"].nullable
     assert schema.by_name["price"].default_value == 9.5
@@ -172,7 +172,7 @@ def test_the_database_is_the_bodys_or_the_headers(client: RestClient) -> None:
     assert client.post("collections/list", dbName="two")["code"] == 800
 
 
-def test_partitions_aliases_and_properties(client: RestClient, front: FakeFront) -> None:
+def test_partitions_aliases_and_properties(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
     client.data("partitions/create", collectionName="c", partitionName="p")
     assert client.data("partitions/list", collectionName="c") == ["_default", "p"]
@@ -222,25 +222,25 @@ def test_imports_as_the_bulk_writer_asks_for_them(client: RestClient) -> None:
     assert client.post("jobs/import/create", collectionName="c", files=[["a", "b"]])["code"] == 1801
 
 
-def test_numpy_files_are_imported_together(client: RestClient, front: FakeFront) -> None:
+def test_numpy_files_are_imported_together(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
     groups = [["/1/id.npy", "/1/vector.npy"], ["/2/a.json"]]
     job = client.data("jobs/import/create", collectionName="c", files=groups)["jobId"]
-    assert front.imports[TaskID(int(job))].files == ("1/id.npy", "1/vector.npy", "2/a.json")
+    assert verbs.imports[TaskID(int(job))].files == ("1/id.npy", "1/vector.npy", "2/a.json")
 
 
 def test_the_progress_of_an_import_has_the_members_of_the_reference(
-    client: RestClient, front: FakeFront
+    client: RestClient, verbs: FakeVerbs
 ) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
     job = client.data("jobs/import/create", collectionName="c", files=[["a.parquet"]])["jobId"]
-    task = front.imports[TaskID(int(job))]
+    task = verbs.imports[TaskID(int(job))]
     assert "completeTime" not in client.data("jobs/import/get_progress", jobId=job)
     assert client.data("jobs/import/get_progress", jobId=job)["fileSize"] == 0, "not known yet"
     ended = replace(
         task, state=ImportState.COMPLETED, rows=7, ended_ms=1_700_000_007_900, files_bytes=(2048,)
     )
-    front.imports[task.task_id] = ended
+    verbs.imports[task.task_id] = ended
     shown = client.data("jobs/import/get_progress", jobId=job)
     assert (shown["completeTime"], shown["importedRows"]) == ("2023-11-14T22:13:27Z", 7)
     assert shown["fileSize"] == 2048
@@ -256,18 +256,18 @@ def test_the_progress_of_an_import_has_the_members_of_the_reference(
         }
     ]
     two = replace(ended, files=("a.parquet", "b.parquet"), files_bytes=(2048, 5))
-    front.imports[task.task_id] = two
+    verbs.imports[task.task_id] = two
     shown = client.data("jobs/import/get_progress", jobId=job)
     files = shown["details"]
     assert (shown["fileSize"], [file["fileSize"] for file in files]) == (2053, [2048, 5])
     assert ["importedRows" in file for file in files] == [False, False], "known for all files together only"
 
 
-def test_a_header_names_an_import(client: RestClient, front: FakeFront) -> None:
+def test_a_header_names_an_import(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
     sent = {"collectionName": "c", "files": [["a.parquet"]]}
     job = client.data("jobs/import/create", {"idempotency-key": "nightly 7"}, **sent)["jobId"]
-    assert front.imports[TaskID(int(job))].write_id == "nightly 7"
+    assert verbs.imports[TaskID(int(job))].write_id == "nightly 7"
     twice = {"options": {"idempotency_key": "other"}, **sent}
     assert client.post("jobs/import/create", {"idempotency-key": "nightly 7"}, **twice)["code"] == 1100
 
@@ -283,27 +283,27 @@ def test_a_header_names_no_insert(client: RestClient) -> None:
         assert (refused["code"], "Idempotency-Key" in refused["message"]) == (1100, True)
 
 
-def test_large_ids_are_quoted_unless_the_client_reads_them(client: RestClient, front: FakeFront) -> None:
+def test_large_ids_are_quoted_unless_the_client_reads_them(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
-    front.started = 2**62  # type: ignore[attr-defined]
-    front.compact = lambda *_: type("S", (), {"compaction_id": 2**62 + 1, "plans": 1})()  # type: ignore[method-assign,assignment,misc]
+    verbs.started = 2**62  # type: ignore[attr-defined]
+    verbs.compact = lambda *_: type("S", (), {"compaction_id": 2**62 + 1, "plans": 1})()  # type: ignore[method-assign,assignment,misc]
     assert client.data("collections/compact", collectionName="c") == {"compactionID": str(2**62 + 1)}
     allowed = {"accept-type-allow-int64": "true"}
     assert client.data("collections/compact", allowed, collectionName="c") == {"compactionID": 2**62 + 1}
 
 
-def test_strict_statuses_are_those_of_the_errors(front: FakeFront) -> None:
-    strict = RestClient(rest_front(front, strict=True))
+def test_strict_statuses_are_those_of_the_errors(verbs: FakeVerbs) -> None:
+    strict = RestClient(rest_front(verbs, strict=True))
     assert strict.post("collections/describe", collectionName="none")["code"] == 100
     assert strict.status == 404
     assert strict.post("collections/describe")["code"] == 1802
     assert strict.status == 400
-    lenient = RestClient(rest_front(front))
+    lenient = RestClient(rest_front(verbs))
     lenient.post("collections/describe", {"accept": "application/problem+json"}, collectionName="none")
     assert lenient.status == 404
 
 
-def test_the_token_is_that_of_the_header(front: FakeFront) -> None:
+def test_the_token_is_that_of_the_header(verbs: FakeVerbs) -> None:
     """A caller who is not signed in, or lacks the privilege, gets the HTTP status for it in every mode."""
     asked: list[tuple[str, str]] = []
 
@@ -317,7 +317,7 @@ def test_the_token_is_that_of_the_header(front: FakeFront) -> None:
     sign_in = SignIn(lambda: policy, "Milvus", lambda password, stored: password == stored)
     counted: list[tuple[str, int]] = []
     client = RestClient(
-        rest_front(front, OnlyRoot(), lambda name, code, _: counted.append((name, code)), sign_in)
+        rest_front(verbs, OnlyRoot(), lambda name, code, _: counted.append((name, code)), sign_in)
     )
     secret = base64.b64encode(b"root:Milvus").decode()
     assert client.post("collections/list", {"authorization": "Bearer root:Milvus"})["code"] == 0
@@ -344,17 +344,17 @@ def test_resource_groups_are_declared(client: RestClient) -> None:
 
 
 def test_a_collection_is_cloned_as_of_a_moment_and_a_dropped_one_comes_back(
-    client: RestClient, front: FakeFront
+    client: RestClient, verbs: FakeVerbs
 ) -> None:
     client.data("collections/create", collectionName="books", dimension=2)
     names = {"collectionName": "books", "targetCollectionName": "copy"}
     cloned = client.data("collections/clone", **names, asOf="2026-01-31T12:00:00+01:00")
     assert cloned == {"jobId": "1", "dbName": "default", "collectionName": "copy"}
-    assert front.jobs[1].moment == compose(1_769_857_200_000)
+    assert verbs.jobs[1].moment == compose(1_769_857_200_000)
     refused = client.post("collections/clone", **names, asOf="yesterday")
     assert (refused["code"], "yesterday is no moment" in refused["message"]) == (1100, True)
     assert client.data("collections/undrop", collectionName="lost")["collectionName"] == "lost"
-    assert front.undropped == [("default", "lost", "")]
+    assert verbs.undropped == [("default", "lost", "")]
 
 
 def test_an_estimate_is_that_of_the_command(client: RestClient) -> None:
@@ -370,7 +370,7 @@ def test_an_estimate_is_that_of_the_command(client: RestClient) -> None:
         assert answer["code"] == 1100, answer
 
 
-def test_an_estimate_of_a_collection_takes_its_field(client: RestClient, front: FakeFront) -> None:
+def test_an_estimate_of_a_collection_takes_its_field(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("collections/create", collectionName="books", schema=BOOKS)
     known = client.data("collections/estimate", collectionName="books", rows=1_000_000, indexType="HNSW")
     assert known == client.data("collections/estimate", rows=1_000_000, dim=4, indexType="HNSW")
@@ -381,12 +381,12 @@ def test_an_estimate_of_a_collection_takes_its_field(client: RestClient, front: 
     assert client.post("collections/estimate", collectionName="none", rows=1)["code"] == 100
 
 
-def test_an_estimate_of_a_collection_needs_the_rights_to_see_it(front: FakeFront) -> None:
+def test_an_estimate_of_a_collection_needs_the_rights_to_see_it(verbs: FakeVerbs) -> None:
     class NotThese:
         def allow(self, caller: Caller, privilege: str, *_: object) -> None:
             raise PermissionDenied(f"{privilege} is for others")
 
-    client = RestClient(rest_front(front, NotThese()))
-    front.created.clear()
+    client = RestClient(rest_front(verbs, NotThese()))
+    verbs.created.clear()
     assert client.post("collections/estimate", rows=1_000_000, dim=4)["code"] == 0
     assert client.post("collections/estimate", collectionName="books", rows=1)["code"] == 65535

@@ -1,6 +1,6 @@
 """Requests drawn from the OpenAPI document, well formed and damaged: no answer is a server error.
 
-The draws are seeded. A front that fails in ways of its own is not the subject: its errors count as refusals.
+The draws are seeded. Verbs that fail in ways of their own are not the subject: these errors are refusals.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient, rest_front
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
@@ -103,7 +103,7 @@ class Draws:
         return bytes(changed[: self._random.randrange(1, len(changed) + 1)])
 
 
-class RefusingFront(FakeFront):
+class RefusingVerbs(FakeVerbs):
     """Every failure of the fake is a refusal."""
 
     def __getattribute__(self, name: str) -> Any:
@@ -130,11 +130,11 @@ def test_no_request_makes_the_server_fail(path: str) -> None:
         "schema"
     ]
     draws = Draws(path, description["components"]["schemas"])
-    front = RefusingFront()
-    client = RestClient(rest_front(front))
+    verbs = RefusingVerbs()
+    client = RestClient(rest_front(verbs))
     understood = 0
     for _ in range(ROUNDS):
-        if ("default", "c") not in front.held:
+        if ("default", "c") not in verbs.held:
             client.post("collections/create", collectionName="c", dimension=2)
         body = draws.damaged(json.dumps(draws.value(schema)).encode())
         answer = client.send(path, body)

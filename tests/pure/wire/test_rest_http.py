@@ -16,7 +16,7 @@ from typing import Any
 
 import pymilvus
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from polling import until
 from rest_client import rest_front
 from starlette.responses import PlainTextResponse
@@ -25,11 +25,11 @@ from structlog.testing import capture_logs
 
 from elanus.core.access import first_policy
 from elanus.core.errors import Unavailable
+from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.rest import entrance, v1
 from elanus.proxy.rest import server as rest_server
 from elanus.proxy.rest.server import RestServer
 from elanus.proxy.rest.table import PREFIX, TABLE
-from elanus.proxy.sign_in import SignIn
 
 BODY_MAX_BYTES = 100_000
 LIST = "/v2/vectordb/collections/list"
@@ -41,10 +41,10 @@ async def _page(request: object) -> PlainTextResponse:
 
 
 @pytest.fixture
-def port(front: FakeFront) -> Iterator[int]:
+def port(verbs: FakeVerbs) -> Iterator[int]:
     with ThreadPoolExecutor(4) as workers:
         server = RestServer(
-            rest_front(front),
+            rest_front(verbs),
             workers,
             "127.0.0.1",
             0,
@@ -119,11 +119,11 @@ def test_the_openapi_document_is_served(port: int) -> None:
     assert (status, document["openapi"]) == (200, "3.1.0")
 
 
-def test_with_users_nothing_but_pages_answers_without_a_token(front: FakeFront) -> None:
+def test_with_users_nothing_but_pages_answers_without_a_token(verbs: FakeVerbs) -> None:
     sign_in = SignIn(first_policy, "Milvus")
     with ThreadPoolExecutor(2) as workers:
         rest = RestServer(
-            rest_front(front, sign_in=sign_in), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES
+            rest_front(verbs, sign_in=sign_in), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES
         )
         port = int(rest.start().rpartition(":")[2])
         try:
@@ -303,7 +303,7 @@ def bulk_writer() -> Any:
     return module
 
 
-def test_the_bulk_writer_of_the_client_starts_and_follows_an_import(port: int, front: FakeFront) -> None:
+def test_the_bulk_writer_of_the_client_starts_and_follows_an_import(port: int, verbs: FakeVerbs) -> None:
     client = bulk_writer()
     url = f"http://127.0.0.1:{port}"
     ask(port, "/v2/vectordb/collections/create", b'{"collectionName": "c", "dimension": 2}')
@@ -314,14 +314,14 @@ def test_the_bulk_writer_of_the_client_starts_and_follows_an_import(port: int, f
     assert [record["jobId"] for record in records] == [job]
 
 
-def test_a_port_that_is_taken(front: FakeFront, port: int) -> None:
+def test_a_port_that_is_taken(verbs: FakeVerbs, port: int) -> None:
     with ThreadPoolExecutor(1) as workers:
-        server = RestServer(rest_front(front), workers, "127.0.0.1", port, body_max_bytes=1)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", port, body_max_bytes=1)
         with pytest.raises(Unavailable, match=str(port)):
             server.start()
 
 
-def test_requests_in_progress_are_answered_when_the_server_stops(front: FakeFront) -> None:
+def test_requests_in_progress_are_answered_when_the_server_stops(verbs: FakeVerbs) -> None:
     entered, leave = threading.Event(), threading.Event()
 
     def slowly(database: str) -> list[Any]:
@@ -329,9 +329,9 @@ def test_requests_in_progress_are_answered_when_the_server_stops(front: FakeFron
         assert leave.wait(30)
         return []
 
-    front.list_collections = slowly  # type: ignore[method-assign]
+    verbs.list_collections = slowly  # type: ignore[method-assign]
     with ThreadPoolExecutor(4) as workers:
-        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000)
         port = int(server.start().rpartition(":")[2])
         asked = workers.submit(ask, port, LIST)
         assert entered.wait(30)
@@ -343,17 +343,17 @@ def test_requests_in_progress_are_answered_when_the_server_stops(front: FakeFron
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_answers_do_not_wait_for_acknowledgements(front: FakeFront) -> None:
+def test_answers_do_not_wait_for_acknowledgements(verbs: FakeVerbs) -> None:
     """asyncio switches Nagle's algorithm off for sockets that name their protocol."""
     with ThreadPoolExecutor(1) as workers:
-        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1)
         with server._listen() as listener:
             assert listener.proto == socket.IPPROTO_TCP
 
 
-def test_connections_beyond_the_limit_are_refused_with_a_text_and_the_others_go_on(front: FakeFront) -> None:
+def test_connections_beyond_the_limit_are_refused_with_a_text_and_the_others_go_on(verbs: FakeVerbs) -> None:
     with ThreadPoolExecutor(2) as workers, contextlib.ExitStack() as stack, capture_logs() as logs:
-        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=100, connections_max=2)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=100, connections_max=2)
         port = int(server.start().rpartition(":")[2])
         stack.callback(server.stop, 0)
         first, second = (_connected(stack, port) for _ in range(2))
@@ -393,10 +393,10 @@ def _status(connection: http.client.HTTPConnection) -> int:
     return answer.status
 
 
-def test_the_server_waits_without_waking_up(front: FakeFront) -> None:
+def test_the_server_waits_without_waking_up(verbs: FakeVerbs) -> None:
     """uvicorn looks ten times a second whether to stop; this server's loop has nothing scheduled."""
     with ThreadPoolExecutor(1) as workers:
-        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000)
         server.start()
         loop = server._server._loop
         assert loop is not None

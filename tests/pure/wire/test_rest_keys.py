@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import json
 
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient, rest_front
 
-from elanus.proxy.guard import AccessGuard
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
 
 ROOT = {"authorization": "Bearer root:Milvus"}
 
 
-def server(front: FakeFront) -> RestClient:
+def server(verbs: FakeVerbs) -> RestClient:
     sign_in = SignIn(
-        front.access_policy, "Milvus", lambda password, stored: password == stored, now_s=lambda: 1.0
+        verbs.access_policy, "Milvus", lambda password, stored: password == stored, now_s=lambda: 1.0
     )
     return RestClient(
-        rest_front(front, AccessGuard(front.access_policy, lambda _, name: name), sign_in=sign_in)
+        rest_front(verbs, AccessGuard(verbs.access_policy, lambda _, name: name), sign_in=sign_in)
     )
 
 
 def test_a_key_is_created_used_listed_and_dropped() -> None:
-    client = server(FakeFront())
+    client = server(FakeVerbs())
     client.data("users/create", ROOT, userName="ada", password="secret1")
     client.data("roles/create", ROOT, roleName="admin2")
     client.data("users/grant_role", ROOT, userName="ada", roleName="admin2")
@@ -55,7 +55,7 @@ def test_a_key_is_created_used_listed_and_dropped() -> None:
 
 
 def test_a_bad_request_is_refused_by_name() -> None:
-    client = server(FakeFront())
+    client = server(FakeVerbs())
     answer = client.post("api_keys/create", ROOT, userName="root", roleNames=["nobody"])
     assert (answer["code"], "not found the role" in answer["message"]) == (65535, True)
     assert client.post("api_keys/create", ROOT, userName="root", validDays=9999)["code"] == 1100

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from polling import until
 from rest_client import rest_front
 
@@ -30,9 +30,9 @@ MESSAGE = "the body is larger than 1 MB (proxy.message_max_mb): insert fewer row
 
 
 @pytest.fixture
-def port(front: FakeFront) -> Iterator[int]:
+def port(verbs: FakeVerbs) -> Iterator[int]:
     with ThreadPoolExecutor(2) as workers:
-        server = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES)
         yield int(server.start().rpartition(":")[2])
         server.stop(grace_s=0)
 
@@ -176,13 +176,13 @@ def test_a_slow_body_is_answered_and_ends(port: int, monkeypatch: pytest.MonkeyP
     assert answer.json()["code"] == 0
 
 
-def test_large_bodies_are_limited_together(front: FakeFront) -> None:
+def test_large_bodies_are_limited_together(verbs: FakeVerbs) -> None:
     held = HeldBytes(2 * BODY_MAX_BYTES)
     half = LARGE[: BODY_MAX_BYTES * 3 // 4]
     head = f"{HEAD}content-length: {BODY_MAX_BYTES}\r\n\r\n".encode()
     with ThreadPoolExecutor(2) as workers:
         server = RestServer(
-            rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES, held=held
+            rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES, held=held
         )
         port = int(server.start().rpartition(":")[2])
         url = f"http://127.0.0.1:{port}{LIST}"

@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient, rest_front
 from wire_calls import EVERY, Recorder
 
@@ -205,8 +205,8 @@ def test_nulls_and_missing_fields_are_defaults_or_null() -> None:
 
 
 @pytest.fixture
-def client(front: FakeFront) -> RestClient:
-    client = RestClient(rest_front(front))
+def client(verbs: FakeVerbs) -> RestClient:
+    client = RestClient(rest_front(verbs))
     client.data("collections/create", collectionName="c", dimension=2)
     return client
 
@@ -255,46 +255,46 @@ def test_moments_and_geometries_are_texts(client: RestClient) -> None:
     assert [{name: hit[name] for name in ("id", "at", "place")} for hit in hits] == shown
 
 
-def test_a_write_answers_with_its_keys(client: RestClient, front: FakeFront) -> None:
+def test_a_write_answers_with_its_keys(client: RestClient, verbs: FakeVerbs) -> None:
     answer = client.post("entities/insert", collectionName="c", data={"id": 2**60, "vector": [1, 0]})
     assert answer == {"code": 0, "cost": 0, "data": {"insertCount": 1, "insertIds": [str(2**60)]}}
     upserted = client.data("entities/upsert", collectionName="c", data=[{"id": 5, "vector": [1, 0]}])
     assert upserted == {"upsertCount": 1, "upsertIds": [5]}
     gone = client.data("entities/delete", collectionName="c", filter="id in [5]")
     assert gone["deleteCount"] == 1
-    assert front.deletes[-1].filter == "id in [5]"
+    assert verbs.deletes[-1].filter == "id in [5]"
 
 
 def test_an_upsert_in_merge_mode_has_only_the_fields_that_change(
-    client: RestClient, front: FakeFront
+    client: RestClient, verbs: FakeVerbs
 ) -> None:
     client.data("entities/insert", collectionName="c", data={"id": 5, "vector": [1, 0]})
     rows = [{"id": 5, "colour": "red"}, {"id": 6}]
     merged = {"collectionName": "c", "partialUpdate": True}
     assert client.data("entities/upsert", **merged, data=rows)["upsertIds"] == [5, 6]
-    sent = front.updates[-1].rows
+    sent = verbs.updates[-1].rows
     assert sent.schema.names == ["id", "$meta"]
     assert sent.column("$meta").to_pylist() == ['{"colour":"red"}', "{}"]
     client.data("entities/upsert", **merged, data=[{"id": 5, "vector": [2, 0]}])
-    assert front.updates[-1].rows.schema.names == ["id", "vector"]
-    written = len(front.updates)
+    assert verbs.updates[-1].rows.schema.names == ["id", "vector"]
+    written = len(verbs.updates)
     uneven = client.post("entities/upsert", **merged, data=[{"id": 5, "vector": [2, 0]}, {"id": 6}])
     assert (uneven["code"], "row 1 of the partial update lacks field vector" in uneven["message"]) == (
         1804,
         True,
     )
     assert "entities/upsert" in client.post("entities/insert", **merged, data=rows)["message"]
-    assert len(front.updates) == written
+    assert len(verbs.updates) == written
 
 
-def test_an_upsert_extends_arrays(client: RestClient, front: FakeFront) -> None:
+def test_an_upsert_extends_arrays(client: RestClient, verbs: FakeVerbs) -> None:
     sent = {"collectionName": "c", "data": [{"id": 5, "vector": [1, 0]}]}
     extended = {**sent, "fieldOps": [{"fieldName": "tags", "op": " array_append "}]}
     client.data("entities/upsert", **extended)
-    assert front.updates[-1].changes == {"tags": ArrayChange.APPEND}
+    assert verbs.updates[-1].changes == {"tags": ArrayChange.APPEND}
     replaced = {**sent, "fieldOps": [{"fieldName": "vector", "op": "REPLACE"}]}
     client.data("entities/upsert", **replaced)
-    assert len(front.updates) == 1, "a whole upsert"
+    assert len(verbs.updates) == 1, "a whole upsert"
     unknown = {**sent, "fieldOps": [{"fieldName": "tags", "op": "ARRAY_EXTEND"}]}
     answer = client.post("entities/upsert", **unknown)
     assert (answer["code"], "unsupported partial update op: ARRAY_EXTEND" in answer["message"]) == (
@@ -304,7 +304,7 @@ def test_an_upsert_extends_arrays(client: RestClient, front: FakeFront) -> None:
     assert "entities/upsert" in client.post("entities/insert", **extended)["message"]
 
 
-def test_rows_that_do_not_fit_have_a_code_of_their_own(client: RestClient, front: FakeFront) -> None:
+def test_rows_that_do_not_fit_have_a_code_of_their_own(client: RestClient, verbs: FakeVerbs) -> None:
     for row in (
         {"id": 1, "vector": [1]},
         {"id": "x", "vector": [1, 0]},
@@ -315,10 +315,10 @@ def test_rows_that_do_not_fit_have_a_code_of_their_own(client: RestClient, front
         assert answer["message"].startswith("fail to deal the insert data, error: ")
     assert client.post("entities/insert", collectionName="c", data=[])["code"] == 1804
     assert client.post("entities/insert", collectionName="none", data=[{"id": 1}])["code"] == 100
-    assert not front.writes
+    assert not verbs.writes
 
 
-def test_hits_are_one_list_with_the_number_of_each_query(client: RestClient, front: FakeFront) -> None:
+def test_hits_are_one_list_with_the_number_of_each_query(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("entities/insert", collectionName="c", data=[{"id": n, "vector": [n, 0]} for n in range(3)])
     answer = client.post(
         "entities/search",
@@ -336,32 +336,33 @@ def test_hits_are_one_list_with_the_number_of_each_query(client: RestClient, fro
         (2, 0.0),
         (1, 1.0),
     ]
-    search = front.searches[-1]
-    assert (search.limit, search.metric_type, search.params) == (2, "L2", {"ef": 50})
-    assert (search.ignore_growing, search.timeout_s) == (True, 30.0)
-    assert search.filter_values == {"ids": [1, 2]}
+    search = verbs.searches[-1]
+    asked = search.template
+    assert (asked.limit, asked.metric_type, asked.params) == (2, "L2", {"ef": 50})
+    assert (asked.ignore_growing, search.timeout_s) == (True, 30.0)
+    assert asked.filter_values == {"ids": [1, 2]}
 
 
-def test_hits_are_ordered_by_fields(client: RestClient, front: FakeFront) -> None:
+def test_hits_are_ordered_by_fields(client: RestClient, verbs: FakeVerbs) -> None:
     body = {"collectionName": "c", "data": [[0, 0]]}
     client.data("entities/search", **body, orderByFields=["id:desc"])
-    assert [(key.field, key.descending) for key in front.searches[-1].order] == [("id", True)]
+    assert [(key.field, key.descending) for key in verbs.searches[-1].template.order] == [("id", True)]
     answer = client.post("entities/search", **body, orderByFields=["id:up"])
     assert (answer["code"], "expected 'asc' or 'desc'" in answer["message"]) == (1100, True)
 
 
-def test_reads_have_the_references_defaults(client: RestClient, front: FakeFront) -> None:
+def test_reads_have_the_references_defaults(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("entities/query", {"request-timeout": "5"}, collectionName="c", filter="id > 0")
-    query = front.queries[-1]
+    query = verbs.queries[-1]
     assert (query.limit, query.output_fields, query.timeout_s) == (100, ("*",), 5.0)
     client.data("entities/query", collectionName="c", filter="id > 0", limit=0)
-    assert front.queries[-1].limit is None
+    assert verbs.queries[-1].limit is None
     client.data("entities/search", collectionName="c", data=[[0, 0]])
-    assert front.searches[-1].limit == 100
+    assert verbs.searches[-1].template.limit == 100
     client.data("entities/get", collectionName="c", id=["1", 2])
-    assert front.queries[-1].ids == [1, 2]
+    assert verbs.queries[-1].ids == [1, 2]
     assert client.data("entities/query", collectionName="c", outputFields=["count(*)"]) == [{"count(*)": 0}]
-    assert front.queries[-1].limit is None
+    assert verbs.queries[-1].limit is None
 
 
 @pytest.mark.parametrize(
@@ -393,18 +394,18 @@ def test_a_read_that_makes_no_sense_is_refused(
     assert answer["code"] == code, answer
 
 
-def test_the_guard_is_asked_before_rows_are_read(front: FakeFront) -> None:
-    RestClient(rest_front(front)).data("collections/create", collectionName="c", dimension=2)
+def test_the_guard_is_asked_before_rows_are_read(verbs: FakeVerbs) -> None:
+    RestClient(rest_front(verbs)).data("collections/create", collectionName="c", dimension=2)
     guard = Recorder(EVERY)
-    client = RestClient(rest_front(front, guard))
+    client = RestClient(rest_front(verbs, guard))
     assert "refused" in client.post("entities/insert", collectionName="c", data=[{"id": "bad"}])["message"]
     (_, privilege, _, database, names) = guard.asked[0]
     assert (privilege, database, names) == ("PrivilegeInsert", "default", ("c",))
 
 
-def test_answers_are_counted_by_operation(front: FakeFront) -> None:
+def test_answers_are_counted_by_operation(verbs: FakeVerbs) -> None:
     counted: list[tuple[str, int]] = []
-    client = RestClient(rest_front(front, observe=lambda name, code, _: counted.append((name, code))))
+    client = RestClient(rest_front(verbs, observe=lambda name, code, _: counted.append((name, code))))
     client.data("collections/create", collectionName="c", dimension=2)
     client.post("entities/insert", collectionName="c", data=[{"id": "bad", "vector": [0, 0]}])
     assert counted == [

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient, rest_front
 from wire_messages import field, schema
 
@@ -17,7 +17,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.function_chains import COMBINE, Call, Chain, Chains, Limit, Map, Sort
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.aggregations import bucket_rows
 from elanus.proxy.rest.chains import chain_messages
@@ -47,8 +47,8 @@ def expression(**members: Any) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def client(front: FakeFront) -> RestClient:
-    client = RestClient(rest_front(front))
+def client(verbs: FakeVerbs) -> RestClient:
+    client = RestClient(rest_front(verbs))
     fields = [
         {"fieldName": "id", "dataType": "Int64", "isPrimary": True},
         {"fieldName": "brand", "dataType": "VarChar", "elementTypeParams": {"max_length": "9"}},
@@ -66,7 +66,7 @@ def search(client: RestClient, **body: Any) -> dict[str, Any]:
     return client.post("entities/search", collectionName="c", data=[[0, 1]], **body)
 
 
-def test_chains_are_those_of_other_clients(client: RestClient, front: FakeFront) -> None:
+def test_chains_are_those_of_other_clients(client: RestClient, verbs: FakeVerbs) -> None:
     combined = {
         "name": "num_combine",
         "args": [{"column": "$score"}, {"column": " price "}],
@@ -82,7 +82,7 @@ def test_chains_are_those_of_other_clients(client: RestClient, front: FakeFront)
     params = {"mode": "weighted", "weights": (0.5, 2.0), "null_policy": "propagate"}
     call = Call(COMBINE, ("$score", "price"), params)
     steps = (Map("$score", call), Sort("$score", True, ""), Limit(3, 0))
-    assert front.searches[-1].chains == Chains(proxy=Chain(steps, ("price",)))
+    assert verbs.searches[-1].template.chains == Chains(proxy=Chain(steps, ("price",)))
 
 
 def test_values_of_chains_keep_their_types() -> None:
@@ -158,7 +158,7 @@ def test_values_nested_too_deeply_are_refused() -> None:
         chain_messages([bodies.Chain(stage=STAGE, ops=[op])])
 
 
-def test_an_aggregation_is_that_of_other_clients(client: RestClient, front: FakeFront) -> None:
+def test_an_aggregation_is_that_of_other_clients(client: RestClient, verbs: FakeVerbs) -> None:
     aggregation = {
         "fields": [" brand "],
         "size": 2,
@@ -170,7 +170,7 @@ def test_an_aggregation_is_that_of_other_clients(client: RestClient, front: Fake
     }
     answer = search(client, searchAggregation=aggregation)
     assert answer["code"] == 0, answer
-    assert front.searches[-1].levels == (
+    assert verbs.searches[-1].template.levels == (
         BucketLevel(
             ("brand",),
             2,
@@ -285,13 +285,13 @@ def hybrid(client: RestClient, parts: list[dict[str, Any]], **body: Any) -> dict
     return client.post("entities/hybrid_search", collectionName="c", search=searches, limit=2, **body)
 
 
-def test_searches_of_a_hybrid_search_have_chains(client: RestClient, front: FakeFront) -> None:
+def test_searches_of_a_hybrid_search_have_chains(client: RestClient, verbs: FakeVerbs) -> None:
     expr = {"name": "num_combine", "args": [{"column": "$score"}, {"column": "price"}]}
     ops = [{"op": "map", "expr": expr, "outputs": ["$score"]}]
     parts = [{"functionChains": [{"stage": f"FunctionChainStageL{n}Rerank", "ops": ops}]} for n in (0, 1)]
     answer = hybrid(client, [*parts, {}])
     assert answer["code"] == 0, answer
-    first, second, plain = (search.chains for search in front.searches[-3:])
+    first, second, plain = (search.template.chains for search in verbs.searches[-3:])
     assert first is not None
     assert second is not None
     params = {"mode": "multiply", "weights": (), "null_policy": "propagate"}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf.json_format import MessageToDict
 from msgspec import convert
 from rest_client import RestClient, rest_front
@@ -20,7 +20,7 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.vector_lists import is_packed
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.rest.bodies import CreateCollection
 from elanus.proxy.rest.entity_bodies import Search
 from elanus.proxy.rest.rows import batch_of
@@ -154,9 +154,9 @@ def test_searches_of_elements_and_with_lists(data: list[Any], are_lists: bool) -
 
 
 def test_a_collection_with_structs_is_created_written_read_and_searched(
-    front: FakeFront, monkeypatch: pytest.MonkeyPatch
+    verbs: FakeVerbs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = RestClient(rest_front(front))
+    client = RestClient(rest_front(verbs))
     key = {"fieldName": "id", "dataType": "Int64", "isPrimary": True}
     schema = {"fields": [key], "structFields": [STRUCT]}
     index = {"fieldName": "clips[v]", "metricType": "L2"}
@@ -186,6 +186,6 @@ def test_a_collection_with_structs_is_created_written_read_and_searched(
         ts=Timestamp(1),
         elements=np.array([3, 0]),
     )
-    monkeypatch.setattr(front, "search", lambda _: found)
+    monkeypatch.setattr(verbs, "search", lambda _: found)
     hits = client.data("entities/search", collectionName="docs", data=[[0.5, 1]], annsField="clips[v]")
     assert [(hit["id"], hit["offset"]) for hit in hits] == [(1, 3), (0, 0)]

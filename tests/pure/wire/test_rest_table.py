@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 from access_ways import STRUCT_FIELD
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient, rest_front
 from wire_calls import EVERY, Recorder
 
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.proxy.calls import NO_PRIVILEGE
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.openapi import document
@@ -67,7 +67,7 @@ VALUES: dict[type, object] = {str: "x", int: 1, bool: True}
 
 NOTHING: Any = None
 CALLS = (
-    *milvus_operations(milvus_families(FakeFront(), "")),
+    *milvus_operations(milvus_families(FakeVerbs(), "")),
     *interface_operations(ConnectorApi, Connector(NOTHING, NOTHING, "")),
     *interface_operations(KeysApi, Keys(NOTHING)),
 )
@@ -125,7 +125,7 @@ def test_the_openapi_document_and_the_page_have_each_of_them() -> None:
 def test_each_answers_with_a_code_and_reaches_its_verbs_through_the_guard(path: str) -> None:
     endpoint = TABLE[path]
     guard = Recorder(EVERY)
-    client = RestClient(rest_front(FakeFront(), guard))
+    client = RestClient(rest_front(FakeVerbs(), guard))
     answer = client.post(path, **{**least_body(endpoint), **MORE.get(path, {})})
     assert answer["code"] not in (0, 5), answer
     assert answer["message"]
@@ -139,7 +139,7 @@ def test_each_answers_with_a_code_and_reaches_its_verbs_through_the_guard(path: 
 
 def test_operations_on_rows_need_what_their_rpcs_need() -> None:
     rpcs = {operation.name: operation for operation in CALLS}
-    own = {operation.name: operation for operation in rest_operations(FakeFront())}
+    own = {operation.name: operation for operation in rest_operations(FakeVerbs())}
     assert own.keys() == BY_RPC.keys()
     for name, operation in own.items():
         assert operation.permission == rpcs[BY_RPC[name]].permission

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 import trustme
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import rest_front
 
 from elanus.proxy.rest.server import Certificates, RestServer
@@ -25,7 +25,7 @@ def test_only_clients_that_fit_are_served(tmp_path: Path, asks_clients: bool) ->
     own.private_key_and_cert_chain_pem.write_to_path(paths["own"])
     tls = Certificates(paths["cert"], paths["key"], paths["ca"] if asks_clients else "")
     with ThreadPoolExecutor(2) as workers:
-        front = rest_front(FakeFront())
+        front = rest_front(FakeVerbs())
         server = RestServer(front, workers, "127.0.0.1", 0, body_max_bytes=1000, tls=tls)
         url = server.start()
         path = f"https://localhost:{url.rpartition(':')[2]}/v2/vectordb/collections/list"

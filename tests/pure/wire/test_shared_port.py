@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 import trustme
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from pymilvus import MilvusClient
 from rest_client import rest_front
 from typer.testing import CliRunner
@@ -102,10 +102,10 @@ def test_both_kinds_of_clients_are_served_on_one_port(tmp_path: Path, has_tls: b
     ca.cert_pem.write_to_path(trusted)
     security = FrontSecurity(cert, key) if has_tls else None
     tls = Certificates(str(cert), str(key)) if has_tls else None
-    front = FakeFront()
-    milvus = MilvusServer(calls_of(front), "127.0.0.1", 0, max_workers=4, security=security)
+    verbs = FakeVerbs()
+    milvus = MilvusServer(calls_of(verbs), "127.0.0.1", 0, max_workers=4, security=security)
     with ThreadPoolExecutor(2) as workers:
-        rest = RestServer(rest_front(front), workers, "127.0.0.1", 0, body_max_bytes=1000, tls=tls)
+        rest = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000, tls=tls)
         grpc_port, http_port = milvus.start(), int(rest.start().rpartition(":")[2])
         try:
             with shared(grpc_port, http_port) as port:

@@ -15,7 +15,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.grouping import Grouping
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.results import encode_search
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -55,11 +55,12 @@ def test_all_parts_of_a_request_are_read() -> None:
     )
     order = (BucketOrder("mean", False), BucketOrder("_key", True))
     best = BestHits(20, (HitOrder("_score", True, True),))
-    assert search.levels == (
+    asked = search.template
+    assert asked.levels == (
         BucketLevel(("brand",), 2, 5, (BucketMetric("mean", "avg", "price"),), order),
         BucketLevel(("kind",), 1, 1, best=best),
     )
-    assert (search.grouping, search.limit) == (Grouping(("brand", "kind"), 20, strict=True), 5)
+    assert (asked.grouping, asked.limit) == (Grouping(("brand", "kind"), 20, strict=True), 5)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf import message_factory
 from wire_calls import EVERY, Recorder, calls_of, observe_nothing
 from wire_messages import key_message, schema_bytes, search_request, vector_message
 
 from elanus.core.errors import ElanusError, Internal, NotSupported
-from elanus.proxy.calls import NO_PRIVILEGE, AllowAll, Caller, Calls, ObjectType, Permission
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.access.permission import NO_PRIVILEGE, ObjectType, Permission
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.context import caller_of
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.tracing import trace_id
@@ -47,7 +50,7 @@ def request(rpc: str, **fields: Any) -> Any:
 )
 def test_the_guard_is_asked_about_each_rpc(rpc: str, fields: Any, asked: tuple[Any, ...]) -> None:
     guard = Recorder()
-    calls_of(FakeFront(), guard=guard).answer(rpc, request(rpc, **fields), CALLER)
+    calls_of(FakeVerbs(), guard=guard).answer(rpc, request(rpc, **fields), CALLER)
     assert guard.asked == [("7", *asked)]
     assert guard.traces == [TRACE]
     assert trace_id() == ""
@@ -55,29 +58,29 @@ def test_the_guard_is_asked_about_each_rpc(rpc: str, fields: Any, asked: tuple[A
 
 def test_without_a_database_the_default_one_is_meant() -> None:
     guard = Recorder()
-    calls_of(FakeFront(), guard=guard).answer("FlushAll", request("FlushAll"), Caller())
+    calls_of(FakeVerbs(), guard=guard).answer("FlushAll", request("FlushAll"), Caller())
     assert guard.asked[0][3] == "default"
     assert guard.traces[0] != "", "a call without a trace begins one"
 
 
 def test_a_refused_call_reaches_nothing_and_is_counted() -> None:
-    front, counted = FakeFront(), []
+    verbs, counted = FakeVerbs(), []
     guard = Recorder("PrivilegeSearch", "PrivilegeCreateCollection")
-    calls = calls_of(front, lambda rpc, code, _: counted.append((rpc, code)), guard)
+    calls = calls_of(verbs, lambda rpc, code, _: counted.append((rpc, code)), guard)
     create = request(
         "CreateCollection", collection_name="books", schema=schema_bytes(key_message(), vector_message())
     )
     assert calls.answer("CreateCollection", create, CALLER).reason == "PrivilegeCreateCollection is refused"
     answer = calls.answer("Search", search_request(), CALLER)
     assert (answer.status.code, answer.status.reason) == (1100, "PrivilegeSearch is refused")
-    assert front.list_collections("default") == []
-    assert front.searches == []
+    assert verbs.list_collections("default") == []
+    assert verbs.searches == []
     assert counted == [("CreateCollection", 1100), ("Search", 1100)]
 
 
 def test_no_rpc_does_anything_before_the_guard_was_asked() -> None:
     guard = Recorder(EVERY)
-    calls = calls_of(FakeFront(), guard=guard)
+    calls = calls_of(FakeVerbs(), guard=guard)
     rpcs = [method.name for method in SERVICE.methods if method.name in calls]
     for rpc in rpcs:
         guard.asked.clear()
@@ -199,19 +202,19 @@ def test_the_caller_is_read_from_headers_and_deadline(context: Any, caller: Call
 
 def test_an_insert_with_a_name_is_refused() -> None:
     """A client that repeats it would count on the first one being known."""
-    calls = calls_of(FakeFront())
+    calls = calls_of(FakeVerbs())
     insert = milvus_pb2.InsertRequest(collection_name="books")
     refused = calls.answer("Insert", insert, Caller(idempotency_key="order 7")).status
     assert "idempotent insert is not supported" in refused.reason
 
 
 def test_a_search_knows_its_client_and_how_long_that_waits() -> None:
-    front = FakeFront()
-    calls = calls_of(front)
+    verbs = FakeVerbs()
+    calls = calls_of(verbs)
     create = milvus_pb2.CreateCollectionRequest(
         collection_name="books", schema=schema_bytes(key_message(), vector_message())
     )
     assert calls.answer("CreateCollection", create, Caller()).code == 0
     calls.answer("Search", search_request(), Caller(client="7", time_left_s=1.5))
-    (search,) = front.searches
+    (search,) = verbs.searches
     assert (search.consistency.client, search.timeout_s) == ("7", 1.5)

@@ -1,4 +1,4 @@
-"""Ordinary programs of the real client, both its interfaces, against the wire over a fake front."""
+"""Ordinary programs of the real client, both its interfaces, against the wire over fake verbs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pymilvus
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from pymilvus import (
     AnnSearchRequest,
     Collection,
@@ -121,7 +121,7 @@ def test_only_the_dynamic_keys_that_were_named_come_back(books: Collection) -> N
     assert row == {"id": 5, "color": "c5"}
 
 
-def test_a_search_is_asked_as_the_program_said(books: Collection, front: FakeFront) -> None:
+def test_a_search_is_asked_as_the_program_said(books: Collection, verbs: FakeVerbs) -> None:
     (hits,) = books.search(
         VECTORS[:1],
         "vector",
@@ -133,16 +133,17 @@ def test_a_search_is_asked_as_the_program_said(books: Collection, front: FakeFro
         consistency_level="Bounded",
     )
     assert len(hits) == 2
-    asked = front.searches[-1]
+    search = verbs.searches[-1]
+    asked = search.template
     assert (asked.offset, asked.limit, asked.filter, asked.round_decimal) == (1, 2, "id > 5", 2)
     assert (asked.partitions, asked.params, asked.metric_type) == (("_default",), {"ef": 32}, "L2")
-    assert asked.consistency.level is ConsistencyLevel.BOUNDED
+    assert search.consistency.level is ConsistencyLevel.BOUNDED
 
 
-def test_a_session_read_carries_the_last_write(books: Collection, front: FakeFront) -> None:
+def test_a_session_read_carries_the_last_write(books: Collection, verbs: FakeVerbs) -> None:
     written = books.delete("id in [19]")
     books.query("id in [1]", consistency_level="Session")
-    asked = front.queries[-1].consistency
+    asked = verbs.queries[-1].consistency
     assert (asked.level, asked.guarantee_ts) == (ConsistencyLevel.SESSION, written.timestamp)
 
 
@@ -271,25 +272,25 @@ def test_a_client_with_an_old_schema_fetches_the_new_one(client: MilvusClient, p
 
 
 def test_a_query_iterator_pins_its_pages_to_the_moment_of_its_first_request(
-    client: MilvusClient, front: FakeFront
+    client: MilvusClient, verbs: FakeVerbs
 ) -> None:
     client.create_collection("quick", DIM)
     client.insert("quick", [{"id": n, "vector": [0.0] * DIM} for n in (1, 2)])
     pages = client.query_iterator("quick", batch_size=2, filter="id > 0")
     assert [row["id"] for row in pages.next()] == [1, 2]
     pages.close()
-    began, page = front.queries
+    began, page = verbs.queries
     assert began.consistency.moment is None
     assert page.consistency.moment is not None
     assert page.collection_id == client.describe_collection("quick")["collection_id"]
 
 
-def test_a_read_carries_its_clients_timeout(client: MilvusClient, front: FakeFront) -> None:
+def test_a_read_carries_its_clients_timeout(client: MilvusClient, verbs: FakeVerbs) -> None:
     client.create_collection("quick", DIM)
     client.query("quick", filter="id > 0", timeout=60)
     client.search("quick", [[0.0] * DIM], timeout=60)
     client.query("quick", filter="id > 0")
-    (timed, free), (search,) = front.queries, front.searches
+    (timed, free), (search,) = verbs.queries, verbs.searches
     assert timed.timeout_s is not None
     assert search.timeout_s is not None
     assert 30 < timed.timeout_s < 70
@@ -311,7 +312,7 @@ def test_what_is_not_built_says_so(client: MilvusClient, verb: object, text: str
     assert "not supported by this release" in refusal.value.message
 
 
-def test_the_client_gets_fused_hits(client: MilvusClient, front: FakeFront) -> None:
+def test_the_client_gets_fused_hits(client: MilvusClient, verbs: FakeVerbs) -> None:
     client.create_collection("quick", 4, metric_type="L2")
     client.insert("quick", [{"id": n, "vector": [float(n), 0.0, 0.0, 0.0], "n": n} for n in range(6)])
     requests = [AnnSearchRequest([[float(n), 0, 0, 0]], "vector", {}, 3) for n in (2, 3)]
@@ -325,7 +326,7 @@ def test_the_client_gets_fused_hits(client: MilvusClient, front: FakeFront) -> N
         params={"reranker": "decay", "function": "gauss", "origin": 1, "scale": 2},
     )
     client.search("quick", [[0.0] * 4], limit=2, ranker=decay)
-    assert front.searches[-1].ranker == Decay("id", "gauss", 1.0, 2.0)
+    assert verbs.searches[-1].template.ranker == Decay("id", "gauss", 1.0, 2.0)
     bad = WeightedRanker(1.0)
     bad._strategy = "best"
     with pytest.raises(pymilvus.MilvusException, match="unsupported rank type"):

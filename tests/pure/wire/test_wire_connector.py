@@ -8,14 +8,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import LEASE, FakeSnapshots, Recorder, calls_of
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import CollectionNotFound, Internal, InvalidParameter, NotSupported
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
-from elanus.proxy.calls import Caller, ObjectType
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.tracing import trace_id
@@ -25,12 +26,12 @@ class Port:
     """A port for clients; ``counted`` is what its metrics count."""
 
     def __init__(self) -> None:
-        self.front = FakeFront()
+        self.verbs = FakeVerbs()
         self.snapshots = FakeSnapshots()
         self.guard = Recorder()
         self.counted: list[tuple[str, int]] = []
         calls = calls_of(
-            self.front, lambda rpc, code, _: self.counted.append((rpc, code)), self.guard, self.snapshots
+            self.verbs, lambda rpc, code, _: self.counted.append((rpc, code)), self.guard, self.snapshots
         )
         self.server = MilvusServer(calls, "127.0.0.1", 0, max_workers=4)
         self.address = f"127.0.0.1:{self.server.start()}"
@@ -124,7 +125,7 @@ def test_a_defect_names_its_trace_and_nothing_of_itself(own: Port, logged: list[
         seen.append(trace_id())
         raise ZeroDivisionError("inner detail")
 
-    own.front.import_task = broken  # type: ignore[method-assign]
+    own.verbs.import_task = broken  # type: ignore[method-assign]
     with pytest.raises(Internal) as failed:
         own.ask(lambda server: server.import_task(TaskID(1)))
     assert failed.value.message.endswith(f"[trace_id={seen[0]}]")
@@ -135,7 +136,7 @@ def test_a_defect_names_its_trace_and_nothing_of_itself(own: Port, logged: list[
 @pytest.mark.parametrize("sent", [["shop", "books", [], "soon"], ["shop"], {"database": "shop"}, 5])
 def test_arguments_of_other_types_are_refused_before_the_guard_is_asked(sent: Any) -> None:
     guard = Recorder()
-    calls = calls_of(FakeFront(), guard=guard)
+    calls = calls_of(FakeVerbs(), guard=guard)
     reply = calls.answer("ConnectorApi.snapshot", msgspec.msgpack.encode(sent), Caller())
     kind, text = msgspec.msgpack.decode(reply[1:])
     assert kind == "InvalidParameter"

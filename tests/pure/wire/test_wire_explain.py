@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import structlog
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from rest_client import RestClient
 from test_wire_calls import PEER, FakeContext
 from wire_messages import key_message, schema_bytes, search_request, vector_message
@@ -18,11 +18,14 @@ from wire_messages import key_message, schema_bytes, search_request, vector_mess
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.explanation import Explanation, NodeReport, SegmentPart, Step, text_of
 from elanus.core.trail import Trail, current, step
-from elanus.proxy.api import LoadRequest
-from elanus.proxy.calls import AllowAll, Caller, Calls
+from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.guard import AllowAll
+from elanus.proxy.access.permission import ObjectType, Permission
+from elanus.proxy.api.loading import LoadRequest
+from elanus.proxy.calls import Calls
+from elanus.proxy.read_watch import FOLLOW_S, SLOW_KEPT, ReadWatch, explained
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.operations import rest_operations
-from elanus.proxy.watch import FOLLOW_S, SLOW_KEPT, ReadWatch, explained
 from elanus.proxy.wire.context import caller_of
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
@@ -30,7 +33,7 @@ from elanus.proxy.wire.service import _answering
 from elanus.proxy.wire.stubs import milvus_pb2
 
 
-class SteppingFront(FakeFront):
+class SteppingVerbs(FakeVerbs):
     """Its searches have a step, and keep whether they were followed."""
 
     def __init__(self, world: World) -> None:
@@ -52,7 +55,7 @@ class World:
     def __init__(self, slow_ms: float = 0, search_s: float = 0.75) -> None:
         self.now_s = 50.0
         self.search_s = search_s
-        self.front = SteppingFront(self)
+        self.verbs = SteppingVerbs(self)
         self.watch = ReadWatch(
             slow_ms,
             now_s=lambda: self.now_s,
@@ -60,16 +63,16 @@ class World:
             wall_s=lambda: 1_700_000_000.0,
         )
         operations = (
-            *milvus_operations(milvus_families(self.front, "STANDALONE")),
-            *rest_operations(self.front),
+            *milvus_operations(milvus_families(self.verbs, "STANDALONE")),
+            *rest_operations(self.verbs),
         )
         self.calls = Calls(operations, AllowAll(), lambda *_: None, watch=self.watch)
         create = milvus_pb2.CreateCollectionRequest(
             collection_name="books", schema=schema_bytes(key_message(), vector_message())
         )
         assert self.calls.answer("CreateCollection", create, Caller()).code == 0
-        self.front.create_index("default", "books", "vector", "", {"index_type": "FLAT"})
-        self.front.load(LoadRequest("default", "books"))
+        self.verbs.create_index("default", "books", "vector", "", {"index_type": "FLAT"})
+        self.verbs.load(LoadRequest("default", "books"))
 
     def search(self, *headers: tuple[str, str]) -> Any:
         return _answering("Search", self.calls)(search_request(), FakeContext(None, *headers))
@@ -104,7 +107,7 @@ def test_one_form_of_it_alone(form: str, key: str) -> None:
 def test_others_get_none_and_are_not_followed(headers: tuple[tuple[str, str], ...]) -> None:
     world = World()
     assert dict(world.search(*headers).status.extra_info) == {}
-    assert world.front.followed == [False]
+    assert world.verbs.followed == [False]
 
 
 def test_other_rpcs_are_not_explained() -> None:
@@ -160,7 +163,7 @@ def test_after_a_slow_read_others_are_followed_for_a_minute() -> None:
     world.now_s += FOLLOW_S
     world.search()
     assert world.watch.slow_requests()[-1].text == ""
-    assert world.front.followed == [False, True, False]
+    assert world.verbs.followed == [False, True, False]
 
 
 def test_fast_reads_leave_nothing_in_the_slow_log(logged: list[Any]) -> None:
@@ -187,7 +190,8 @@ def test_a_defect_in_an_explanation_does_not_fail_the_read(logged: list[Any]) ->
     trail = watch.begin("Search", asked, 0.0)
     assert trail is not None
     trail.reports.append(broken)
-    watch.end(trail, "Search", asked, "default", "books", 0, "", 0.5)
+    permission = Permission("PrivilegeSearch", ObjectType.COLLECTION)
+    watch.end(trail, FinishedCall("Search", Caller(explain=asked), permission))
     assert asked == []
     assert [line["event"] for line in logged] == ["read not explained"]
 

@@ -1,10 +1,10 @@
-"""The RPCs of each family: calls of the front and answers, over a real channel."""
+"""The RPCs of each family: calls of the verbs and answers, over a real channel."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf.message import Message
 from wire_messages import (
     Call,
@@ -54,9 +54,9 @@ def test_connecting_returns_the_version_and_checks_the_database(call: Call) -> N
     assert (refused.code, refused.reason) == (800, "database not found[database=nowhere]")
 
 
-def test_health_names_what_is_ill(call: Call, front: FakeFront) -> None:
+def test_health_names_what_is_ill(call: Call, verbs: FakeVerbs) -> None:
     assert call("CheckHealth").isHealthy
-    front.ill = "lost its lease"
+    verbs.ill = "lost its lease"
     answer = call("CheckHealth")
     assert not answer.isHealthy
     assert list(answer.reasons) == ["querynode 3 is not healthy: lost its lease"]
@@ -94,11 +94,11 @@ def test_the_teardown_calls_find_the_default_group(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_nodes_and_replicas_are_transferred(call: Call, front: FakeFront) -> None:
+def test_nodes_and_replicas_are_transferred(call: Call, verbs: FakeVerbs) -> None:
     between = {"source_resource_group": "a", "target_resource_group": "b"}
     assert call("TransferNode", **between, num_node=2).code == 0
     assert call("TransferReplica", **between, collection_name="books", num_replica=1).code == 0
-    assert front.transfers == [("a", "b", 2), ("default", "books", "a", "b", 1)]
+    assert verbs.transfers == [("a", "b", 2), ("default", "books", "a", "b", 1)]
     assert call("TransferReplica", **between, collection_name="1", num_replica=1).code == 1100
 
 
@@ -106,14 +106,14 @@ def test_nodes_and_replicas_are_transferred(call: Call, front: FakeFront) -> Non
 
 
 def test_the_database_is_the_requests_then_the_connections_then_the_default(
-    call: Call, front: FakeFront
+    call: Call, verbs: FakeVerbs
 ) -> None:
     for name in ("one", "two"):
         assert call("CreateDatabase", db_name=name, properties=pairs({"k": "v"})).code == 0
     call("CreateCollection", collection_name="books", schema=BOOKS, database="one")
     call("CreateCollection", collection_name="books", schema=BOOKS, database="one", db_name="two")
     call("CreateCollection", collection_name="books", schema=BOOKS)
-    assert [created.database for created in front.created] == ["one", "two", "default"]
+    assert [created.database for created in verbs.created] == ["one", "two", "default"]
     assert call("DescribeCollection", collection_name="books", database="two").db_name == "two"
 
 
@@ -137,7 +137,7 @@ def test_databases_are_listed_described_and_altered(call: Call) -> None:
 # collections
 
 
-def test_a_collection_is_created_as_asked(call: Call, front: FakeFront) -> None:
+def test_a_collection_is_created_as_asked(call: Call, verbs: FakeVerbs) -> None:
     answer = call(
         "CreateCollection",
         collection_name="books",
@@ -147,11 +147,11 @@ def test_a_collection_is_created_as_asked(call: Call, front: FakeFront) -> None:
         properties=pairs({"k": "v"}),
     )
     assert answer.code == 0
-    (created,) = front.created
+    (created,) = verbs.created
     assert (created.shards, created.consistency_level) == (3, ConsistencyLevel.SESSION)
     assert created.properties == {"k": "v"}
     call("CreateCollection", collection_name="books", schema=BOOKS)
-    assert front.created[1].shards == 1
+    assert verbs.created[1].shards == 1
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_a_collection_is_created_as_asked(call: Call, front: FakeFront) -> None:
     ],
 )
 def test_a_bad_creation_is_refused(
-    call: Call, front: FakeFront, fields: dict[str, object], text: str
+    call: Call, verbs: FakeVerbs, fields: dict[str, object], text: str
 ) -> None:
     assert text in call("CreateCollection", collection_name="books", schema=BOOKS, **fields).reason
-    assert front.created == []
+    assert verbs.created == []
 
 
 def test_a_missing_collection_is_an_error_as_every_client_generation_expects(call: Call) -> None:
@@ -245,7 +245,7 @@ def test_collections_are_counted_renamed_altered_and_dropped(call: Call) -> None
 
 
 @pytest.mark.usefixtures("books")
-def test_partitions_are_created_shown_loaded_and_dropped(call: Call, front: FakeFront) -> None:
+def test_partitions_are_created_shown_loaded_and_dropped(call: Call, verbs: FakeVerbs) -> None:
     assert call("CreatePartition", collection_name="books", partition_name="1p").code == 0
     assert call("HasPartition", collection_name="books", partition_name="1p").value is True
     shown = call("ShowPartitions", collection_name="books")
@@ -256,7 +256,7 @@ def test_partitions_are_created_shown_loaded_and_dropped(call: Call, front: Fake
     missing = call("ShowPartitions", collection_name="books", partition_names=["zz"]).status
     assert (missing.code, missing.reason) == (200, "partition not found[partition=zz]")
     assert call("LoadPartitions", collection_name="books", partition_names=["1p"]).code == 0
-    assert front.loads[-1] == (("1p",), 0, False, ()), "the number of replicas is not given"
+    assert verbs.loads[-1] == (("1p",), 0, False, ()), "the number of replicas is not given"
     stats = call("GetPartitionStatistics", collection_name="books", partition_name="_default").stats
     assert stats[0].value == "2"
     assert call("ReleasePartitions", collection_name="books", partition_names=["1p"]).code == 0
@@ -268,10 +268,10 @@ def test_partitions_are_created_shown_loaded_and_dropped(call: Call, front: Fake
 
 
 @pytest.mark.usefixtures("books")
-def test_loading_is_started_followed_and_undone(call: Call, front: FakeFront) -> None:
+def test_loading_is_started_followed_and_undone(call: Call, verbs: FakeVerbs) -> None:
     asked = {"replica_number": 2, "refresh": True, "resource_groups": ["__default_resource_group"]}
     assert call("LoadCollection", collection_name="books", **asked).code == 0
-    assert front.loads[-1] == ((), 2, True, ("__default_resource_group",))
+    assert verbs.loads[-1] == ((), 2, True, ("__default_resource_group",))
     progress = call("GetLoadingProgress", collection_name="books")
     assert (progress.progress, progress.refresh_progress) == (100, 100)
     assert call("GetLoadState", collection_name="books").state == common_pb2.LoadStateLoaded
@@ -302,10 +302,10 @@ def test_the_replicas_of_a_loaded_collection_are_listed_with_their_nodes(call: C
 
 
 @pytest.mark.usefixtures("books")
-def test_segments_are_moved_by_hand(call: Call, front: FakeFront) -> None:
+def test_segments_are_moved_by_hand(call: Call, verbs: FakeVerbs) -> None:
     asked = {"src_nodeID": 3, "dst_nodeIDs": [4], "sealed_segmentIDs": [7, 8]}
     assert call("LoadBalance", collectionName="books", **asked).code == 0
-    assert front.balances == [(3, (4,), (7, 8))]
+    assert verbs.balances == [(3, (4,), (7, 8))]
     for absent in ("nope", "", "1 x"):
         missing = call("LoadBalance", collectionName=absent, **asked)
         assert (missing.code, missing.error_code) == (100, common_pb2.CollectionNotExists)
@@ -365,7 +365,7 @@ def test_writes_answer_with_keys_counts_and_a_timestamp(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_a_delete_carries_its_filter_partition_and_consistency(call: Call, front: FakeFront) -> None:
+def test_a_delete_carries_its_filter_partition_and_client(call: Call, verbs: FakeVerbs) -> None:
     value = {"ids": {"array_val": {"long_data": {"data": [7]}}}}
     call(
         "Delete",
@@ -375,9 +375,9 @@ def test_a_delete_carries_its_filter_partition_and_consistency(call: Call, front
         expr_template_values=value,
         consistency_level=int(ConsistencyLevel.BOUNDED),
     )
-    (delete,) = front.deletes
+    (delete,) = verbs.deletes
     assert (delete.partition, delete.filter_values) == ("_default", {"ids": [7]})
-    assert delete.consistency.level is ConsistencyLevel.BOUNDED
+    assert delete.client.startswith("ipv4:127.0.0.1:")
     assert call("Delete", collection_name="books").status.code == 1101
 
 
@@ -390,14 +390,14 @@ def test_rows_packed_for_another_schema_are_refused_so_that_the_client_fetches_i
 
 
 @pytest.mark.usefixtures("books")
-def test_a_refused_insert_leaves_no_trace(call: Call, front: FakeFront) -> None:
+def test_a_refused_insert_leaves_no_trace(call: Call, verbs: FakeVerbs) -> None:
     columns = [scalar_data("id", DataType.INT64, [1])]
     assert call("Insert", collection_name="books", fields_data=columns, num_rows=1).status.code == 1100
-    assert len(front.writes) == 1
+    assert len(verbs.writes) == 1
 
 
 @pytest.mark.usefixtures("books")
-def test_a_flush_names_segments_and_times(call: Call, front: FakeFront) -> None:
+def test_a_flush_names_segments_and_times(call: Call, verbs: FakeVerbs) -> None:
     answer = call("Flush", collection_names=["books"])
     assert list(answer.coll_segIDs["books"].data) == [7]
     assert list(answer.flush_coll_segIDs["books"].data) == [6]
@@ -406,7 +406,7 @@ def test_a_flush_names_segments_and_times(call: Call, front: FakeFront) -> None:
     state = call("GetFlushState", segmentIDs=[7], collection_name="books", flush_ts=flush_ts)
     assert state.flushed
     assert call("GetFlushAllState", flush_all_ts=call("FlushAll").flush_all_ts, db_name="of books").flushed
-    assert front.flush_states == ["of books"]
+    assert verbs.flush_states == ["of books"]
 
 
 @pytest.mark.usefixtures("books")

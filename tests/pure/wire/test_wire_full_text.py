@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf.message import Message
 from wire_messages import (
     Call,
@@ -22,7 +22,7 @@ from wire_messages import (
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.sparse import SparseRows, indices_of, values_of
-from elanus.proxy.verbs.outputs import resolve_outputs
+from elanus.proxy.role.outputs import resolve_outputs
 from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema, encode_schema
@@ -190,7 +190,7 @@ def tokens(answer: Any) -> list[list[str]]:
     return [[token.token for token in result.tokens] for result in answer.results]
 
 
-def test_an_analyzer_is_run_by_its_parameters_or_by_a_field(call: Call, front: FakeFront) -> None:
+def test_an_analyzer_is_run_by_its_parameters_or_by_a_field(call: Call, verbs: FakeVerbs) -> None:
     created(call)
     texts = [b"The foxes", "Ünïque runs".encode()]
     assert tokens(call("RunAnalyzer", placeholder=texts)) == [["the", "foxes"], ["ünïque", "runs"]]
@@ -217,7 +217,7 @@ def test_an_analyzer_is_run_by_its_parameters_or_by_a_field(call: Call, front: F
     ],
 )  # fmt: skip
 def test_a_bad_request_for_analysis(
-    call: Call, front: FakeFront, request_: dict[str, Any], text: str
+    call: Call, verbs: FakeVerbs, request_: dict[str, Any], text: str
 ) -> None:
     created(call)
     answer: Any = call("RunAnalyzer", **{"placeholder": [b"a"], **request_})

@@ -61,7 +61,7 @@ def chain(*ops: Message, stage: Any = L2) -> Message:
 
 def decode(*chains: Message, **more: Any) -> Chains | None:
     request = search_request(function_chains=chains, **more)
-    return decode_search(request, resolved(BOOKS), TemplateCache()).chains
+    return decode_search(request, resolved(BOOKS), TemplateCache()).template.chains
 
 
 def test_a_chain_as_the_client_builds_it() -> None:

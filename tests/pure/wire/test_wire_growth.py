@@ -15,21 +15,22 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from test_wire_permissions import declared_by_protos
 from wire_calls import Recorder, calls_of
 from wire_messages import key_message, schema_bytes, vector_message
 
 from elanus.core.errors import CollectionNotFound, InvalidParameter, NotSupported
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import Caller, ObjectType, permission_of
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType, permission_of
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.server import MilvusServer
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 
 ROOT = Path(__file__).parents[3]
 FILES = {
-    "src/elanus/proxy/port.py": "the signature of `ToyFront.has_namespace`",
+    "src/elanus/proxy/api": "the signature of `ToyVerbs.has_namespace`",
     "src/elanus/proxy/verbs": "its implementation, in a module of the verb's subject",
     "src/elanus/proxy/wire": "`Namespaces.HasNamespace`, in a module of the family",
     "src/elanus/proxy/wire/families.py": "a line, because no family has RPCs about namespaces",
@@ -37,8 +38,8 @@ FILES = {
 }
 
 
-class ToyFront(FakeFront):
-    """A front with one verb more: the namespace of a partition is its name up to the first dot."""
+class ToyVerbs(FakeVerbs):
+    """The verbs, and one more: the namespace of a partition is its name up to the first dot."""
 
     def has_namespace(self, database: str, collection: str, namespace: str) -> bool:
         names = [partition.name for partition in self.list_partitions(database, collection)]
@@ -46,15 +47,15 @@ class ToyFront(FakeFront):
 
 
 class Namespaces:
-    def __init__(self, front: ToyFront) -> None:
-        self._front = front
+    def __init__(self, verbs: ToyVerbs) -> None:
+        self._verbs = verbs
 
     @rpc("collection_name", "namespace_name", privilege="PrivilegeHasPartition", on="collection_name")
     def HasNamespace(
         self, request: milvus_pb2.HasNamespaceRequest, caller: Caller
     ) -> milvus_pb2.HasNamespaceResponse:
         name = check_collection_name(request.collection_name)
-        found = self._front.has_namespace(database_of(request, caller), name, request.namespace_name)
+        found = self._verbs.has_namespace(database_of(request, caller), name, request.namespace_name)
         return milvus_pb2.HasNamespaceResponse(value=found)
 
 
@@ -69,9 +70,9 @@ def guard() -> Recorder:
 @pytest.fixture
 def ask(guard: Recorder, answers: list[tuple[str, int]]) -> Iterator[Ask]:
     """The RPC over the wire, to a server with a collection and the toy."""
-    front = ToyFront()
+    verbs = ToyVerbs()
     calls = calls_of(
-        front, lambda name, code, _: answers.append((name, code)), guard, families=(Namespaces(front),)
+        verbs, lambda name, code, _: answers.append((name, code)), guard, families=(Namespaces(verbs),)
     )
     create = milvus_pb2.CreateCollectionRequest(
         collection_name="books", schema=schema_bytes(key_message(), vector_message())
@@ -91,7 +92,7 @@ def ask(guard: Recorder, answers: list[tuple[str, int]]) -> Iterator[Ask]:
 
 
 def test_the_toy_is_no_rpc_of_this_release() -> None:
-    answer = calls_of(FakeFront()).answer("HasNamespace", milvus_pb2.HasNamespaceRequest(), Caller())
+    answer = calls_of(FakeVerbs()).answer("HasNamespace", milvus_pb2.HasNamespaceRequest(), Caller())
     assert answer.status.code == NotSupported.code
 
 
@@ -121,7 +122,7 @@ def test_a_field_that_it_does_not_declare_is_refused() -> None:
         def HasNamespace(self, request: Any, caller: Caller) -> Any:
             raise AssertionError
 
-    calls = calls_of(FakeFront(), families=(Narrow(),))
+    calls = calls_of(FakeVerbs(), families=(Narrow(),))
     request = milvus_pb2.HasNamespaceRequest(collection_name="books", namespace_name="a")
     reason = calls.answer("HasNamespace", request, Caller()).status.reason
     assert reason.startswith("the field namespace_name of HasNamespace is not supported")

@@ -16,7 +16,7 @@ from elanus.core.functions import Function
 from elanus.core.highlights import Highlighting
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import Search, SearchResult
+from elanus.proxy.api.search import Search, SearchResult
 from elanus.proxy.wire.results import encode_search
 from elanus.proxy.wire.search_request import TemplateCache, decode_search
 from elanus.proxy.wire.stubs import common_pb2

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -43,7 +43,7 @@ FLOATS = (0.0, -1.5, float("nan"), float("inf"), 3e38)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_request_meets_a_defect(call: Call, front: FakeFront, logged: list[Any], seed: int) -> None:
+def test_no_request_meets_a_defect(call: Call, verbs: FakeVerbs, logged: list[Any], seed: int) -> None:
     rng, codes = random.Random(seed), Counter[int]()
     for name, fields in PROGRAM.items():
         kind = message_factory.GetMessageClass(SERVICE.methods_by_name[name].input_type)
@@ -56,7 +56,7 @@ def test_no_request_meets_a_defect(call: Call, front: FakeFront, logged: list[An
             assert code != Internal.code, f"{name} met {logged[-1]['error']} with {request}"
             codes[code] += 1
         if name == "GetImportState":
-            valid = kind(task=next(iter(front.imports)))
+            valid = kind(task=next(iter(verbs.imports)))
         call(name, valid)
     assert codes[0] > 100
     assert codes.total() - codes[0] > 100, "not all of them are refused, nor accepted"

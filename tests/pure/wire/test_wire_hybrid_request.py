@@ -20,9 +20,8 @@ from elanus.core.json_keys import JsonKey
 from elanus.core.ordering import OrderBy
 from elanus.core.rankers import Decay, Ranker, Rrf, Weighted
 from elanus.core.schema import DataType
-from elanus.proxy.api import Query, QueryResult, Search, SearchResult
-from elanus.proxy.boost_requests import BoostRequest, BoostRequests
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.query import Query, QueryResult
+from elanus.proxy.api.search import BoostRequest, BoostRequests, HybridSearch, Search, SearchResult
 from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query
 from elanus.proxy.wire.results import encode_query, encode_search
@@ -93,7 +92,8 @@ def test_a_hybrid_search_carries_what_the_client_asked() -> None:
         "me",
         3.0,
     )
-    assert [(s.vector_field, s.limit) for s in got.searches] == [("vector", 3), ("vector", 7)]
+    templates = [search.template for search in got.searches]
+    assert [(asked.vector_field, asked.limit) for asked in templates] == [("vector", 3), ("vector", 7)]
     assert got.searches[1].queries.tolist() == [[1, 2, 3, 4]]
     assert got.ranker == Rrf(60)
 
@@ -102,13 +102,14 @@ def test_a_search_repeats_parameters_of_the_whole_request_without_effect() -> No
     repeated = {"offset": 16000, "group_by_field": "tag", "group_size": 3, "round_decimal": 2}
     got = decode(hybrid_request(requests=[search_request(params={**repeated, "topk": 900})]))
     (search,) = got.searches
-    assert (search.limit, search.offset, search.grouping, search.round_decimal) == (900, 0, None, -1)
+    asked = search.template
+    assert (asked.limit, asked.offset, asked.grouping, asked.round_decimal) == (900, 0, None, -1)
 
 
 @pytest.mark.parametrize("topk", [None, "None"])
 def test_a_search_without_a_limit_has_that_of_the_whole_request(topk: str | None) -> None:
     got = decode(hybrid_request({"offset": 4}, requests=[search_request(params={"topk": topk})]))
-    assert [search.limit for search in got.searches] == [7]
+    assert [search.template.limit for search in got.searches] == [7]
 
 
 RANKERS: dict[str, tuple[dict[str, object], Ranker]] = {
@@ -212,7 +213,7 @@ def test_the_rankers_of_newer_clients(name: str) -> None:
     message, ranker = FUNCTIONS[name]
     assert decode(hybrid_request(function_score=score(message))).ranker == ranker
     alone = search_request(function_score=score(message))
-    assert decode_one(alone).ranker == ranker
+    assert decode_one(alone).template.ranker == ranker
 
 
 def test_boosts_of_a_search() -> None:
@@ -224,7 +225,7 @@ def test_boosts_of_a_search() -> None:
             boost_mode="Sum",
         )
     )
-    assert decode_one(request).boosts == BoostRequests(
+    assert decode_one(request).template.boosts == BoostRequests(
         (BoostRequest("x > 3", 0.5), BoostRequest("", 2.0, is_random=True, seed=7, random_field="x")),
         "sum",
         "multiply",
@@ -282,7 +283,7 @@ def test_an_unusable_function_score_is_refused(message: Message, text: str) -> N
     ],
 )
 def test_the_grouping_of_a_search(params: dict[str, object], grouping: Grouping | None) -> None:
-    assert decode_one(search_request(params=params)).grouping == grouping
+    assert decode_one(search_request(params=params)).template.grouping == grouping
 
 
 DOCS = schema(
@@ -316,7 +317,8 @@ def test_a_grouping_by_a_value_inside_json(
     params: dict[str, object], fields: tuple[str, ...], key: JsonKey | None
 ) -> None:
     request = search_request(params={"anns_field": "v", **params})
-    assert decode_search(request, resolved(DOCS), TemplateCache()).grouping == Grouping(fields, inside=key)
+    search = decode_search(request, resolved(DOCS), TemplateCache())
+    assert search.template.grouping == Grouping(fields, inside=key)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +343,7 @@ def test_a_grouping_of_an_unknown_field_is_refused() -> None:
 
 def test_the_order_of_a_search_and_of_a_query() -> None:
     search = decode_one(search_request(params={"order_by_fields": "x:desc,tag"}))
-    assert search.order == (OrderBy("x", True, True), OrderBy("tag", False, False))
+    assert search.template.order == (OrderBy("x", True, True), OrderBy("tag", False, False))
     request = milvus_pb2.QueryRequest(
         collection_name="books",
         query_params=pairs({"order_by_fields": "x:desc,tag", "group_by_fields": "x, tag,", "limit": 5}),
@@ -439,7 +441,7 @@ def test_the_requests_of_the_newest_client_are_understood() -> None:
         strict_group_size=True,
     )
     search = decode_one(milvus_pb2.SearchRequest.FromString(asked.SerializeToString()))
-    assert search.grouping == Grouping(("tag",), 2, strict=True)
+    assert search.template.grouping == Grouping(("tag",), 2, strict=True)
     fused = Prepare.hybrid_search_request_with_ranker(
         "books", [asked, asked], WeightedRanker(0.5, 0.25, norm_score=True), 4, group_by_field="tag"
     )

@@ -1,11 +1,11 @@
-"""Bulk import over the wire: what reaches the front, and what a client reads of a task."""
+"""Bulk import over the wire: what reaches the verbs, and what a client reads of a task."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_messages import Call, key_message, pairs, schema_bytes, vector_message
 
 from elanus.core.ids import SegmentID
@@ -19,26 +19,26 @@ def books(call: Call) -> None:
     assert call("CreateCollection", collection_name="books", schema=schema).code == 0
 
 
-def test_an_import_is_one_task_of_all_files(call: Call, front: FakeFront) -> None:
+def test_an_import_is_one_task_of_all_files(call: Call, verbs: FakeVerbs) -> None:
     answer = call("Import", collection_name="books", partition_name="p", files=["a.parquet", "b.parquet"])
     assert answer.status.code == 0
     (task_id,) = answer.tasks
-    task = front.imports[task_id]
+    task = verbs.imports[task_id]
     assert (task.collection, task.partition, task.files) == ("books", "p", ("a.parquet", "b.parquet"))
 
 
-def test_paths_may_begin_at_the_root_of_the_directory_for_imports(call: Call, front: FakeFront) -> None:
+def test_paths_may_begin_at_the_root_of_the_directory_for_imports(call: Call, verbs: FakeVerbs) -> None:
     (task_id,) = call("Import", collection_name="books", files=["/d/a.parquet", "b.parquet"]).tasks
-    assert front.imports[task_id].files == ("d/a.parquet", "b.parquet")
+    assert verbs.imports[task_id].files == ("d/a.parquet", "b.parquet")
 
 
 @pytest.mark.parametrize(
     ("text", "timeout_ms"), [("300s", 300_000), ("1.5h", 5_400_000), ("1h45m", 6_300_000), ("500ms", 500)]
 )
-def test_an_import_may_have_a_timeout(text: str, timeout_ms: int, call: Call, front: FakeFront) -> None:
+def test_an_import_may_have_a_timeout(text: str, timeout_ms: int, call: Call, verbs: FakeVerbs) -> None:
     options = pairs({"timeout": text})
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"], options=options).tasks
-    assert front.imports[task_id].timeout_ms == timeout_ms
+    assert verbs.imports[task_id].timeout_ms == timeout_ms
 
 
 @pytest.mark.parametrize("text", ["", "300", "s", "0s", "-3s", "3d", "3s and 4s"])
@@ -48,7 +48,7 @@ def test_a_timeout_that_is_no_duration_is_refused(text: str, call: Call) -> None
     assert "parse timeout failed" in refused.status.reason
 
 
-def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
+def test_the_state_of_a_task(call: Call, verbs: FakeVerbs) -> None:
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
     waiting = call("GetImportState", task=task_id)
     assert (waiting.state, waiting.id, waiting.create_ts) == (
@@ -56,8 +56,8 @@ def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
         task_id,
         1_700_000_000,
     )
-    front.imports[task_id] = replace(
-        front.imports[task_id],
+    verbs.imports[task_id] = replace(
+        verbs.imports[task_id],
         state=ImportState.COMPLETED,
         rows=7,
         segments=(SegmentID(5), SegmentID(6)),
@@ -76,41 +76,41 @@ def test_the_state_of_a_task(call: Call, front: FakeFront) -> None:
     }
 
 
-def test_how_far_a_task_is(call: Call, front: FakeFront) -> None:
+def test_how_far_a_task_is(call: Call, verbs: FakeVerbs) -> None:
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
     shown = []
     for state, percent in [("PENDING", 0.0), ("STARTED", 50.0), ("PERSISTED", 0.0), ("COMPLETED", 0.0)]:
-        front.imports[task_id] = replace(front.imports[task_id], state=ImportState[state], percent=percent)
+        verbs.imports[task_id] = replace(verbs.imports[task_id], state=ImportState[state], percent=percent)
         infos = {pair.key: pair.value for pair in call("GetImportState", task=task_id).infos}
         shown.append(infos["progress_percent"])
     assert shown == ["0", "45", "90", "100"]
 
 
-def test_a_failed_task_has_its_reason(call: Call, front: FakeFront) -> None:
+def test_a_failed_task_has_its_reason(call: Call, verbs: FakeVerbs) -> None:
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"]).tasks
-    front.imports[task_id] = replace(front.imports[task_id], state=ImportState.FAILED, reason="row 7 is null")
+    verbs.imports[task_id] = replace(verbs.imports[task_id], state=ImportState.FAILED, reason="row 7 is null")
     answer = call("GetImportState", task=task_id)
     assert answer.state == common_pb2.ImportFailed
     assert {pair.key: pair.value for pair in answer.infos}["failed_reason"] == "row 7 is null"
 
 
 def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
-    call: Call, front: FakeFront
+    call: Call, verbs: FakeVerbs
 ) -> None:
     options = pairs({"idempotency_key": "nightly 7", "on_error": "reject", "max_rejects": "5"})
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"], options=options).tasks
-    task = front.imports[task_id]
+    task = verbs.imports[task_id]
     assert (task.write_id, task.rejects_max) == ("nightly 7", 5)
-    front.imports[task_id] = replace(task, state=ImportState.COMPLETED, rejected=2)
+    verbs.imports[task_id] = replace(task, state=ImportState.COMPLETED, rejected=2)
     infos = {pair.key: pair.value for pair in call("GetImportState", task=task_id).infos}
     assert (infos["rejected_rows"], infos["rejected_in"]) == ("2", f"rejects/{task_id}")
     (task_id,) = call(
         "Import", collection_name="books", files=["a.parquet"], options=pairs({"on_error": "reject"})
     ).tasks
-    assert front.imports[task_id].rejects_max == 1000
+    assert verbs.imports[task_id].rejects_max == 1000
 
 
-def test_the_format_of_csv_files(call: Call, front: FakeFront) -> None:
+def test_the_format_of_csv_files(call: Call, verbs: FakeVerbs) -> None:
     formats = [
         ({}, CsvFormat(",", "")),
         ({"sep": ";"}, CsvFormat(";", "")),
@@ -118,7 +118,7 @@ def test_the_format_of_csv_files(call: Call, front: FakeFront) -> None:
     ]
     for options, csv in formats:
         (task_id,) = call("Import", collection_name="books", files=["a.csv"], options=pairs(options)).tasks
-        assert front.imports[task_id].csv == csv
+        assert verbs.imports[task_id].csv == csv
 
 
 @pytest.mark.parametrize(
@@ -133,12 +133,12 @@ def test_the_format_of_csv_files(call: Call, front: FakeFront) -> None:
     ],
 )
 def test_what_becomes_of_rows_with_one_key(
-    call: Call, front: FakeFront, options: dict[str, str], mode: WriteMode, rule: Duplicates
+    call: Call, verbs: FakeVerbs, options: dict[str, str], mode: WriteMode, rule: Duplicates
 ) -> None:
     answer = call("Import", collection_name="books", files=["a.parquet"], options=pairs(options))
-    task = front.imports[answer.tasks[0]]
+    task = verbs.imports[answer.tasks[0]]
     assert (task.mode, task.duplicates) == (mode, rule)
-    front.imports[task.task_id] = replace(task, state=ImportState.COMPLETED, left_out=3)
+    verbs.imports[task.task_id] = replace(task, state=ImportState.COMPLETED, left_out=3)
     infos = {pair.key: pair.value for pair in call("GetImportState", task=task.task_id).infos}
     assert infos["duplicate_rows_left_out"] == "3"
 

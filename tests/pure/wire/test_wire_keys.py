@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import observe_nothing
 
 from elanus.api.keys import KeyInfo, KeysApi
@@ -15,9 +15,10 @@ from elanus.core.access import Role
 from elanus.core.api_keys import KeyScope
 from elanus.core.errors import AccessConflict, CollectionNotFound, NotPermitted, PermissionDenied
 from elanus.core.privileges import Grant
-from elanus.proxy.calls import Caller, Calls
-from elanus.proxy.guard import AccessGuard
-from elanus.proxy.sign_in import SignIn
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AccessGuard
+from elanus.proxy.access.sign_in import SignIn
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.interfaces import interface_operations
 from elanus.proxy.wire.keys import Keys
 from elanus.rpc.methods import methods_of
@@ -27,14 +28,14 @@ class World:
     """Users ada and bob, and eve, who may change users."""
 
     def __init__(self) -> None:
-        self.front = front = FakeFront()
+        self.verbs = verbs = FakeVerbs()
         for name in ("ada", "bob", "eve"):
-            front.create_user(name, "secret", "")
+            verbs.create_user(name, "secret", "")
         clerk = Role("clerk", (Grant("User", "*", "*", "UpdateUser"), Grant("User", "*", "*", "SelectUser")))
-        front.policy = access.with_role(front.policy, clerk, 10)
-        front.set_membership("eve", "clerk", True)
-        guard = AccessGuard(front.access_policy, self.no_name)
-        self.calls = Calls(interface_operations(KeysApi, Keys(front)), guard, observe_nothing)
+        verbs.policy = access.with_role(verbs.policy, clerk, 10)
+        verbs.set_membership("eve", "clerk", True)
+        guard = AccessGuard(verbs.access_policy, self.no_name)
+        self.calls = Calls(interface_operations(KeysApi, Keys(verbs)), guard, observe_nothing)
 
     @staticmethod
     def no_name(database: str, name: str) -> str:
@@ -52,7 +53,7 @@ def test_users_create_list_and_drop_their_own_keys() -> None:
     world = World()
     made = world.ask("ada", "create_key", "ada", 1, "ingest")
     assert made.key.startswith("elk_")
-    assert SignIn(world.front.access_policy, now_s=lambda: 1.0).identity_of(made.key).user == "ada"
+    assert SignIn(world.verbs.access_policy, now_s=lambda: 1.0).identity_of(made.key).user == "ada"
     assert world.ask("ada", "list_keys", "ada") == (
         KeyInfo(made.info.key_id, "ada", 1_000, 1_000 + 24 * 3600 * 1000, "ingest"),
     )
@@ -81,7 +82,7 @@ def test_a_key_is_dropped_as_one_of_its_own_user_alone() -> None:
 
 def test_who_may_change_users_gets_no_key_of_root() -> None:
     world = World()
-    world.front.set_membership("bob", "admin", True)
+    world.verbs.set_membership("bob", "admin", True)
     for user in ("root", "bob"):
         with pytest.raises(NotPermitted, match="may do everything"):
             world.ask("eve", "create_key", user, 0, "")
@@ -91,14 +92,14 @@ def test_who_may_change_users_gets_no_key_of_root() -> None:
 def test_a_server_without_users_creates_no_keys() -> None:
     world = World()
     with pytest.raises(NotPermitted, match=r"proxy\.authorization_enabled"):
-        Keys(world.front).create_key(Caller(), "ada", 0, "")
-    assert world.front.policy.keys == {}
+        Keys(world.verbs).create_key(Caller(), "ada", 0, "")
+    assert world.verbs.policy.keys == {}
 
 
 @pytest.mark.parametrize("scope", [KeyScope(("clerk",)), KeyScope((), ("shop",))])
 def test_a_limited_key_creates_no_keys_and_changes_no_user(scope: KeyScope) -> None:
     world = World()
-    world.front.set_membership("ada", "clerk", True)
+    world.verbs.set_membership("ada", "clerk", True)
     key_id = world.ask("ada", "create_key", "ada", 0, "", scope).info.key_id
     assert world.ask("ada", "list_keys", "ada")[0].scope == scope
     refusal = NotPermitted if scope.roles else PermissionDenied

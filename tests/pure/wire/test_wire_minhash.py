@@ -10,7 +10,7 @@ from wire_messages import field_message, key_message, pairs, placeholder_group, 
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.schema import CollectionSchema, DataType
-from elanus.proxy.verbs.outputs import resolve_outputs
+from elanus.proxy.role.outputs import resolve_outputs
 from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema, encode_schema

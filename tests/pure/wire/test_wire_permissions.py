@@ -11,7 +11,8 @@ from google.protobuf.message import Message
 from elanus.api.backups import BackupApi
 from elanus.api.connector import ConnectorApi
 from elanus.api.keys import KeysApi
-from elanus.proxy.calls import NO_PRIVILEGE, Caller, ObjectType, permission_of, requires
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE, ObjectType, permission_of, requires
 from elanus.proxy.wire.backups import BackupService
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families

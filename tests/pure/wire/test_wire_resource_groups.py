@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_messages import Call
 
 from elanus.core.ids import NodeID
-from elanus.proxy.api import ResourceGroupView
+from elanus.proxy.api.resource_groups import ResourceGroupView
 from elanus.proxy.wire.stubs import rg_pb2
 
 
-def test_resource_groups_are_made_described_and_dropped(call: Call, front: FakeFront) -> None:
+def test_resource_groups_are_made_described_and_dropped(call: Call, verbs: FakeVerbs) -> None:
     assert call("CreateResourceGroup", resource_group="rg").code == 0
     assert call("CreateResourceGroup", resource_group="rg").code == 301
     assert list(call("ListResourceGroups").resource_groups) == ["__default_resource_group", "rg"]
-    front.resource_groups["rg"] = ResourceGroupView("rg", 3, (NodeID(5),), {"a": 1}, {"a": 2}, {"b": 4})
+    verbs.resource_groups["rg"] = ResourceGroupView("rg", 3, (NodeID(5),), {"a": 1}, {"a": 2}, {"b": 4})
     group = call("DescribeResourceGroup", resource_group="rg").resource_group
     assert (group.name, group.capacity, group.num_available_node) == ("rg", 3, 1)
     assert (dict(group.num_loaded_replica), dict(group.num_outgoing_node)) == ({"a": 1}, {"a": 2})

@@ -15,7 +15,8 @@ from wire_messages import SCALAR_MEMBER, field, schema, steady
 
 from elanus.core.schema import DataType
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import QueryResult, SearchResult
+from elanus.proxy.api.query import QueryResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.codecs import packed_floats
 from elanus.proxy.wire.results import add_ids, encode_column, encode_query, encode_search
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2

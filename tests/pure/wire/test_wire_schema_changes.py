@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from test_wire_families import books as books
 from test_wire_families import insert
 from wire_messages import Call, field_message, key_message, pairs, scalar_data, schema_bytes, vector_message
@@ -121,7 +121,7 @@ def test_a_field_is_dropped_by_name_or_id(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_a_function_comes_and_goes_with_its_field(call: Call, front: FakeFront) -> None:
+def test_a_function_comes_and_goes_with_its_field(call: Call, verbs: FakeVerbs) -> None:
     call("DropCollection", collection_name="books")
     text = field_message("text", DataType.VARCHAR, {"max_length": 20, "enable_analyzer": "true"})
     fields = [
@@ -150,7 +150,7 @@ def test_a_function_comes_and_goes_with_its_field(call: Call, front: FakeFront) 
     described = call("DescribeCollection", collection_name="books").schema
     assert [f.name for f in described.functions] == ["bm25"]
     assert {f.name: f.is_function_output for f in described.fields}["terms"]
-    assert front.indexed == [("i", params)]
+    assert verbs.indexed == [("i", params)]
 
     for verb, named, reason in (
         ("AddCollectionFunction", {}, "currently does not support adding BM25 function through this API"),
@@ -219,11 +219,11 @@ def test_a_clustering_key_is_always_loaded(call: Call) -> None:
 
 
 @pytest.mark.usefixtures("books")
-def test_a_partial_update_has_the_columns_that_were_sent(call: Call, front: FakeFront) -> None:
+def test_a_partial_update_has_the_columns_that_were_sent(call: Call, verbs: FakeVerbs) -> None:
     columns = [scalar_data("id", DataType.INT64, [1, 2])]
     answer = call("Upsert", collection_name="books", fields_data=columns, num_rows=2, partial_update=True)
     assert (answer.status.code, answer.upsert_cnt) == (0, 2)
-    (update,) = front.updates
+    (update,) = verbs.updates
     assert update.rows.to_pydict() == {"id": [1, 2]}
     assert update.changes == {}
 
@@ -237,16 +237,16 @@ def test_a_partial_update_has_the_columns_that_were_sent(call: Call, front: Fake
     ],
 )
 def test_operations_on_arrays_are_checked(
-    call: Call, front: FakeFront, operations: list[tuple[str, int]], reason: str
+    call: Call, verbs: FakeVerbs, operations: list[tuple[str, int]], reason: str
 ) -> None:
     columns = [scalar_data("id", DataType.INT64, [1])]
     ops = [schema_pb2.FieldPartialUpdateOp(field_name=name, op=op) for name, op in operations]
     answer = call("Upsert", collection_name="books", fields_data=columns, num_rows=1, field_ops=ops)
-    assert (answer.status.code, front.updates) == (1100, [])
+    assert (answer.status.code, verbs.updates) == (1100, [])
     assert reason in answer.status.reason
 
 
-def test_a_function_with_a_provider_comes_to_a_field_and_goes_alone(call: Call, front: FakeFront) -> None:
+def test_a_function_with_a_provider_comes_to_a_field_and_goes_alone(call: Call, verbs: FakeVerbs) -> None:
     fields = [
         field_message("id", DataType.INT64, is_primary_key=True),
         field_message("vector", DataType.FLOAT_VECTOR, {"dim": 2}),

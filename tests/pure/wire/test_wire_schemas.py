@@ -16,7 +16,7 @@ from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.ids import CollectionID, FieldID
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import compose
-from elanus.proxy.api import CollectionView
+from elanus.proxy.api.collections import CollectionView
 from elanus.proxy.wire.schemas import decode_schema, describe, encode_schema
 from elanus.proxy.wire.stubs import schema_pb2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,9 @@ from elanus.core.errors import (
 )
 from elanus.core.functions import Function
 from elanus.core.schema import CollectionSchema, DataType
-from elanus.proxy.api import IteratorPage, Search
+from elanus.proxy.api.search import IteratorPage, Search
 from elanus.proxy.wire.read_consistency import read_consistency
-from elanus.proxy.wire.search_request import TemplateCache, decode_search
+from elanus.proxy.wire.search_request import TemplateCache, TemplateKey, decode_search
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 V2 = {"iterator": "True", "search_iter_v2": "True"}
@@ -52,20 +52,21 @@ def test_a_search_carries_what_the_client_asked() -> None:
             expr_template_values={"low": schema_pb2.TemplateValue(int64_val=3)},
         )
     )
-    assert (search.collection.view.name, search.vector_field) == ("books", "vector")
-    assert (search.limit, search.offset, search.round_decimal) == (3, 5, 2)
-    assert (search.filter, search.filter_values) == ("x > {low}", {"low": 3})
-    assert (search.partitions, search.output_fields) == (("p",), ("x", "color"))
-    assert (search.metric_type, search.params, search.ignore_growing) == ("L2", {"ef": 64}, True)
+    asked = search.template
+    assert (search.collection.view.name, asked.vector_field) == ("books", "vector")
+    assert (asked.limit, asked.offset, asked.round_decimal) == (3, 5, 2)
+    assert (asked.filter, asked.filter_values) == ("x > {low}", {"low": 3})
+    assert (asked.partitions, asked.output_fields) == (("p",), ("x", "color"))
+    assert (asked.metric_type, asked.params, asked.ignore_growing) == ("L2", {"ef": 64}, True)
     assert search.queries.dtype == np.float32
     assert search.queries.tolist() == [[1, 2, 3, 4], [5, 6, 7, 8]]
 
 
 def test_what_is_left_out_has_its_default() -> None:
     left_out = dict.fromkeys(("params", "round_decimal", "ignore_growing", "metric_type", "anns_field"))
-    search = decode(search_request(params=left_out))
-    assert (search.params, search.round_decimal, search.ignore_growing) == ({}, -1, False)
-    assert (search.metric_type, search.vector_field, search.offset) == ("", "vector", 0)
+    asked = decode(search_request(params=left_out)).template
+    assert (asked.params, asked.round_decimal, asked.ignore_growing) == ({}, -1, False)
+    assert (asked.metric_type, asked.vector_field, asked.offset) == ("", "vector", 0)
 
 
 def test_binary_vectors_are_read_as_bytes() -> None:
@@ -79,10 +80,10 @@ def test_binary_vectors_are_read_as_bytes() -> None:
 def test_parameters_that_newer_clients_repeat_among_the_indexes_are_taken_once() -> None:
     inner = '{"ef":64,"metric_type":"L2","offset":2,"radius":1.5}'
     search = decode(search_request(params={"params": inner, "offset": 2}))
-    assert search.params == {"ef": 64, "radius": 1.5}
-    assert search.offset == 2
+    assert search.template.params == {"ef": 64, "radius": 1.5}
+    assert search.template.offset == 2
     only_inner = decode(search_request(params={"params": '{"metric_type":"IP"}', "metric_type": None}))
-    assert only_inner.metric_type == "IP"
+    assert only_inner.template.metric_type == "IP"
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,8 @@ def test_parameters_that_newer_clients_repeat_among_the_indexes_are_taken_once()
     ],
 )
 def test_a_search_may_ask_for_its_recall(params: dict[str, object]) -> None:
-    assert decode(search_request(params=params)).measures_recall
-    assert not decode(search_request()).measures_recall
+    assert decode(search_request(params=params)).template.measures_recall
+    assert not decode(search_request()).template.measures_recall
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,8 @@ def test_a_bad_window_is_refused(params: dict[str, object], text: str) -> None:
 
 def test_a_collection_may_ask_for_windows_of_a_million_rows() -> None:
     large, cache = resolved(BOOKS, query_mode="large_topk"), TemplateCache()
-    found = decode_search(search_request(params={"topk": 999_999, "offset": 1}), large, cache)
-    assert (found.limit, found.offset) == (999_999, 1)
+    asked = decode_search(search_request(params={"topk": 999_999, "offset": 1}), large, cache).template
+    assert (asked.limit, asked.offset) == (999_999, 1)
     with pytest.raises(InvalidTopK, match=r"offset\+topk \[1000001\] is invalid, .* in range \[1, 1000000\]"):
         decode_search(search_request(params={"topk": 1_000_000, "offset": 1}), large, cache)
     with pytest.raises(InvalidTopK, match=r"topk \[999999\] is invalid, it should be in range \[1, 16384\]"):
@@ -160,7 +161,7 @@ def test_a_pair_given_twice_is_refused_unless_it_repeats_itself() -> None:
     assert "parameter topk is given twice: 3 and 4" in refusal(request, InvalidParameter)
     again = search_request()
     again.search_params.extend(pairs({"topk": 3}))
-    assert decode(again).limit == 3
+    assert decode(again).template.limit == 3
 
 
 @pytest.mark.parametrize(
@@ -180,7 +181,7 @@ def test_a_pair_given_twice_is_refused_unless_it_repeats_itself() -> None:
 def test_the_indexes_parameters_are_read_from_both_places(
     given: dict[str, object], expected: dict[str, object]
 ) -> None:
-    assert decode(search_request(params=given)).params == expected
+    assert decode(search_request(params=given)).template.params == expected
 
 
 def test_the_requests_parameters_are_read_from_both_places_and_a_default_gives_way() -> None:
@@ -189,17 +190,17 @@ def test_the_requests_parameters_are_read_from_both_places_and_a_default_gives_w
         '"round_decimal":3,"offset":2,"ignore_growing":true}'
     )
     defaults = {"anns_field": None, "metric_type": "", "offset": 0, "round_decimal": -1}
-    search = decode(search_request(params={**defaults, "params": inner}))
-    assert (search.vector_field, search.metric_type, search.offset) == ("vector", "IP", 2)
-    assert (search.round_decimal, search.ignore_growing, search.limit) == (3, True, 3)
+    asked = decode(search_request(params={**defaults, "params": inner})).template
+    assert (asked.vector_field, asked.metric_type, asked.offset) == ("vector", "IP", 2)
+    assert (asked.round_decimal, asked.ignore_growing, asked.limit) == (3, True, 3)
     reverse = {"params": '{"round_decimal":-1,"offset":0}', "round_decimal": 3, "offset": 2}
-    search = decode(search_request(params=reverse))
-    assert (search.round_decimal, search.offset) == (3, 2)
+    asked = decode(search_request(params=reverse)).template
+    assert (asked.round_decimal, asked.offset) == (3, 2)
 
 
 def test_a_filter_among_the_parameters_may_repeat_the_filter() -> None:
-    search = decode(search_request(params={"params": '{"expr":"id > 5"}'}, dsl="id > 5"))
-    assert (search.filter, search.params) == ("id > 5", {})
+    asked = decode(search_request(params={"params": '{"expr":"id > 5"}'}, dsl="id > 5")).template
+    assert (asked.filter, asked.params) == ("id > 5", {})
 
 
 def test_an_unknown_parameter_is_logged_once(logged: list[Any]) -> None:
@@ -224,22 +225,22 @@ def test_a_page_of_an_iterator_is_pinned_to_the_moment_and_collection_it_began_w
         "collection_id": "5",
     }
     page = decode(search_request(params=asked, guarantee_timestamp=10**15), cache=cache)
-    assert (page.consistency.moment, page.collection_id) == (10**15, 5)
+    assert (page.consistency.moment, page.template.collection_id) == (10**15, 5)
     later = decode(search_request(params=asked, guarantee_timestamp=2 * 10**15), cache=cache)
     assert later.consistency.moment == 2 * 10**15
     plain = decode(search_request(guarantee_timestamp=10**15), cache=cache)
-    assert (plain.consistency.moment, plain.collection_id) == (None, None)
+    assert (plain.consistency.moment, plain.template.collection_id) == (None, None)
 
 
 def test_a_page_behind_a_bound_is_read_from_the_parameters() -> None:
     first = decode(search_request(params=V2 | {"search_iter_batch_size": "7"}))
-    assert first.page == IteratorPage(7)
+    assert first.template.page == IteratorPage(7)
     cache = TemplateCache()
     asked = V2 | {"search_iter_id": "abc", "search_iter_last_bound": "0.30000001192092896"}
     later = decode(search_request(params=asked | {"guarantee_timestamp": str(10**15)}), cache=cache)
-    assert later.page == IteratorPage(3, "abc", float(np.float32(0.3)))
+    assert later.template.page == IteratorPage(3, "abc", float(np.float32(0.3)))
     assert later.consistency.moment == 10**15
-    assert decode(search_request()).page is None
+    assert decode(search_request()).template.page is None
     assert not cache._templates
 
 
@@ -271,7 +272,7 @@ def test_a_moment_of_the_past_comes_as_a_field_or_as_a_search_parameter() -> Non
         assert decode(search_request(travel_timestamp=moment), cache=cache).consistency.moment == moment
         among_params = search_request(params={"params": f'{{"ef":9,"travel_timestamp":{moment}}}'})
         search = decode(among_params, cache=cache)
-        assert (search.consistency.moment, search.params) == (moment, {"ef": 9})
+        assert (search.consistency.moment, search.template.params) == (moment, {"ef": 9})
     assert decode(search_request(), cache=cache).consistency.moment is None
 
 
@@ -369,9 +370,9 @@ class CountingCache(TemplateCache):
         super().__init__(max_templates)
         self.made = 0
 
-    def put(self, key: tuple[str, bytes], template: Any) -> None:
+    def put(self, key: TemplateKey, parsed: Any) -> None:
         self.made += 1
-        super().put(key, template)
+        super().put(key, parsed)
 
 
 def test_repeated_searches_share_a_template_but_not_their_vectors() -> None:
@@ -399,9 +400,7 @@ def test_repeated_searches_share_a_template_but_not_their_vectors() -> None:
 def test_any_other_change_makes_a_template_of_its_own(changed: dict[str, Any]) -> None:
     cache = CountingCache()
     first, second = decode(search_request(), cache=cache), decode(search_request(**changed), cache=cache)
-    said = [f.name for f in fields(Search) if f.name not in ("queries", "template")]
-    assert [getattr(first, name) for name in said] != [getattr(second, name) for name in said]
-    assert first.template is not second.template
+    assert first.template != second.template
     assert cache.made == 2
 
 
@@ -419,6 +418,14 @@ def test_a_full_cache_is_emptied() -> None:
     for text in ("x > 1", "x > 2", "x > 3", "x > 1"):
         decode(search_request(dsl=text), cache=cache)
     assert cache.made == 4
+
+
+def test_the_time_zone_of_the_collection_is_part_of_a_template() -> None:
+    cache, request = CountingCache(), {"dsl": "t > ISO '2025-01-01T00:00:00'"}
+    for zone, written in (("UTC", "2025-01-01T00:00:00"), ("Asia/Tokyo", "2024-12-31T15:00:00Z")):
+        found = decode_search(search_request(**request), resolved(BOOKS, timezone=zone), cache).template
+        assert (found.times.zone, found.filter) == (zone, f"t > ISO '{written}'")
+    assert cache.made == 2
 
 
 def test_searches_of_two_databases_do_not_share_a_template() -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack, suppress
 
 import grpc
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_calls import calls_of
 from wire_messages import Call, float_vectors, key_message, scalar_data, schema_bytes, vector_message
 
@@ -21,22 +21,22 @@ DIM = 1024
 
 
 def test_a_second_server_on_the_port_fails_clearly(port: int) -> None:
-    second = MilvusServer(calls_of(FakeFront()), "127.0.0.1", port)
+    second = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", port)
     with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}"):
         second.start()
     second.stop(grace_s=0)
 
 
 def test_a_stopped_server_frees_its_port() -> None:
-    first = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0)
+    first = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", 0)
     port = first.start()
     first.stop(grace_s=0)
-    second = MilvusServer(calls_of(FakeFront()), "127.0.0.1", port)
+    second = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", port)
     assert second.start() == port
     second.stop(grace_s=0)
 
 
-def test_requests_beyond_the_default_size_pass(call: Call, front: FakeFront) -> None:
+def test_requests_beyond_the_default_size_pass(call: Call, verbs: FakeVerbs) -> None:
     """gRPC's own limit is 4 MB."""
     call(
         "CreateCollection",
@@ -50,11 +50,11 @@ def test_requests_beyond_the_default_size_pass(call: Call, front: FakeFront) -> 
     ]
     answer = call("Insert", collection_name="books", fields_data=columns, num_rows=rows)
     assert answer.insert_cnt == rows
-    assert front.writes[0].rows.nbytes > 4 * 1024 * 1024
+    assert verbs.writes[0].rows.nbytes > 4 * 1024 * 1024
 
 
-def test_a_request_beyond_the_limit_is_refused_before_it_is_decoded(front: FakeFront) -> None:
-    server = MilvusServer(calls_of(front), "127.0.0.1", 0, max_workers=1, request_max_bytes=100_000)
+def test_a_request_beyond_the_limit_is_refused_before_it_is_decoded(verbs: FakeVerbs) -> None:
+    server = MilvusServer(calls_of(verbs), "127.0.0.1", 0, max_workers=1, request_max_bytes=100_000)
     with grpc.insecure_channel(f"127.0.0.1:{server.start()}") as channel:
         send = channel.unary_unary("/milvus.proto.milvus.MilvusService/GetVersion")
         for size_bytes, text in (
@@ -69,8 +69,8 @@ def test_a_request_beyond_the_limit_is_refused_before_it_is_decoded(front: FakeF
     server.stop(grace_s=0)
 
 
-def test_connections_beyond_the_limit_are_refused_at_once_and_the_others_go_on(front: FakeFront) -> None:
-    server = MilvusServer(calls_of(front), "127.0.0.1", 0, max_workers=1, connections_max=2)
+def test_connections_beyond_the_limit_are_refused_at_once_and_the_others_go_on(verbs: FakeVerbs) -> None:
+    server = MilvusServer(calls_of(verbs), "127.0.0.1", 0, max_workers=1, connections_max=2)
     address = f"127.0.0.1:{server.start()}"
     own_socket = [("grpc.use_local_subchannel_pool", 1)]
     with ExitStack() as stack:

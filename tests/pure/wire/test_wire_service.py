@@ -6,13 +6,14 @@ from typing import Any
 
 import grpc
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from google.protobuf.message import Message
 from wire_messages import Call
 
 from elanus.core.errors import NotSupported
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.guard import SeesAll
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import SeesAll
+from elanus.proxy.access.permission import NO_PRIVILEGE
 from elanus.proxy.wire.databases import Databases
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.requests import rpc
@@ -174,19 +175,19 @@ def test_the_texts_are_of_rpcs_that_exist_and_are_not_built() -> None:
     assert set(INSTEAD) <= {method.name for method in NOT_BUILT}
 
 
-def test_a_request_field_that_is_not_understood_is_refused(call: Call, front: FakeFront) -> None:
+def test_a_request_field_that_is_not_understood_is_refused(call: Call, verbs: FakeVerbs) -> None:
     status = call("Insert", collection_name="books", namespace="a").status
     assert "the field namespace of Insert is not supported" in status.reason
-    assert front.writes == []
+    assert verbs.writes == []
 
 
 def test_a_defect_becomes_a_status_and_a_log_entry(
-    call: Call, front: FakeFront, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
+    call: Call, verbs: FakeVerbs, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
 ) -> None:
     def broken() -> None:
         raise ZeroDivisionError("inner detail")
 
-    monkeypatch.setattr(front, "list_databases", broken)
+    monkeypatch.setattr(verbs, "list_databases", broken)
     status = call("ListDatabases").status
     assert (status.code, status.error_code) == (5, 1)
     assert "inner detail" not in status.reason
@@ -195,7 +196,7 @@ def test_a_defect_becomes_a_status_and_a_log_entry(
 
 @pytest.mark.parametrize("sends", [True, False], ids=["traced", "untraced"])
 def test_a_request_has_a_trace_that_a_defect_names(
-    port: int, front: FakeFront, monkeypatch: pytest.MonkeyPatch, logged: list[Any], sends: bool
+    port: int, verbs: FakeVerbs, monkeypatch: pytest.MonkeyPatch, logged: list[Any], sends: bool
 ) -> None:
     seen: list[str] = []
 
@@ -203,7 +204,7 @@ def test_a_request_has_a_trace_that_a_defect_names(
         seen.append(trace_id())
         raise ZeroDivisionError
 
-    monkeypatch.setattr(front, "list_databases", broken)
+    monkeypatch.setattr(verbs, "list_databases", broken)
     metadata = [("traceparent", f"00-{TRACE}-00f067aa0ba902b7-01")] if sends else []
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         send = channel.unary_unary(
@@ -224,9 +225,9 @@ def test_the_observer_notes_each_answer(call: Call, answers: list[tuple[str, int
 
 
 def test_two_families_with_one_rpc_are_refused() -> None:
-    front = FakeFront()
+    verbs = FakeVerbs()
     with pytest.raises(ValueError, match="two families implement the RPC"):
-        list(milvus_operations((Databases(front, SeesAll()), Databases(front, SeesAll()))))
+        list(milvus_operations((Databases(verbs, SeesAll()), Databases(verbs, SeesAll()))))
 
 
 def test_an_rpc_that_the_service_lacks_is_refused() -> None:

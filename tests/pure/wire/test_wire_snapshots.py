@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from wire_messages import Call, key_message, schema_bytes, vector_message
 
 BOOKS = {"collection_name": "books"}
@@ -18,10 +18,10 @@ def books(call: Call) -> None:
     assert call("CreateCollection", **BOOKS, schema=schema).code == 0
 
 
-def test_a_snapshot_is_made_described_listed_and_dropped(call: Call, front: FakeFront) -> None:
+def test_a_snapshot_is_made_described_listed_and_dropped(call: Call, verbs: FakeVerbs) -> None:
     status = call("CreateSnapshot", **DAILY, description="all", compaction_protection_seconds=60)
     assert status.code == 0
-    (timeout_s,) = front.snapshot_timeouts_s
+    (timeout_s,) = verbs.snapshot_timeouts_s
     assert timeout_s is not None, "the server waits no longer than the client"
     found = call("DescribeSnapshot", **DAILY)
     assert (found.name, found.description, found.collection_name) == ("daily", "all", "books")
@@ -48,12 +48,12 @@ def test_a_restore_is_a_job_that_is_complete(call: Call) -> None:
     assert "already exists" in again.reason
 
 
-def test_pins(call: Call, front: FakeFront) -> None:
+def test_pins(call: Call, verbs: FakeVerbs) -> None:
     call("CreateSnapshot", **DAILY)
     pin_id = call("PinSnapshotData", **DAILY, ttl_seconds=60).pin_id
-    assert front.snapshot_pins == [("daily", 60)]
+    assert verbs.snapshot_pins == [("daily", 60)]
     assert call("UnpinSnapshotData", pin_id=pin_id).code == 0
-    assert front.snapshot_pins == [("", 0)]
+    assert verbs.snapshot_pins == [("", 0)]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from elanus.core.ids import FieldID
 from elanus.core.rows import conform
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.vector_lists import VectorLists, is_packed, unpacked
-from elanus.proxy.api import QueryResult, SearchResult
+from elanus.proxy.api.query import QueryResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.columns import decode_column
 from elanus.proxy.wire.query_vectors import decode_queries
 from elanus.proxy.wire.results import encode_column, encode_query, encode_search

@@ -13,7 +13,7 @@ from elanus.core.errors import InvalidFilter, InvalidParameter
 from elanus.core.schema import CollectionSchema
 from elanus.expr import compile_filter
 from elanus.expr.key_range import shape
-from elanus.proxy.verbs.outputs import resolve_outputs
+from elanus.proxy.role.outputs import resolve_outputs
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.schemas import decode_schema
 from elanus.proxy.wire.stubs import schema_pb2

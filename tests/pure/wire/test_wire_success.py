@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fake_compaction import COMPACTION_ID
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from test_wire_service import BUILT
 from wire_messages import (
     Call,
@@ -195,13 +195,13 @@ OTHER_MESSAGES = {
 """The members that every answer carries, the status aside."""
 
 
-def test_every_rpc_that_is_built_succeeds_with_its_status_and_messages(call: Call, front: FakeFront) -> None:
+def test_every_rpc_that_is_built_succeeds_with_its_status_and_messages(call: Call, verbs: FakeVerbs) -> None:
     assert set(PROGRAM) == BUILT
     for name, fields in PROGRAM.items():
         if name == "Search":
             response = call(name, search_request())
         elif name == "GetImportState":
-            response = call(name, task=next(iter(front.imports)))
+            response = call(name, task=next(iter(verbs.imports)))
         else:
             response = call(name, **fields)
         kept_in = status_field(SERVICE.methods_by_name[name].output_type)

@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 import trustme
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 from pymilvus import MilvusClient
 from wire_calls import calls_of
 
@@ -27,7 +27,7 @@ def served(tmp_path: Path) -> Iterator[tuple[int, str]]:
     cert.cert_chain_pems[0].write_to_path(security.certificate)
     cert.private_key_pem.write_to_path(security.key)
     ca.cert_pem.write_to_path(tmp_path / "ca.pem")
-    server = MilvusServer(calls_of(FakeFront()), "127.0.0.1", 0, max_workers=4, security=security)
+    server = MilvusServer(calls_of(FakeVerbs()), "127.0.0.1", 0, max_workers=4, security=security)
     yield server.start(), str(tmp_path / "ca.pem")
     server.stop(grace_s=0)
 

@@ -1,15 +1,18 @@
-"""The operations of a client port over a fake front, composed as a server composes them."""
+"""The operations of a client port over fake verbs, composed as a server composes them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fake_front import FakeFront
+from fake_verbs import FakeVerbs
 
 from elanus.api.connector import ConnectorApi, SnapshotLease
 from elanus.core.errors import NotSupported
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import AllowAll, Caller, Calls, Guard, ObjectType, Observer
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import AllowAll, Guard
+from elanus.proxy.access.permission import ObjectType
+from elanus.proxy.calls import Calls, Observer
 from elanus.proxy.wire.connector import Connector
 from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.interfaces import interface_operations
@@ -58,13 +61,13 @@ class Recorder:
 
 
 def calls_of(
-    front: FakeFront,
+    verbs: FakeVerbs,
     observe: Observer = observe_nothing,
     guard: Guard | None = None,
     snapshots: FakeSnapshots | None = None,
     families: tuple[object, ...] = (),
 ) -> Calls:
     """``families``: some in addition to those of the release."""
-    rpcs = milvus_operations((*milvus_families(front, "STANDALONE"), *families))
-    connector = Connector(front, snapshots or FakeSnapshots(), "file:///import")  # type: ignore[arg-type]
+    rpcs = milvus_operations((*milvus_families(verbs, "STANDALONE"), *families))
+    connector = Connector(verbs, snapshots or FakeSnapshots(), "file:///import")  # type: ignore[arg-type]
     return Calls((*rpcs, *interface_operations(ConnectorApi, connector)), guard or AllowAll(), observe)

@@ -8,7 +8,7 @@ from typing import Any
 from elanus.core.buckets import Bucket
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import BUCKET_LEVELS_MAX
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.values import Integers, Row, rows_of
 from elanus.proxy.wire.stubs import common_pb2

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from elanus.api.snapshots import RestoreJob
 from elanus.core.past import moment_of
-from elanus.proxy.calls import Caller, Operation
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.snapshots import SnapshotVerbs
+from elanus.proxy.calls import Operation
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.rest_operation import RestOperation, database_of
-from elanus.proxy.snapshot_port import RestoreJob
 from elanus.proxy.wire.connector import Connector
 
 CLONE, UNDROP = "Rest.Clone", "Rest.Undrop"
@@ -32,19 +33,19 @@ class Undrop(OfCollection, kw_only=True):
     target_collection_name: str = ""
 
 
-def clone_operations(front: Front) -> Iterator[Operation]:
+def clone_operations(verbs: SnapshotVerbs) -> Iterator[Operation]:
     """Yield the operations of these endpoints."""
 
     def clone(body: Clone, caller: Caller) -> RestoreJob:
         database = database_of(body, caller)
         moment = moment_of(str(body.as_of))
-        return front.clone_collection(
+        return verbs.clone_collection(
             database, body.collection_name, database, body.target_collection_name, moment
         )
 
     def undrop(body: Undrop, caller: Caller) -> RestoreJob:
         database = database_of(body, caller)
-        return front.undrop_collection(database, body.collection_name, body.target_collection_name)
+        return verbs.undrop_collection(database, body.collection_name, body.target_collection_name)
 
     yield RestOperation(CLONE, Connector.clone_collection, clone)
     yield RestOperation(UNDROP, Connector.undrop_collection, undrop)

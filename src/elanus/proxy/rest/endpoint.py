@@ -15,7 +15,8 @@ from msgspec import structs
 
 from elanus.core.errors import AccessRefused, ElanusError
 from elanus.core.explanation import Explanation
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Calls
 from elanus.proxy.rest.bodies import Body
 from elanus.proxy.rest.errors import RestError, reported
 from elanus.proxy.rest.values import Integers

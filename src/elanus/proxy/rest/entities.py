@@ -7,7 +7,9 @@ import msgspec
 from elanus.core.errors import ElanusError
 from elanus.core.explanation import text_of
 from elanus.index import note_ignored
-from elanus.proxy.api import MutationResult, QueryResult, SearchResult
+from elanus.proxy.api.query import QueryResult
+from elanus.proxy.api.search import SearchResult
+from elanus.proxy.api.writes import MutationResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.aggregations import bucket_rows
@@ -15,7 +17,7 @@ from elanus.proxy.rest.endpoint import Answer, Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import reported
 from elanus.proxy.rest.searches import level_named
 from elanus.proxy.rest.values import Row, rows_of
-from elanus.proxy.wire.templates import template_values
+from elanus.proxy.wire.filter_values import template_values
 from elanus.proxy.wire.unsupported import refuse_key
 
 _NOT_READ = ("filter", "limit")

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from elanus.core.errors import AccessRefused, ElanusError, Internal, InvalidParameter
 from elanus.core.limits import WRITE_ID_LENGTH_MAX
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Calls
 from elanus.proxy.rest.endpoint import Answer, Endpoint, Session
 from elanus.proxy.rest.errors import BadFormat, RestError, access_status, http_status, reported
 from elanus.proxy.rest.reading import read

@@ -11,8 +11,9 @@ from typing import Any
 from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.api_keys import KeyScope
 from elanus.core.names import DEFAULT_DATABASE
-from elanus.proxy.calls import Caller, Operation
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.access import AccessVerbs
+from elanus.proxy.calls import Operation
 from elanus.proxy.rest.bodies import Body, OfUser
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.rest_operation import RestOperation
@@ -41,9 +42,9 @@ class OldApiKey(OfUser, kw_only=True):
     key_id: str
 
 
-def key_operations(front: Front) -> Iterator[Operation]:
+def key_operations(verbs: AccessVerbs) -> Iterator[Operation]:
     """Yield the operations of these endpoints."""
-    keys = Keys(front)
+    keys = Keys(verbs)
 
     def create(body: NewApiKey, caller: Caller) -> NewKey:
         scope = KeyScope(tuple(body.role_names), tuple(body.db_names))

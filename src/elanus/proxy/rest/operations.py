@@ -20,9 +20,12 @@ from elanus.core.moments import TimeFormat
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.partial_update import array_changes
 from elanus.core.reduce import primary_keys
-from elanus.proxy.api import Insert, MutationResult, QueryResult, SearchResult
-from elanus.proxy.calls import Caller, Operation
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.query import QueryResult
+from elanus.proxy.api.search import SearchResult
+from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.writes import Insert, MutationResult, Update
+from elanus.proxy.calls import Operation
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.clones import CLONE, UNDROP, clone_operations
@@ -37,7 +40,6 @@ from elanus.proxy.rest.searches import (
     query_request,
     search_request,
 )
-from elanus.proxy.update_api import Update
 from elanus.proxy.wire.hybrid_request import decode_hybrid_search
 from elanus.proxy.wire.query_request import decode_query
 from elanus.proxy.wire.reads import Reads
@@ -79,45 +81,45 @@ class BadKey(ElanusError):
     code = BAD_KEY
 
 
-def rest_operations(front: Front) -> Iterator[Operation]:
+def rest_operations(verbs: Verbs) -> Iterator[Operation]:
     """Yield the operations on rows, and those of clones and of API keys."""
-    rows = _RowOperations(front)
+    rows = _RowOperations(verbs)
     yield RestOperation(INSERT, Writes.Insert, rows.insert)
     yield RestOperation(UPSERT, Writes.Upsert, rows.upsert)
     yield RestOperation(QUERY, Reads.Query, rows.query)
     yield RestOperation(GET, Reads.Query, rows.get)
     yield RestOperation(SEARCH, Reads.Search, rows.search)
     yield RestOperation(HYBRID_SEARCH, Reads.HybridSearch, rows.hybrid_search)
-    yield from clone_operations(front)
-    yield from key_operations(front)
+    yield from clone_operations(verbs)
+    yield from key_operations(verbs)
 
 
 class _RowOperations:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
         self._templates = TemplateCache()
 
     def _collection(self, body: OfCollection, caller: Caller) -> CachedCollection:
         name = check_collection_name(body.collection_name)
-        return self._front.collection(database_of(body, caller), name)
+        return self._verbs.collection(database_of(body, caller), name)
 
     def insert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
         if body.partial_update or body.field_ops:
             raise InvalidParameter(
                 "an insert writes whole rows: send partialUpdate and fieldOps to entities/upsert"
             )
-        return self._front.insert(self._rows(body, caller, replaces=False))
+        return self._verbs.insert(self._insert(body, caller, replaces=False))
 
     def upsert(self, body: bodies.Rows, caller: Caller) -> MutationResult:
         changes = array_changes((sent.field_name, sent.op.strip().upper()) for sent in body.field_ops)
         if not (body.partial_update or changes):
-            return self._front.upsert(self._rows(body, caller, replaces=True))
-        rows = self._rows(body, caller, replaces=True, partial=True)
-        return self._front.update(
-            Update(rows.collection, rows.partition, rows.rows, changes, client=rows.client)
+            return self._verbs.upsert(self._insert(body, caller, replaces=True))
+        insert = self._insert(body, caller, replaces=True, partial=True)
+        return self._verbs.update(
+            Update(insert.collection, insert.partition, insert.rows, changes, insert.client)
         )
 
-    def _rows(self, body: bodies.Rows, caller: Caller, *, replaces: bool, partial: bool = False) -> Insert:
+    def _insert(self, body: bodies.Rows, caller: Caller, *, replaces: bool, partial: bool = False) -> Insert:
         collection = self._collection(body, caller)
         sent = body.data if isinstance(body.data, list) else [body.data]
         try:
@@ -138,7 +140,7 @@ class _RowOperations:
     def query(self, body: bodies.Query, caller: Caller) -> QueryResult:
         collection = self._collection(body, caller)
         query = decode_query(query_request(body), collection, caller.time_left_s, caller.client)
-        found = self._front.query(query)
+        found = self._verbs.query(query)
         return replace(found, fields=_shown(found, query.times))
 
     def get(self, body: bodies.Get, caller: Caller) -> QueryResult:
@@ -151,22 +153,22 @@ class _RowOperations:
                 "please check the primary key and its' type can only in [int, string], "
                 f"error: {error.message}"
             ) from error
-        found = self._front.query(replace(query, ids=ids))
+        found = self._verbs.query(replace(query, ids=ids))
         return replace(found, fields=_shown(found, query.times))
 
     def search(self, body: bodies.Search, caller: Caller) -> SearchResult:
         collection = self._collection(body, caller)
         request = search_request(body, collection.view.schema)
         search = decode_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        found = self._front.search(search)
-        return structs.replace(found, fields=_shown(found, search.times))
+        found = self._verbs.search(search)
+        return structs.replace(found, fields=_shown(found, search.template.times))
 
     def hybrid_search(self, body: bodies.HybridSearch, caller: Caller) -> SearchResult:
         collection = self._collection(body, caller)
         request = hybrid_request(body, collection.view.schema)
         search = decode_hybrid_search(request, collection, self._templates, caller.time_left_s, caller.client)
-        found = self._front.hybrid_search(search)
-        return structs.replace(found, fields=_shown(found, search.searches[0].times))
+        found = self._verbs.hybrid_search(search)
+        return structs.replace(found, fields=_shown(found, search.searches[0].template.times))
 
 
 def _shown(result: QueryResult | SearchResult, times: TimeFormat) -> dict[str, pa.Array]:

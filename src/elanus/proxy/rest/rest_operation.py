@@ -7,7 +7,8 @@ from typing import Any
 
 from elanus.core.errors import ElanusError
 from elanus.core.names import DEFAULT_DATABASE
-from elanus.proxy.calls import Caller, Permission, permission_of
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import Permission, permission_of
 from elanus.proxy.rest.bodies import Body, OfCollection
 from elanus.proxy.rest.errors import RestError, reported
 

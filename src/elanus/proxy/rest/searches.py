@@ -23,10 +23,10 @@ from elanus.proxy.rest.chains import chain_messages
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
+from elanus.proxy.wire.filter_values import template_values
 from elanus.proxy.wire.hybrid_request import NO_AGGREGATION
 from elanus.proxy.wire.search_parameters import ORDER, TRAVEL_TIMESTAMP
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
-from elanus.proxy.wire.templates import template_values
 
 COUNT = "count(*)"
 _TEXT_PLACEHOLDER = common_pb2.PlaceholderType.Value("VarChar")

@@ -26,8 +26,8 @@ from elanus.core.sent_keys import keeps_sent_keys
 from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import Timestamp
 from elanus.index import IndexSpec, resolve_field_index
-from elanus.proxy.api import CollectionView
-from elanus.proxy.verbs.plans import Plans
+from elanus.proxy.api.collections import CollectionView
+from elanus.proxy.role.plans import Plans
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,8 @@ class CachedCollection:
 
 
 class MetaCache:
+    """Collections by database and name, and what databases allow. Filled on a miss, emptied from outside."""
+
     def __init__(self, rootcoord: RootCoordApi, indexcoord: IndexCoordApi) -> None:
         self._rootcoord = rootcoord
         self._indexcoord = indexcoord
@@ -133,12 +135,12 @@ class MetaCache:
         """
         before = self._invalidations
         collection = await self._rootcoord.describe_collection(database, name)
-        entry = await self.entry(database, collection)
+        entry = await self._entry(database, collection)
         if before == self._invalidations:
             self._entries[(database, name)] = entry
         return entry
 
-    async def entry(self, database: str, collection: Collection) -> CachedCollection:
+    async def _entry(self, database: str, collection: Collection) -> CachedCollection:
         indexes = await self._indexcoord.indexes(collection.collection_id)
         partitions = {p.name: p.partition_id for p in collection.partitions}
         return CachedCollection(collection_view(database, collection), partitions, indexes)

@@ -1,8 +1,7 @@
 """The proxy role: the part that lives on the event loop.
 
 It puts together the queues, the caches, the time ticker and the read path, and receives the coordinators'
-calls. The front that clients call (`elanus.proxy.verbs.front`) calls it from gRPC threads through
-`Proxy.call`.
+calls. The verbs that clients call (`elanus.proxy.verbs`) call it from gRPC threads through `Proxy.call`.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from elanus.core.requests import RequestLimits
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import Log
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy
-from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, MetaCache
 from elanus.proxy.role.disk_limits import DiskLimits
 from elanus.proxy.role.ids import IdBatch
 from elanus.proxy.role.measures import Measures
-from elanus.proxy.role.policies import PolicyCache
+from elanus.proxy.role.own_writes import OwnWrites
+from elanus.proxy.role.policy_cache import PolicyCache
 from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
 from elanus.proxy.role.read_path import ReadNodes, ReadPath
 from elanus.proxy.role.segments import SegmentAssigner

@@ -23,9 +23,12 @@ from elanus.proxy.role.stamps import Stamps
 
 T = TypeVar("T")
 
+_LINGER_MS = 2000
+"""Longer than readers usually take to read what was written, and longer than a report may be late."""
+
 
 class TaskQueue:
-    """The part that both queues share: ids, the limit, and closing."""
+    """The part that `DdQueue` and `DmQueue` share: ids, the limit, and closing."""
 
     def __init__(self, tasks_max: int) -> None:
         self._tasks_max = tasks_max
@@ -86,10 +89,6 @@ class DdQueue(TaskQueue):
             self._leave(task_id)
 
 
-_LINGER_MS = 2000
-"""Longer than readers usually take to read what was written, and longer than a report may be late."""
-
-
 class Turn:
     """One write's place in the order of its pchannels.
 
@@ -101,7 +100,7 @@ class Turn:
         self._lines = lines
         self._task_id = task_id
 
-    async def mine(self) -> None:
+    async def wait(self) -> None:
         """Wait until every earlier write on the same pchannels has handed its entries over, or failed."""
         await self._lines.wait(self._task_id)
 

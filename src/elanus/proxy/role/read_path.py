@@ -37,10 +37,10 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.trail import note_wait
 from elanus.expr import BoundFilter
 from elanus.proxy.fanout.deadline import Patience
-from elanus.proxy.iterating import Pages
-from elanus.proxy.own_writes import OwnWrites
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.iterator_pages import Pages
 from elanus.proxy.role.measures import Measures
+from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.queues import DqQueue
 from elanus.proxy.role.stamps import Stamps
 

@@ -38,7 +38,11 @@ which are not copied; to have a thread do it takes 150 µs of processor time."""
 
 @dataclass(frozen=True, slots=True)
 class RowWrite:
-    """``replaces``: an upsert, whose rows delete older rows."""
+    """``shards``: the rows by vchannel, each shard in its own partition if a partition key decides.
+
+    ``row_id_start``: the first of as many consecutive row ids as there are rows. ``replaces``: an upsert,
+    whose rows delete older rows.
+    """
 
     collection_id: CollectionID
     partition_id: PartitionID
@@ -49,7 +53,7 @@ class RowWrite:
 
 @dataclass(frozen=True, slots=True)
 class KeyDelete:
-    """Delete keys from one partition, or from all."""
+    """Delete keys from one partition, or from all (`ALL_PARTITIONS`)."""
 
     collection_id: CollectionID
     partition_id: PartitionID
@@ -101,7 +105,7 @@ class LogWriter:
         late entries. Raises `PartlyWritten` when some pchannels stored their entries and others did not.
         """
         entries = await self._encoded(messages)
-        await turn.mine()
+        await turn.wait()
         await self._lease.confirm()
         appends = [_failure_of(self._log.append(p, e)) for p, e in entries.items()]
         if len(appends) == 1:

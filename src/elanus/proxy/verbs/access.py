@@ -19,14 +19,14 @@ from elanus.core.api_keys import (
 )
 from elanus.core.errors import DatabaseNotFound, InvalidParameter, NotAuthenticated
 from elanus.core.privileges import ANY, Grant
-from elanus.proxy.passwords import hash_password, is_hash, is_password_of
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.access.passwords import hash_password, is_hash, is_password_of
+from elanus.proxy.verbs.family import VerbFamily
 
 _KEY_ID_BYTES, _SECRET_BYTES = 8, 32
 
 
-class Access(Verbs):
-    """Implements `elanus.proxy.access_port.AccessFront`."""
+class Access(VerbFamily):
+    """Implements `elanus.proxy.api.access.AccessVerbs`."""
 
     def access_policy(self) -> AccessPolicy:
         return self._proxy.policies.current()

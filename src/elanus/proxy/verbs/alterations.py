@@ -41,7 +41,7 @@ from elanus.core.time_to_live import (
 from elanus.core.types import Family
 from elanus.core.warmup import check_collection_warmups
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.indexes import checked_index
 from elanus.text import check_text_field
 
@@ -49,7 +49,7 @@ _LOOK_S = 0.05
 _LOOKS = 200
 
 
-class Alterations(Verbs):
+class Alterations(VerbFamily):
     def alter_collection(
         self, database: str, name: str, set_properties: Mapping[str, str], delete_keys: Sequence[str]
     ) -> None:

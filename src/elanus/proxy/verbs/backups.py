@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from elanus.api.backups import BackupCalls, BackupSource, ForeignRows, ServerContents
 from elanus.api.connector import SnapshotLease
 from elanus.api.rootcoord import CloneRequest
-from elanus.api.snapshots import CloneSource
+from elanus.api.snapshots import CloneSource, RestoreJob
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionAlreadyExists
 from elanus.core.names import check_collection_name
 from elanus.core.rate_limits import Action
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.proxy import Proxy
-from elanus.proxy.snapshot_port import RestoreJob
 from elanus.proxy.verbs.clones import job_of
 
 _TIMEOUT_S = 120.0

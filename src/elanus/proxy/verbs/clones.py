@@ -7,7 +7,14 @@ import time
 from collections.abc import Sequence
 
 from elanus.api.rootcoord import CloneRequest, RootCoordApi
-from elanus.api.snapshots import CloneSource, NamedSnapshot, NewSnapshot, SnapshotCalls
+from elanus.api.snapshots import (
+    CloneSource,
+    NamedSnapshot,
+    NewSnapshot,
+    RestoreJob,
+    SnapshotCalls,
+    SnapshotView,
+)
 from elanus.core.catalog import Collection, Database
 from elanus.core.errors import CollectionNotFound, DatabaseNotFound, JobNotFound, SnapshotNotFound
 from elanus.core.ids import CollectionID
@@ -15,15 +22,14 @@ from elanus.core.names import check_collection_name, check_snapshot_name
 from elanus.core.pins import NEVER, Pin
 from elanus.core.rate_limits import Action
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.proxy.snapshot_port import RestoreJob, SnapshotView
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import VerbFamily
 
 _TIMEOUT_S = 120.0
 """Rows that only the log has are written to files first."""
 
 
-class Cloning(Verbs):
-    """Implements `elanus.proxy.snapshot_port.SnapshotFront`.
+class Cloning(VerbFamily):
+    """Implements `elanus.proxy.api.snapshots.SnapshotVerbs`.
 
     Nothing here goes through the DdQueue: a definition behind a snapshot would wait for its files.
     """

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from elanus.core.compaction import CompactionPlan
 from elanus.core.ids import CollectionID
 from elanus.core.rate_limits import Action
-from elanus.proxy.api import StartedCompaction
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.compaction import StartedCompaction
+from elanus.proxy.verbs.family import VerbFamily
 
 
-class Compacting(Verbs):
+class Compacting(VerbFamily):
     def compact(
         self,
         database: str,

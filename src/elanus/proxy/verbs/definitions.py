@@ -35,15 +35,15 @@ from elanus.core.target_recall import property_target
 from elanus.core.time_to_live import checked_ttl_field, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.core.warmup import check_collection_warmups
-from elanus.proxy.api import CollectionView, CreateCollection
+from elanus.proxy.api.collections import CollectionView, CreateCollection
 from elanus.proxy.role.cache import CachedCollection, collection_view
-from elanus.proxy.verbs.family import Verbs, refuse_partitions
+from elanus.proxy.verbs.family import VerbFamily, refuse_partitions
 
 _NONE = CollectionID(0)
 """No collection has this id."""
 
 
-class Definitions(Verbs):
+class Definitions(VerbFamily):
     @property
     def _root(self) -> RootCoordApi:
         return self._proxy.coordinators.root

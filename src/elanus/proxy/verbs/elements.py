@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
 from elanus.expr import BoundFilter
-from elanus.proxy.api import ElementCursor
+from elanus.proxy.api.query import ElementCursor
 
 Places = npt.NDArray[np.int64]
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import PartitionID
-from elanus.proxy.api import ComponentView
+from elanus.proxy.api.introspection import ComponentView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.pressure import Pressure
 
 
-class Verbs:
+class VerbFamily:
     """``current`` returns the proxy role's running instance; it raises `NotReady` while there is none.
 
     ``pressure`` slows or refuses writes before memory or disk run out; ``components`` returns the state of

@@ -11,11 +11,11 @@ from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.rate_limits import Action
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import FlushResult
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.flushes import FlushResult
+from elanus.proxy.verbs.family import VerbFamily
 
 
-class Flushes(Verbs):
+class Flushes(VerbFamily):
     def flush(self, database: str, collections: Sequence[str]) -> FlushResult:
         cached = {name: self._collection(database, name) for name in collections}
         for resolved in cached.values():

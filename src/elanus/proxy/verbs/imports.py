@@ -9,32 +9,28 @@ from elanus.core.errors import ImportRefused, InvalidParameter, NotSupported
 from elanus.core.given_columns import keys_only
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
 from elanus.core.import_files import check_name
-from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
+from elanus.core.imports import Duplicates, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
 from elanus.core.sent_keys import marked
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.imports import DEFAULT_OPTIONS, ImportOptions
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.row_writes import write_partition
 
 
-class BulkImports(Verbs):
+class BulkImports(VerbFamily):
     def start_import(
         self,
         database: str,
         collection: str,
         partition: str,
         files: Sequence[str],
-        write_id: str = "",
-        rejects_max: int = 0,
-        mode: WriteMode = WriteMode.APPEND,
-        batch: int = -1,
-        duplicates: Duplicates = Duplicates.KEEP,
-        csv: CsvFormat = COMMAS,
-        timeout_ms: int = 0,
+        options: ImportOptions = DEFAULT_OPTIONS,
     ) -> ImportTask:
         check_files(files)
+        mode = options.mode
         cached = self._collection(database, collection)
         self._proxy.admission.allow(Action.WRITING, cached)
         if mode is not WriteMode.DELETE:
@@ -45,7 +41,7 @@ class BulkImports(Verbs):
             )
         partition_id = write_partition(cached, partition)
         check_mode(mode, cached.view.schema, partition)
-        check_duplicates(duplicates, cached.view.schema)
+        check_duplicates(options.duplicates, cached.view.schema)
         if mode is WriteMode.DELETE and not partition:
             partition_id = ALL_PARTITIONS
         if partition_id != ALL_PARTITIONS:
@@ -56,14 +52,14 @@ class BulkImports(Verbs):
             partition_id,
             partition,
             tuple(files),
-            write_id,
-            rejects_max,
-            batch,
+            options.write_id,
+            options.rejects_max,
+            options.batch,
             mode,
-            duplicates,
+            options.duplicates,
             cached.keeps_sent_keys,
-            csv,
-            timeout_ms,
+            options.csv,
+            options.timeout_ms,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))

@@ -30,11 +30,11 @@ from elanus.index import (
     resolve_field_index,
     with_metric,
 )
-from elanus.proxy.api import IndexView
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.indexes import IndexView
+from elanus.proxy.verbs.family import VerbFamily
 
 
-class IndexDefinitions(Verbs):
+class IndexDefinitions(VerbFamily):
     def create_index(
         self, database: str, collection: str, field_name: str, index_name: str, params: Mapping[str, str]
     ) -> None:

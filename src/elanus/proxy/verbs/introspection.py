@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.api import ComponentView, SegmentView
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.introspection import ComponentView, SegmentView
+from elanus.proxy.verbs.family import VerbFamily
 
 
-class Introspection(Verbs):
+class Introspection(VerbFamily):
     def persistent_segments(self, database: str, collection: str) -> Sequence[SegmentView]:
         cached = self._collection(database, collection)
         segments = self._proxy.call(self._proxy.coordinators.data.segments(cached.collection_id))

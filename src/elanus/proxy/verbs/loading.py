@@ -17,14 +17,14 @@ from elanus.core.errors import (
 from elanus.core.ids import CollectionID, FieldID, NodeID, SegmentID
 from elanus.core.rate_limits import Action
 from elanus.core.requests import fields_to_load
-from elanus.proxy.api import LoadedView, LoadRequest, LoadStateView, ReplicaView
+from elanus.proxy.api.loading import LoadedView, LoadRequest, LoadStateView, ReplicaView
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.verbs.family import Verbs, partition_ids, refuse_partitions
+from elanus.proxy.verbs.family import VerbFamily, partition_ids, refuse_partitions
 
 _OBSTACLES_SHOWN = 5
 
 
-class Loading(Verbs):
+class Loading(VerbFamily):
     @property
     def _query(self) -> QueryCoordApi:
         return self._proxy.coordinators.query

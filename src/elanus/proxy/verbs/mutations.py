@@ -11,12 +11,12 @@ from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.rate_limits import Rate
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter
-from elanus.proxy.api import Delete, Insert, MutationResult
+from elanus.proxy.api.writes import Delete, Insert, MutationResult
 from elanus.proxy.role.read_path import refuse_partition_names
 from elanus.proxy.role.shards import keys_by_shard
 from elanus.proxy.role.writes import KeyDelete
-from elanus.proxy.verbs.family import Verbs
-from elanus.proxy.verbs.partial import partial_mutation
+from elanus.proxy.verbs.family import VerbFamily
+from elanus.proxy.verbs.partial_writes import partial_mutation
 from elanus.proxy.verbs.query import matching_keys
 from elanus.proxy.verbs.row_writes import (
     gets_fresh_keys,
@@ -26,7 +26,7 @@ from elanus.proxy.verbs.row_writes import (
 )
 
 
-class Mutations(Verbs):
+class Mutations(VerbFamily):
     def insert(self, request: Insert) -> MutationResult:
         keys, ts = self._write(request, replaces=False)
         return MutationResult(keys, insert_count=len(keys), delete_count=0, upsert_count=0, ts=ts)
@@ -99,7 +99,7 @@ class Mutations(Verbs):
             ts = self._proxy.call(self._proxy.delete_keys(delete, cached.view.pchannels))
         except PartlyWritten as error:
             raise partial_mutation("deleted", keys, cached, error, may_repeat=True) from error
-        self._proxy.own_writes.note(request.consistency.client, cached.collection_id, ts)
+        self._proxy.own_writes.note(request.client, cached.collection_id, ts)
         self._proxy.measures.deleted(len(keys))
         return _deleted(keys, ts)
 

@@ -23,13 +23,12 @@ from elanus.core.types import Matrix
 from elanus.core.vector_lists import is_packed
 from elanus.expr.partition_key import check_isolated
 from elanus.index.search_params import RANGE_PARAMS
-from elanus.proxy.api import Search
-from elanus.proxy.boost_requests import BoostRequests
+from elanus.proxy.api.search import BoostRequests, Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.plans import KEPT_MAX_CHARS
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter, read_partitions
-from elanus.proxy.verbs.plans import KEPT_MAX_CHARS
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 _OF_LISTS = "not supported for multi-search-multi on embedding list fields"
@@ -43,7 +42,10 @@ _ROWS_HAVE_NO_ELEMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A search that is checked, but not yet tied to a moment. ``draft`` lacks metric and timestamps."""
+    """A search that is checked, but not yet tied to a moment.
+
+    ``draft`` lacks metric and timestamps, and vectors that are given as texts or keys.
+    """
 
     request: Search
     field: FieldSchema
@@ -51,13 +53,13 @@ class Planned:
 
     @property
     def hits_max(self) -> int:
-        return query_count(self.request) * hits_per_query(self.draft.k, self.draft.grouping)
+        return self.request.query_count * hits_per_query(self.draft.k, self.draft.grouping)
 
     @property
     def is_repeatable(self) -> bool:
         """Whether the searches of a template may share it: no filter takes a sample for each, or is large."""
-        request = self.request
-        is_small = not request.filter_values and len(request.filter) <= KEPT_MAX_CHARS
+        asked = self.request.template
+        is_small = not asked.filter_values and len(asked.filter) <= KEPT_MAX_CHARS
         return is_small and not self.draft.filter.is_random and self.draft.boosts is None
 
 
@@ -75,15 +77,15 @@ def planned(
 
     Raises what an unusable search raises, but nothing about loads and indexes.
     """
-    schema = cached.view.schema
-    field = search_field(schema, request.vector_field)
-    check_search_window(request.limit, request.offset, cached.window_rows_max)
-    k = request.offset + request.limit
+    schema, asked = cached.view.schema, request.template
+    field = search_field(schema, asked.vector_field)
+    check_search_window(asked.limit, asked.offset, cached.window_rows_max)
+    k = asked.offset + asked.limit
     limits = proxy.limits
     check_size(proxy, request, k, grouping)
     if grouping is not None:
         check_grouping(cached, request, grouping)
-    bound = plan_filter(cached, request.filter, request.filter_values)
+    bound = plan_filter(cached, asked.filter, asked.filter_values)
     if bound.element_filter is not None and not bound.restricts_elements(field.name):
         raise InvalidParameter(_ROWS_HAVE_NO_ELEMENTS)
     partition_ids = read_partitions(cached, partitions, bound)
@@ -98,19 +100,19 @@ def planned(
         k=k,
         metric_type="",
         params=with_default_ratio(
-            with_default_target(request.params, cached.view.properties),
+            with_default_target(asked.params, cached.view.properties),
             cached.view.properties,
             limits.segment_filter_ratio,
         ),
         filter=bound,
         output_fields=tuple(columns),
         read_ts=NO_TIMESTAMP,
-        ignore_growing=request.ignore_growing,
+        ignore_growing=asked.ignore_growing,
         answer_bytes_max=limits.answer_bytes_max,
         grouping=grouping,
         candidates_max=limits.search_hits_max,
-        boosts=_compiled(cached, request.boosts),
-        chains=_of_nodes(request.chains),
+        boosts=_compiled(cached, asked.boosts),
+        chains=_of_nodes(asked.chains),
         spared_fields=spared,
     )
     return Planned(request, field, draft)
@@ -119,16 +121,20 @@ def planned(
 def pinned(
     proxy: Proxy, cached: CachedCollection, plan: Planned, read_ts: Timestamp, patience: Patience
 ) -> NodeSearch:
-    """Tie a search to a moment. Raises `IndexNotFound`, and `InvalidParameter` for another metric."""
+    """Return the search as of a moment, with the index's metric and the vectors that nodes compare.
+
+    Terms of texts get their weights, texts and keys of rows become vectors. Raises `IndexNotFound`, and
+    `InvalidParameter` for another metric than the index's.
+    """
     metric = str(cached.index_spec(plan.field).metric_type)
-    requested = plan.request.metric_type
+    requested = plan.request.template.metric_type
     if requested and requested.upper() != metric:
         raise InvalidParameter(
             f"metric type not match: invalid parameter[expected={metric}][actual={requested}]"
         )
     timeout_s = plan.request.timeout_s
     if timeout_s is not None:
-        is_timed = query_count(plan.request) >= _TIMED_QUERIES_MIN
+        is_timed = plan.request.query_count >= _TIMED_QUERIES_MIN
         timeout_s = max(0.0, timeout_s - patience.elapsed_s()) if is_timed else None
     draft = structs.replace(
         plan.draft,
@@ -175,9 +181,9 @@ def _check_lists(plan: Planned, metric: Metric, key: str) -> None:
             f"field {name} has an index with metric {metric}, which compares lists of vectors: search with "
             f"an embedding list, or create the index with metric {metric.of_vectors} to search single vectors"
         )
-    if RANGE_PARAMS & request.params.keys():
+    if RANGE_PARAMS & request.template.params.keys():
         raise InvalidParameter(f"range search is {_OF_LISTS}: field {name}")
-    if request.page is not None or request.consistency.pinned:
+    if request.iterates:
         raise InvalidParameter(f"search iterator is {_OF_LISTS}: field {name}")
     if plan.draft.grouping is not None:
         raise InvalidParameter(f"group by is {_OF_LISTS}: field {name}")
@@ -194,15 +200,8 @@ def _embedded(proxy: Proxy, cached: CachedCollection, plan: Planned, patience: P
 
 def check_size(proxy: Proxy, request: Search, k: int, grouping: Grouping | None) -> None:
     """Raises `InvalidParameter` for more queries, or more hits, than a search may have."""
-    queries = query_count(request)
-    check_query_count(queries)
-    check_hits(queries, hits_per_query(k, grouping), proxy.limits.search_hits_max)
-
-
-def query_count(request: Search) -> int:
-    if request.texts:
-        return len(request.texts)
-    return len(request.queries) if request.query_ids is None else len(request.query_ids)
+    check_query_count(request.query_count)
+    check_hits(request.query_count, hits_per_query(k, grouping), proxy.limits.search_hits_max)
 
 
 def hits_per_query(k: int, grouping: Grouping | None) -> int:
@@ -211,17 +210,17 @@ def hits_per_query(k: int, grouping: Grouping | None) -> int:
 
 def check_grouping(cached: CachedCollection, request: Search, grouping: Grouping) -> None:
     """Raises `InvalidParameter`, `FieldNotFound` or `NotSupported`, with the reference's texts."""
-    if not request.levels:
+    if not request.template.levels:
         check_group_size(grouping.size)
     grouping_fields(cached.view.schema, grouping.fields, grouping.inside)
-    if request.page is not None or request.consistency.pinned:
+    if request.iterates:
         raise InvalidParameter("Not allowed to do groupBy when doing iteration")
-    searched = search_field(cached.view.schema, request.vector_field)
+    searched = search_field(cached.view.schema, request.template.vector_field)
     if searched.data_type is DataType.BINARY_VECTOR:
         raise InvalidParameter(
             f"not support search_group_by operation based on binary vector column: field {searched.name}"
         )
-    if RANGE_PARAMS & request.params.keys():
+    if RANGE_PARAMS & request.template.params.keys():
         raise InvalidParameter("Not allowed to do range-search when doing search-group-by")
 
 

@@ -19,20 +19,20 @@ from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
 from elanus.expr import BoundFilter
-from elanus.proxy.api import Query, QueryResult
+from elanus.proxy.api.query import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.outputs import COUNT, Outputs, asks_for_count
 from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
 from elanus.proxy.verbs.aggregates import aggregation_of
 from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.noting import note_answer, note_read
-from elanus.proxy.verbs.outputs import COUNT, Outputs, asks_for_count
 
 _LAST_KEY = "elanus_last_key"
 """The name of a value in filters of this module."""
 
 
-class Querying(Verbs):
+class Querying(VerbFamily):
     def query(self, request: Query) -> QueryResult:
         reads, cached = self._proxy.reads, request.collection
         self._proxy.admission.read(cached, Rate.QUERY, 1)

@@ -16,18 +16,19 @@ from elanus.core.recall import recall_of
 from elanus.core.schema import FieldSchema
 from elanus.core.trail import step
 from elanus.index import true_params
-from elanus.proxy.api import Search
+from elanus.proxy.api.search import Search
 
 
 def check_measurable(request: Search) -> None:
     """Raises `InvalidParameter` for a search whose recall cannot be measured."""
-    if not request.measures_recall:
+    asked = request.template
+    if not asked.measures_recall:
         return
     for kind, is_such in (
-        ("an iterator", request.page is not None or request.consistency.pinned),
-        ("groups", request.grouping is not None),
-        ("boosts", request.boosts is not None),
-        ("function chains", request.chains is not None),
+        ("an iterator", request.iterates),
+        ("groups", asked.grouping is not None),
+        ("boosts", asked.boosts is not None),
+        ("function chains", asked.chains is not None),
     ):
         if is_such:
             raise InvalidParameter(
@@ -37,7 +38,7 @@ def check_measurable(request: Search) -> None:
 
 def check_field_measurable(request: Search, field: FieldSchema) -> None:
     """Raises `InvalidParameter` for a field whose truth cannot be computed by comparing vectors."""
-    if request.measures_recall and field.has_vector_lists:
+    if request.template.measures_recall and field.has_vector_lists:
         raise InvalidParameter(
             f"enable_recall_calculation [true] is not supported for the lists of vectors in {field.name}"
         )

@@ -9,11 +9,11 @@ from elanus.core.errors import CollectionNotFound
 from elanus.core.group_config import GroupConfig
 from elanus.core.ids import CollectionID
 from elanus.core.names import check_resource_group_name
-from elanus.proxy.api import ResourceGroupView
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.api.resource_groups import ResourceGroupView
+from elanus.proxy.verbs.family import VerbFamily
 
 
-class ResourceGroups(Verbs):
+class ResourceGroups(VerbFamily):
     @property
     def _groups(self) -> QueryCoordApi:
         return self._proxy.coordinators.query

@@ -41,8 +41,8 @@ def row_write(
     """Return the primary keys to report to the client, and the write to carry out.
 
     With automatic keys an upsert's rows get fresh keys, each in the shard of the key that it replaces, unless
-    the collection keeps keys that clients send.
-    An upsert's rows have distinct keys. Raises `SchemaMismatch` when the rows do not fit the schema.
+    the collection keeps keys that clients send. ``replaces``: an upsert, whose rows have distinct keys.
+    Raises `SchemaMismatch` when the rows do not fit the schema.
     """
     view = cached.view
     replaced: pa.Array | None = None

@@ -17,10 +17,12 @@ from elanus.core.requests import check_answer_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
-from elanus.proxy.api import PageEnd, Search, SearchResult
+from elanus.proxy.api.search import PageEnd, Search, SearchResult, SearchTemplate
 from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.role.outputs import Outputs
+from elanus.proxy.role.plans import SearchPlan
 from elanus.proxy.role.read_path import check_same_collection
-from elanus.proxy.verbs.family import Verbs
+from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.hits import (
     chained,
     check_decay_field,
@@ -31,10 +33,8 @@ from elanus.proxy.verbs.hits import (
     rounded,
     window,
 )
-from elanus.proxy.verbs.node_searches import Planned, check_size, pinned, planned, query_count
+from elanus.proxy.verbs.node_searches import Planned, check_size, pinned, planned
 from elanus.proxy.verbs.noting import note_answer, note_read
-from elanus.proxy.verbs.outputs import Outputs
-from elanus.proxy.verbs.plans import SearchPlan
 from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
 
@@ -42,18 +42,19 @@ _NO_QUERIES = np.empty((0, 0), dtype=np.float32)
 _ASKED = "{} vectors, the best {} rows of each"
 
 
-class Searching(Verbs):
+class Searching(VerbFamily):
     def search(self, request: Search) -> SearchResult:
         proxy, cached = self._proxy, request.collection
         reads = proxy.reads
-        proxy.admission.read(cached, Rate.SEARCH, query_count(request))
+        count = request.query_count
+        proxy.admission.read(cached, Rate.SEARCH, count)
         step("plan")
         with reads.begin(request.timeout_s) as patience:
             plan, outputs = self._planned(request)
             step("fix the timestamp")
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             bound = plan.draft.filter
-            note_read(cached, request.consistency, read_ts, bound, _ASKED, query_count(request), plan.draft.k)
+            note_read(cached, request.consistency, read_ts, bound, _ASKED, count, plan.draft.k)
             step("prepare the vectors")
             wanted = pinned(proxy, cached, plan, read_ts, patience)
             step("search on query nodes")
@@ -63,43 +64,43 @@ class Searching(Verbs):
         note_answer("{} hits", len(hits.scores))
         size_bytes = sum(column.nbytes for column in hits.fields.values())
         check_answer_size(len(hits.scores), size_bytes, proxy.limits.answer_bytes_max)
-        proxy.measures.searched(query_count(request))
+        proxy.measures.searched(count)
         return _result(request, found, outputs.found_in(hits.fields), read_ts)
 
     def _planned(self, request: Search) -> tuple[Planned, Outputs]:
         """Check and plan a search. Searches of one template share what does not depend on their vectors."""
         plans, template = request.collection.plans.searches, request.template
-        known = None if template is None else plans.get(template)
+        known = plans.get(template) if template.may_repeat else None
         if known is not None:
             check_size(self._proxy, request, known.draft.k, known.draft.grouping)
             draft = structs.replace(known.draft, queries=request.queries)
             return Planned(request, known.field, draft), known.outputs
         plan, outputs = self._newly_planned(request)
-        if template is not None and plan.is_repeatable:
+        if template.may_repeat and plan.is_repeatable:
             draft = structs.replace(plan.draft, queries=_NO_QUERIES)
             plans.put(template, SearchPlan(plan.field, draft, outputs))
         return plan, outputs
 
     def _newly_planned(self, request: Search) -> tuple[Planned, Outputs]:
         proxy, cached = self._proxy, request.collection
-        schema = cached.view.schema
-        check_same_collection(cached, request.collection_id)
-        check_round_decimal(request.round_decimal)
+        schema, asked = cached.view.schema, request.template
+        check_same_collection(cached, asked.collection_id)
+        check_round_decimal(asked.round_decimal)
         check_measurable(request)
-        outputs = cached.plans.outputs(request.output_fields, with_key=False)
+        outputs = cached.plans.outputs(asked.output_fields, with_key=False)
         extra = _extra_columns(schema, request)
         columns = tuple(dict.fromkeys((*outputs.columns, *extra)))
         spared = outputs.spared_unless(extra)
-        plan = planned(proxy, cached, request, request.partitions, columns, request.grouping, spared)
+        plan = planned(proxy, cached, request, asked.partitions, columns, asked.grouping, spared)
         check_field_measurable(request, schema.by_id[plan.draft.field_id])
         return plan, outputs
 
     def _found(self, request: Search, wanted: NodeSearch, outputs: Outputs, patience: Patience) -> _Found:
         """Ask the query nodes, for one page of an iterator or for all hits."""
-        reads = self._proxy.reads
-        if request.page is not None:
+        reads, page = self._proxy.reads, request.template.page
+        if page is not None:
             hits, page_end = reads.pages.page(
-                request.page,
+                page,
                 Metric(wanted.metric_type),
                 wanted.params,
                 lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
@@ -107,7 +108,7 @@ class Searching(Verbs):
             return _Found(hits, page_end)
         with outputs.naming_keys():
             hits = reads.nodes.search(wanted, patience)
-        if not request.measures_recall:
+        if not request.template.measures_recall:
             return _Found(hits)
         recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
         return _Found(hits, recalls=recalls)
@@ -124,18 +125,17 @@ class _Found:
 
 def _result(request: Search, found: _Found, outputs: Outputs, read_ts: Timestamp) -> SearchResult:
     """Return the hits of the window in their order, with what was asked for next to them."""
-    schema = request.collection.view.schema
-    hits, descending = _ranked(found.hits, request)
-    if request.order:
-        hits = ordered(hits, request.order, request.grouping)
-    hits = rounded(hits, request.round_decimal)
+    schema, asked, highlight = request.collection.view.schema, request.template, request.highlight
+    hits, descending = _ranked(found.hits, asked)
+    if asked.order:
+        hits = ordered(hits, asked.order, asked.grouping)
+    hits = rounded(hits, asked.round_decimal)
     buckets = None
-    if request.levels:
+    if asked.levels:
         buckets = buckets_of(
-            request.levels, hits.offsets, hits.scores, hits.fields, larger_is_better=descending
+            asked.levels, hits.offsets, hits.scores, hits.fields, larger_is_better=descending
         )
-    asked = request.highlight
-    fragments = {} if asked is None else highlights(schema, asked, hits.offsets, hits.fields)
+    fragments = {} if highlight is None else highlights(schema, highlight, hits.offsets, hits.fields)
     step("encode the answer")
     return SearchResult(
         offsets=hits.offsets,
@@ -147,31 +147,29 @@ def _result(request: Search, found: _Found, outputs: Outputs, read_ts: Timestamp
         schema=schema,
         ts=read_ts,
         page_end=found.page_end,
-        groups={} if request.grouping is None else request.grouping.keys(hits.fields.__getitem__),
+        groups={} if asked.grouping is None else asked.grouping.keys(hits.fields.__getitem__),
         highlights=fragments,
         elements=found_elements(hits),
         recalls=found.recalls,
-        levels=request.levels,
+        levels=asked.levels,
         buckets=buckets,
     )
 
 
-def _ranked(hits: NodeHits, request: Search) -> tuple[NodeHits, bool]:
+def _ranked(hits: NodeHits, asked: SearchTemplate) -> tuple[NodeHits, bool]:
     """Return the hits of the window, by ranker, chain and groups, and whether larger scores are better."""
     descending = Metric(hits.metric_type).bigger_is_better
-    chain = None if request.chains is None else request.chains.proxy
-    if request.ranker is not None:
-        hits, descending = fused([hits], request.ranker)
-    if request.grouping is not None:
-        hits = groups_window(
-            hits, request.grouping, request.limit, request.offset, larger_is_better=descending
-        )
+    chain = None if asked.chains is None else asked.chains.proxy
+    if asked.ranker is not None:
+        hits, descending = fused([hits], asked.ranker)
+    if asked.grouping is not None:
+        hits = groups_window(hits, asked.grouping, asked.limit, asked.offset, larger_is_better=descending)
         return hits if chain is None else chained(hits, chain), descending
     if chain is not None:
         hits = chained(hits, chain)
     if chain is None or not chain.paginates:
-        limit = request.limit if request.page is None else len(hits.scores)
-        hits = window(hits, limit, request.offset)
+        limit = asked.limit if asked.page is None else len(hits.scores)
+        hits = window(hits, limit, asked.offset)
     return hits, descending
 
 
@@ -180,46 +178,47 @@ def _extra_columns(schema: CollectionSchema, request: Search) -> tuple[str, ...]
 
     Raises `InvalidParameter` for a combination that makes no sense.
     """
-    iterates = request.page is not None or request.consistency.pinned
-    if request.levels and iterates:
+    asked, iterates = request.template, request.iterates
+    if asked.levels and iterates:
         raise InvalidParameter("search iterator is not supported with search_aggregation")
-    if request.levels and request.order:
+    if asked.levels and asked.order:
         raise InvalidParameter("order_by_fields is not supported with search_aggregation")
-    if request.order and request.grouping is not None and len(request.grouping.fields) > 1:
+    if asked.order and asked.grouping is not None and len(asked.grouping.fields) > 1:
         raise InvalidParameter("order_by_fields is not supported with multi-field group_by_fields")
-    if request.order and iterates:
+    if asked.order and iterates:
         raise InvalidParameter("order_by is not supported when using search iterator")
-    ranked = request.ranker is not None or request.boosts is not None
-    if request.order and ranked:
+    ranked = asked.ranker is not None or asked.boosts is not None
+    if asked.order and ranked:
         raise InvalidParameter(
             "order_by and function_score cannot be used together: they specify conflicting sort criteria"
         )
-    if request.chains is not None:
-        _check_chains(request, iterates=iterates)
+    if asked.chains is not None:
+        _check_chains(request)
     if ranked and iterates:
         raise InvalidParameter("function_score is not supported when using search iterator")
-    if request.ranker is not None:
-        check_ranker(request.ranker, 1)
+    if asked.ranker is not None:
+        check_ranker(asked.ranker, 1)
     if request.highlight is not None and iterates:
         raise InvalidParameter("highlighter is not supported with search iterator")
     highlighted = () if request.highlight is None else request.highlight.columns(schema)
     return (
-        *(() if request.grouping is None else request.grouping.fields),
-        *bucket_columns(request.levels),
-        *check_decay_field(schema, request.ranker),
-        *(by.field for by in request.order),
-        *(request.chains.proxy.fields if request.chains and request.chains.proxy else ()),
+        *(() if asked.grouping is None else asked.grouping.fields),
+        *bucket_columns(asked.levels),
+        *check_decay_field(schema, asked.ranker),
+        *(by.field for by in asked.order),
+        *(asked.chains.proxy.fields if asked.chains and asked.chains.proxy else ()),
         *highlighted,
     )
 
 
-def _check_chains(request: Search, *, iterates: bool) -> None:
+def _check_chains(request: Search) -> None:
     """Raises `InvalidParameter` for what function chains cannot be combined with."""
-    if iterates:
+    asked = request.template
+    if request.iterates:
         raise InvalidParameter("function_chains is not supported when using search iterator")
-    if request.order:
+    if asked.order:
         raise InvalidParameter(
             "order_by and function_chains cannot be used together: they specify conflicting sort criteria"
         )
-    if request.levels and request.chains is not None and request.chains.node is not None:
+    if asked.levels and asked.chains is not None and asked.chains.node is not None:
         raise InvalidParameter("L1 function chain is not supported with search_aggregation")

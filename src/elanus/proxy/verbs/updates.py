@@ -15,9 +15,8 @@ from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import InvalidParameter
 from elanus.core.partial_update import check_update, kept_fields, updated
 from elanus.core.rate_limits import Action
-from elanus.proxy.api import Insert, MutationResult
+from elanus.proxy.api.writes import Insert, MutationResult, Update
 from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.update_api import Update
 from elanus.proxy.verbs.mutations import Mutations
 from elanus.proxy.verbs.row_writes import write_partition
 

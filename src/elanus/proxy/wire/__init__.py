@@ -10,8 +10,8 @@ A request passes through four thin layers::
 The calls of Elanus' own clients on the same port are operations too: `connector` is their family,
 `interfaces` their form.
 
-The messages are generated from Milvus's own files: `elanus.proxy.wire.protos`. Behind the layers is
-`elanus.proxy.port.Front`, which does not know protobuf. The wire behaves as Milvus 2.3.5 does where client
+The messages are generated from Milvus's own files: `elanus.proxy.wire.protos`. Behind the layers are the
+verbs (`elanus.proxy.api`), which do not know protobuf. The wire behaves as Milvus 2.3.5 does where client
 generations expect different things. It leaves out every RPC that `elanus.proxy.wire.unsupported` names: those
 return a status that says so. The privilege that each RPC requires is in `permissions`.
 """

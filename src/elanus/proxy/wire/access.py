@@ -12,8 +12,9 @@ from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
 from elanus.core.errors import AccessConflict, InvalidParameter
 from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.privileges import ANY, GLOBAL, GROUPS, ROOT, Grant
-from elanus.proxy.calls import Caller, ObjectType
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType
+from elanus.proxy.api.access import AccessVerbs
 from elanus.proxy.wire.requests import rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -23,8 +24,8 @@ _SELECT, _MANAGE = "PrivilegeSelectOwnership", "PrivilegeManageOwnership"
 
 
 class Access:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: AccessVerbs) -> None:
+        self._verbs = verbs
 
     # users
 
@@ -39,7 +40,7 @@ class Access:
     def CreateCredential(
         self, request: milvus_pb2.CreateCredentialRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.create_user(request.username, _password(request.password), request.description)
+        self._verbs.create_user(request.username, _password(request.password), request.description)
         return success()
 
     @rpc(
@@ -59,23 +60,23 @@ class Access:
         """The old password is required of everybody, root included; not to change the description alone."""
         old, new = _password(request.oldPassword), _password(request.newPassword)
         if old or new or not request.HasField("description"):
-            self._front.change_password(request.username, old, new)
+            self._verbs.change_password(request.username, old, new)
         if request.HasField("description"):
-            self._front.describe_user(request.username, request.description)
+            self._verbs.describe_user(request.username, request.description)
         return success()
 
     @rpc("username", privilege=_DROP)
     def DeleteCredential(
         self, request: milvus_pb2.DeleteCredentialRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.drop_user(request.username)
+        self._verbs.drop_user(request.username)
         return success()
 
     @rpc(privilege=_SELECT)
     def ListCredUsers(
         self, request: milvus_pb2.ListCredUsersRequest, caller: Caller
     ) -> milvus_pb2.ListCredUsersResponse:
-        return milvus_pb2.ListCredUsersResponse(usernames=sorted(self._front.access_policy().users))
+        return milvus_pb2.ListCredUsersResponse(usernames=sorted(self._verbs.access_policy().users))
 
     @rpc(
         "user",
@@ -88,7 +89,7 @@ class Access:
         self, request: milvus_pb2.SelectUserRequest, caller: Caller
     ) -> milvus_pb2.SelectUserResponse:
         """A user that does not exist is not found, which is no error."""
-        policy = self._front.access_policy()
+        policy = self._verbs.access_policy()
         names = [request.user.name] if request.HasField("user") else sorted(policy.users)
         response = milvus_pb2.SelectUserResponse()
         for user in (policy.users[name] for name in names if name in policy.users):
@@ -101,17 +102,17 @@ class Access:
 
     @rpc("entity", privilege=_CREATE)
     def CreateRole(self, request: milvus_pb2.CreateRoleRequest, caller: Caller) -> common_pb2.Status:
-        self._front.create_role(request.entity.name, request.entity.description)
+        self._verbs.create_role(request.entity.name, request.entity.description)
         return success()
 
     @rpc("role_name", "description", privilege=_CREATE)
     def AlterRole(self, request: milvus_pb2.AlterRoleRequest, caller: Caller) -> common_pb2.Status:
-        self._front.describe_role(request.role_name, request.description)
+        self._verbs.describe_role(request.role_name, request.description)
         return success()
 
     @rpc("role_name", "force_drop", privilege=_DROP)
     def DropRole(self, request: milvus_pb2.DropRoleRequest, caller: Caller) -> common_pb2.Status:
-        self._front.drop_role(request.role_name, request.force_drop)
+        self._verbs.drop_role(request.role_name, request.force_drop)
         return success()
 
     @rpc("username", "role_name", "type", privilege=_MANAGE)
@@ -119,7 +120,7 @@ class Access:
         self, request: milvus_pb2.OperateUserRoleRequest, caller: Caller
     ) -> common_pb2.Status:
         member = request.type == milvus_pb2.AddUserToRole
-        self._front.set_membership(request.username, request.role_name, member)
+        self._verbs.set_membership(request.username, request.role_name, member)
         return success()
 
     @rpc("role", "include_user_info", privilege=_SELECT)
@@ -127,7 +128,7 @@ class Access:
         self, request: milvus_pb2.SelectRoleRequest, caller: Caller
     ) -> milvus_pb2.SelectRoleResponse:
         """A role that does not exist is not found, which is no error."""
-        policy = self._front.access_policy()
+        policy = self._verbs.access_policy()
         names = [request.role.name] if request.HasField("role") else sorted(policy.roles)
         response = milvus_pb2.SelectRoleResponse()
         for role in (policy.roles[name] for name in names if name in policy.roles):
@@ -176,7 +177,7 @@ class Access:
     def _operate(self, role: str, grant: Grant, kind: int, *, placed: bool) -> None:
         if not grant.privilege:
             raise AccessConflict("the privilege name in the grant entity is empty")
-        self._front.set_grant(role, grant, kind == milvus_pb2.Grant, placed)
+        self._verbs.set_grant(role, grant, kind == milvus_pb2.Grant, placed)
 
     @rpc("entity", privilege=_SELECT)
     def SelectGrant(
@@ -185,7 +186,7 @@ class Access:
         entity = request.entity
         if not entity.role.name:
             raise AccessConflict("the role entity in the grant entity is invalid: name a role")
-        role = self._front.access_policy().role(entity.role.name)
+        role = self._verbs.access_policy().role(entity.role.name)
         database = entity.db_name or caller.database or DEFAULT_DATABASE
         found = [
             grant
@@ -202,14 +203,14 @@ class Access:
     def CreatePrivilegeGroup(
         self, request: milvus_pb2.CreatePrivilegeGroupRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.create_privilege_group(request.group_name)
+        self._verbs.create_privilege_group(request.group_name)
         return success()
 
     @rpc("group_name", privilege="PrivilegeDropPrivilegeGroup")
     def DropPrivilegeGroup(
         self, request: milvus_pb2.DropPrivilegeGroupRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.drop_privilege_group(request.group_name)
+        self._verbs.drop_privilege_group(request.group_name)
         return success()
 
     @rpc("group_name", "privileges", "type", privilege="PrivilegeOperatePrivilegeGroup")
@@ -218,7 +219,7 @@ class Access:
     ) -> common_pb2.Status:
         added = request.type == milvus_pb2.AddPrivilegesToGroup
         names = [privilege.name for privilege in request.privileges]
-        self._front.change_privilege_group(request.group_name, names, added)
+        self._verbs.change_privilege_group(request.group_name, names, added)
         return success()
 
     @rpc(privilege="PrivilegeListPrivilegeGroups")
@@ -229,7 +230,7 @@ class Access:
         response = milvus_pb2.ListPrivilegeGroupsResponse()
         for name, members in GROUPS.items():
             response.privilege_groups.append(_group(name, sorted(members)))
-        for group in self._front.access_policy().groups.values():
+        for group in self._verbs.access_policy().groups.values():
             response.privilege_groups.append(_group(group.name, group.privileges))
         return response
 
@@ -240,7 +241,7 @@ class Access:
         self, request: milvus_pb2.BackupRBACMetaRequest, caller: Caller
     ) -> milvus_pb2.BackupRBACMetaResponse:
         """Passwords are hashes. Root's is left out as long as it is the initial one."""
-        policy = self._front.access_policy()
+        policy = self._verbs.access_policy()
         response = milvus_pb2.BackupRBACMetaResponse()
         saved = response.RBAC_meta
         for user in policy.users.values():
@@ -276,7 +277,7 @@ class Access:
             g.group_name: PrivilegeGroup(g.group_name, tuple(p.name for p in g.privileges))
             for g in saved.privilege_groups
         }
-        self._front.restore_access(AccessPolicy(users, roles, groups))
+        self._verbs.restore_access(AccessPolicy(users, roles, groups))
         return success()
 
 

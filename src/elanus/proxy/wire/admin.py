@@ -9,9 +9,10 @@ import msgspec
 
 from elanus import __version__
 from elanus.core.names import check_collection_name
-from elanus.proxy.api import ComponentView, SegmentView
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.introspection import ComponentView, SegmentView
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.parameters import json_object
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -35,15 +36,15 @@ _STORAGE_VERSION = 1
 
 
 class Admin:
-    def __init__(self, front: Front, deploy_mode: str) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs, deploy_mode: str) -> None:
+        self._verbs = verbs
         self._deploy_mode = deploy_mode
 
     @rpc("client_info", privilege=NO_PRIVILEGE)
     def Connect(self, request: milvus_pb2.ConnectRequest, caller: Caller) -> milvus_pb2.ConnectResponse:
         """Check the connection's database. Raises `DatabaseNotFound`."""
         if database := caller.database:
-            self._front.describe_database(database)
+            self._verbs.describe_database(database)
         return milvus_pb2.ConnectResponse(
             server_info=common_pb2.ServerInfo(
                 build_tags=SERVER_VERSION,
@@ -63,13 +64,13 @@ class Admin:
     def AllocTimestamp(
         self, request: milvus_pb2.AllocTimestampRequest, caller: Caller
     ) -> milvus_pb2.AllocTimestampResponse:
-        return milvus_pb2.AllocTimestampResponse(timestamp=self._front.allocate_timestamp())
+        return milvus_pb2.AllocTimestampResponse(timestamp=self._verbs.allocate_timestamp())
 
     @rpc(privilege=NO_PRIVILEGE)
     def CheckHealth(
         self, request: milvus_pb2.CheckHealthRequest, caller: Caller
     ) -> milvus_pb2.CheckHealthResponse:
-        ill = [c for c in self._front.components() if not c.healthy]
+        ill = [c for c in self._verbs.components() if not c.healthy]
         reasons = [f"{c.role} {c.node_id} is not healthy: {c.detail or 'no detail'}" for c in ill]
         return milvus_pb2.CheckHealthResponse(isHealthy=not ill, reasons=reasons)
 
@@ -77,7 +78,7 @@ class Admin:
     def GetComponentStates(
         self, request: milvus_pb2.GetComponentStatesRequest, caller: Caller
     ) -> milvus_pb2.ComponentStates:
-        components = self._front.components()
+        components = self._verbs.components()
         response = milvus_pb2.ComponentStates(subcomponent_states=map(_component_info, components))
         for component in components:
             if component.role == _PROXY_ROLE:
@@ -92,7 +93,7 @@ class Admin:
         kind = json_object(request.request, "request").get("metric_type")
         if kind != _SYSTEM_INFO:
             raise unsupported(f"the metric type {kind}", f"use {_SYSTEM_INFO}, or the Prometheus endpoint")
-        nodes = [self._node_info(component) for component in self._front.components()]
+        nodes = [self._node_info(component) for component in self._verbs.components()]
         text = msgspec.json.encode({"nodes_info": nodes}).decode()
         return milvus_pb2.GetMetricsResponse(response=text, component_name=_PROXY_ROLE)
 
@@ -115,7 +116,7 @@ class Admin:
         self, request: milvus_pb2.GetPersistentSegmentInfoRequest, caller: Caller
     ) -> milvus_pb2.GetPersistentSegmentInfoResponse:
         wanted: frozenset[int] = frozenset(request.states)
-        found = self._front.persistent_segments(
+        found = self._verbs.persistent_segments(
             database_of(request, caller), check_collection_name(request.collectionName)
         )
         shown = [s for s in found if s.state in (wanted or _PERSISTENT)]
@@ -125,7 +126,7 @@ class Admin:
     def GetQuerySegmentInfo(
         self, request: milvus_pb2.GetQuerySegmentInfoRequest, caller: Caller
     ) -> milvus_pb2.GetQuerySegmentInfoResponse:
-        found = self._front.query_segments(
+        found = self._verbs.query_segments(
             database_of(request, caller), check_collection_name(request.collectionName)
         )
         return milvus_pb2.GetQuerySegmentInfoResponse(infos=map(_query_segment, found))

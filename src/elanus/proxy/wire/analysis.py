@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from elanus.core.errors import FieldNotFound, InvalidParameter
 from elanus.core.functions import ENABLE_ANALYZER, enables_analyzer
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.collections import CollectionVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import milvus_pb2
@@ -26,8 +27,8 @@ from elanus.text import (
 
 
 class Analysis:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: CollectionVerbs) -> None:
+        self._verbs = verbs
 
     @rpc(
         "analyzer_params",
@@ -78,7 +79,7 @@ class Analysis:
             if names:
                 raise InvalidParameter("analyzer_names need a collection_name and a field_name")
             return (analyzer_from(request.analyzer_params),)
-        view = self._front.describe_collection(database_of(request, caller), request.collection_name)
+        view = self._verbs.describe_collection(database_of(request, caller), request.collection_name)
         field = view.schema.by_name.get(request.field_name)
         if field is None:
             raise FieldNotFound(f"field not found[field={request.field_name}]")

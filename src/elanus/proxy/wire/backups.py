@@ -9,8 +9,9 @@ from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob
 from elanus.core.access import AccessPolicy
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import Caller, requires
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import requires
+from elanus.proxy.api.verbs import Verbs
 
 if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
     from elanus.proxy.verbs.backups import Backups
@@ -19,8 +20,8 @@ if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
 class BackupService:
     """Implements `elanus.api.backups.BackupApi`, as `elanus.proxy.wire.interfaces` describes."""
 
-    def __init__(self, front: Front, backups: Backups) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs, backups: Backups) -> None:
+        self._verbs = verbs
         self._backups = backups
 
     @requires("PrivilegeBackupRBAC")
@@ -43,16 +44,16 @@ class BackupService:
 
     @requires("PrivilegeBackupRBAC")
     def users(self, caller: Caller) -> AccessPolicy:
-        return self._front.access_policy()
+        return self._verbs.access_policy()
 
     @requires("PrivilegeRestoreRBAC")
     def restore_users(self, caller: Caller, added: AccessPolicy) -> None:
-        self._front.restore_access(added)
+        self._verbs.restore_access(added)
 
     @requires("PrivilegeCreateDatabase")
     def restore_database(self, caller: Caller, database: str, properties: dict[str, str]) -> None:
-        if all(known.name != database for known in self._front.list_databases()):
-            self._front.create_database(database, properties)
+        if all(known.name != database for known in self._verbs.list_databases()):
+            self._verbs.create_database(database, properties)
 
     @requires("PrivilegeRestoreSnapshot", on="collection")
     def receive(self, caller: Caller, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
@@ -64,6 +65,6 @@ class BackupService:
     ) -> RestoreJob:
         job = self._backups.complete(database, collection, snapshot_id)
         for alias in aliases:
-            if not self._front.has_collection(database, alias):
-                self._front.create_alias(database, collection, alias)
+            if not self._verbs.has_collection(database, alias):
+                self._verbs.create_alias(database, collection, alias)
         return job

@@ -23,7 +23,7 @@ from elanus.core.geometry import texts_of
 from elanus.core.limits import BUCKET_LEVELS_MAX
 from elanus.core.moments import TimeFormat
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.grouping import GROUPING_FIELD, GROUPING_FIELDS, GROUPING_SIZE
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 

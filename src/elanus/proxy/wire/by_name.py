@@ -16,7 +16,8 @@ from google.protobuf.json_format import ParseDict, ParseError
 from google.protobuf.message import Message
 
 from elanus.core.errors import InvalidParameter
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.status import reported_failure, status_field
 from elanus.proxy.wire.stubs import SERVICE, common_pb2
 from elanus.proxy.wire.unsupported import unsupported_rpc

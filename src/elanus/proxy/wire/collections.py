@@ -7,10 +7,12 @@ from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE, check_timezone
 from elanus.core.names import check_alias, check_collection_name
 from elanus.core.requests import checked_shards
 from elanus.core.timestamps import physical_ms
-from elanus.proxy.api import CollectionView, CreateCollection, LoadedView
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.guard import Visibility
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import Visibility
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.collections import CollectionView, CreateCollection
+from elanus.proxy.api.loading import LoadedView
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import decode_schema, describe
 from elanus.proxy.wire.status import status_of, success
@@ -30,8 +32,8 @@ class _CollectionNotDescribed(CollectionNotFound):
 
 
 class Collections:
-    def __init__(self, front: Front, visible: Visibility) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs, visible: Visibility) -> None:
+        self._verbs = verbs
         self._visible = visible
 
     @rpc(
@@ -50,7 +52,7 @@ class Collections:
         check_timezone(properties)
         zone = properties.get(TIMEZONE, DEFAULT_TIMEZONE)
         schema = decode_schema(request.schema, request.collection_name, zone)
-        self._front.create_collection(
+        self._verbs.create_collection(
             CreateCollection(
                 database=database_of(request, caller),
                 schema=schema,
@@ -65,7 +67,7 @@ class Collections:
     @rpc("collection_name", privilege="PrivilegeDropCollection")
     def DropCollection(self, request: milvus_pb2.DropCollectionRequest, caller: Caller) -> common_pb2.Status:
         # not checked: an invalid name is simply not found, which is no error
-        self._front.drop_collection(database_of(request, caller), request.collection_name)
+        self._verbs.drop_collection(database_of(request, caller), request.collection_name)
         return success()
 
     @rpc("collection_name", privilege=NO_PRIVILEGE, on="collection_name")
@@ -73,7 +75,7 @@ class Collections:
         self, request: milvus_pb2.HasCollectionRequest, caller: Caller
     ) -> milvus_pb2.BoolResponse:
         name = check_collection_name(request.collection_name)
-        return milvus_pb2.BoolResponse(value=self._front.has_collection(database_of(request, caller), name))
+        return milvus_pb2.BoolResponse(value=self._verbs.has_collection(database_of(request, caller), name))
 
     @rpc("collection_name", "collectionID", privilege="PrivilegeDescribeCollection")
     def DescribeCollection(
@@ -83,7 +85,7 @@ class Collections:
         if name or not request.collectionID:
             check_collection_name(name)
         try:
-            view = self._front.describe_collection(database, name, request.collectionID)
+            view = self._verbs.describe_collection(database, name, request.collectionID)
         except CollectionNotFound as error:
             raise _CollectionNotDescribed.describing(error) from error
         return describe(view, name)
@@ -96,7 +98,7 @@ class Collections:
         if request.type == milvus_pb2.InMemory:
             return self._show_loaded(caller, database, tuple(request.collection_names))
         response = milvus_pb2.ShowCollectionsResponse()
-        views = {view.name: view for view in self._front.list_collections(database)}
+        views = {view.name: view for view in self._verbs.list_collections(database)}
         for name in self._visible.collections(caller, database, views):
             _add_collection(response, views[name])
         return response
@@ -108,10 +110,10 @@ class Collections:
 
         Collections that the caller does not see are left out.
         """
-        loaded = self._front.loaded_collections(database)
+        loaded = self._verbs.loaded_collections(database)
         response = milvus_pb2.ShowCollectionsResponse()
         for name in names or loaded:
-            view = self._front.describe_collection(database, name)
+            view = self._verbs.describe_collection(database, name)
             if not self._visible.collections(caller, database, (view.name,)):
                 continue
             if view.name not in loaded:
@@ -125,7 +127,7 @@ class Collections:
         self, request: milvus_pb2.GetCollectionStatisticsRequest, caller: Caller
     ) -> milvus_pb2.GetCollectionStatisticsResponse:
         name = check_collection_name(request.collection_name)
-        rows = self._front.collection_rows(database_of(request, caller), name)
+        rows = self._verbs.collection_rows(database_of(request, caller), name)
         response = milvus_pb2.GetCollectionStatisticsResponse()
         response.stats.add(key="row_count", value=str(rows))
         return response
@@ -135,7 +137,7 @@ class Collections:
         self, request: milvus_pb2.RenameCollectionRequest, caller: Caller
     ) -> common_pb2.Status:
         database = database_of(request, caller)
-        self._front.rename_collection(
+        self._verbs.rename_collection(
             database,
             check_collection_name(request.oldName),
             check_collection_name(request.newName),
@@ -147,7 +149,7 @@ class Collections:
     def AlterCollection(
         self, request: milvus_pb2.AlterCollectionRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.alter_collection(
+        self._verbs.alter_collection(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             to_dict(request.properties),
@@ -165,7 +167,7 @@ class Collections:
         wanted = [(name, 0) for name in request.collection_name] or [("", i) for i in request.collectionID]
         for name, collection_id in wanted:
             try:
-                view = self._front.describe_collection(database, name, collection_id)
+                view = self._verbs.describe_collection(database, name, collection_id)
                 response.responses.append(describe(view, name))
             except CollectionNotFound as error:
                 response.responses.add(status=status_of(error))
@@ -174,18 +176,18 @@ class Collections:
     @rpc("collection_name", "alias", privilege="PrivilegeCreateAlias")
     def CreateAlias(self, request: milvus_pb2.CreateAliasRequest, caller: Caller) -> common_pb2.Status:
         collection, alias = check_collection_name(request.collection_name), check_alias(request.alias)
-        self._front.create_alias(database_of(request, caller), collection, alias)
+        self._verbs.create_alias(database_of(request, caller), collection, alias)
         return success()
 
     @rpc("alias", privilege="PrivilegeDropAlias")
     def DropAlias(self, request: milvus_pb2.DropAliasRequest, caller: Caller) -> common_pb2.Status:
-        self._front.drop_alias(database_of(request, caller), request.alias)  # not checked, as above
+        self._verbs.drop_alias(database_of(request, caller), request.alias)  # not checked, as above
         return success()
 
     @rpc("collection_name", "alias", privilege="PrivilegeCreateAlias")
     def AlterAlias(self, request: milvus_pb2.AlterAliasRequest, caller: Caller) -> common_pb2.Status:
         collection, alias = check_collection_name(request.collection_name), check_alias(request.alias)
-        self._front.alter_alias(database_of(request, caller), collection, alias)
+        self._verbs.alter_alias(database_of(request, caller), collection, alias)
         return success()
 
     @rpc("alias", privilege="PrivilegeDescribeAlias")
@@ -193,7 +195,7 @@ class Collections:
         self, request: milvus_pb2.DescribeAliasRequest, caller: Caller
     ) -> milvus_pb2.DescribeAliasResponse:
         database = database_of(request, caller)
-        collection = self._front.describe_alias(database, check_alias(request.alias))
+        collection = self._verbs.describe_alias(database, check_alias(request.alias))
         return milvus_pb2.DescribeAliasResponse(db_name=database, alias=request.alias, collection=collection)
 
     @rpc("collection_name", privilege="PrivilegeListAliases")
@@ -203,9 +205,9 @@ class Collections:
         database = database_of(request, caller)
         name = check_collection_name(request.collection_name) if request.collection_name else ""
         views = (
-            [self._front.describe_collection(database, name)]
+            [self._verbs.describe_collection(database, name)]
             if name
-            else self._front.list_collections(database)
+            else self._verbs.list_collections(database)
         )
         seen = set(self._visible.collections(caller, database, [view.name for view in views]))
         return milvus_pb2.ListAliasesResponse(

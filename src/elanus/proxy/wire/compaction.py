@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.compaction import CompactionVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
@@ -28,8 +29,8 @@ _TASK_STATES = {
 
 
 class Compaction:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: CompactionVerbs) -> None:
+        self._verbs = verbs
 
     @rpc(
         "collection_name",
@@ -52,7 +53,7 @@ class Compaction:
         if not request.collectionID:
             check_collection_name(name)
         target = _target_bytes(request.target_size)
-        started = self._front.compact(
+        started = self._verbs.compact(
             database_of(request, caller), name, request.collectionID, target, request.majorCompaction
         )
         return milvus_pb2.ManualCompactionResponse(
@@ -80,7 +81,7 @@ class Compaction:
         """Return the plans of one compaction or, with a name, all that are remembered of the collection."""
         if request.collection_name and not request.compactionID:
             name = check_collection_name(request.collection_name)
-            plans = tuple(self._front.compactions_of(database_of(request, caller), name))
+            plans = tuple(self._verbs.compactions_of(database_of(request, caller), name))
             infos = [_task(plan) for plan in plans]
         else:
             plans = self._plans(request)
@@ -98,7 +99,7 @@ class Compaction:
             raise InvalidParameter(
                 f"compaction id {request.compactionID} does not exist: use the one that compacting answered"
             )
-        return tuple(self._front.compaction_plans(request.compactionID))
+        return tuple(self._verbs.compaction_plans(request.compactionID))
 
 
 def _target_bytes(size_mb: int) -> int | None:

@@ -13,13 +13,13 @@ from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import NO_PRIVILEGE, Caller, requires
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE, requires
+from elanus.proxy.api.imports import ImportOptions
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.import_options import check_key, import_options
 
-if (
-    TYPE_CHECKING
-):  # the proxy's role imports the filter language and the indexes, which the wire does not need
+if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
     from elanus.proxy.verbs.snapshots import Snapshots
 
 
@@ -29,8 +29,8 @@ class Connector:
     ``import_url``: the directory or store that files are imported from.
     """
 
-    def __init__(self, front: Front, snapshots: Snapshots, import_url: str) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs, snapshots: Snapshots, import_url: str) -> None:
+        self._verbs = verbs
         self._snapshots = snapshots
         self._import_url = import_url
 
@@ -62,33 +62,33 @@ class Connector:
     def create_snapshot(
         self, caller: Caller, database: str, collection: str, name: str, description: str
     ) -> SnapshotView:
-        self._front.create_snapshot(database, collection, name, description, caller.time_left_s)
-        return self._front.describe_snapshot(database, collection, name)
+        self._verbs.create_snapshot(database, collection, name, description, caller.time_left_s)
+        return self._verbs.describe_snapshot(database, collection, name)
 
     @requires("PrivilegeDropSnapshot", on="collection")
     def drop_snapshot(self, caller: Caller, database: str, collection: str, name: str) -> None:
-        self._front.drop_snapshot(database, collection, name)
+        self._verbs.drop_snapshot(database, collection, name)
 
     @requires("PrivilegeListSnapshots", on="collection")
     def snapshots(self, caller: Caller, database: str, collection: str) -> tuple[SnapshotView, ...]:
-        names = self._front.list_snapshots(database, collection)
-        return tuple(self._front.describe_snapshot(database, collection, name) for name in names)
+        names = self._verbs.list_snapshots(database, collection)
+        return tuple(self._verbs.describe_snapshot(database, collection, name) for name in names)
 
     @requires("PrivilegeRestoreSnapshot", on="collection")
     def restore_snapshot(
         self, caller: Caller, database: str, collection: str, name: str, target: str
     ) -> RestoreJob:
-        return self._front.restore_snapshot(database, collection, name, database, target)
+        return self._verbs.restore_snapshot(database, collection, name, database, target)
 
     @requires("PrivilegeRestoreSnapshot", on="collection")
     def clone_collection(
         self, caller: Caller, database: str, collection: str, target: str, moment: Timestamp
     ) -> RestoreJob:
-        return self._front.clone_collection(database, collection, database, target, moment)
+        return self._verbs.clone_collection(database, collection, database, target, moment)
 
     @requires("PrivilegeRestoreSnapshot", on="collection")
     def undrop_collection(self, caller: Caller, database: str, collection: str, target: str) -> RestoreJob:
-        return self._front.undrop_collection(database, collection, target)
+        return self._verbs.undrop_collection(database, collection, target)
 
     @requires(NO_PRIVILEGE)
     def import_directory(self, caller: Caller) -> str:
@@ -104,25 +104,13 @@ class Connector:
         files: tuple[str, ...],
         options: dict[str, str],
     ) -> ImportTask:
-        wanted = import_options(options)
-        return self._front.start_import(
-            database,
-            collection,
-            partition,
-            files,
-            wanted.idempotency_key,
-            wanted.rejects_max,
-            wanted.mode,
-            duplicates=wanted.duplicates,
-            csv=wanted.csv,
-            timeout_ms=wanted.timeout_ms,
-        )
+        return self._verbs.start_import(database, collection, partition, files, import_options(options))
 
     @requires("PrivilegeImport", on="collection")
     def write_schema(
         self, caller: Caller, database: str, collection: str, partition: str, mode: WriteMode
     ) -> CollectionSchema:
-        return self._front.write_schema(database, collection, partition, mode)
+        return self._verbs.write_schema(database, collection, partition, mode)
 
     @requires("PrivilegeImport", on="collection")
     def write_files(
@@ -137,16 +125,15 @@ class Connector:
         batch: int = -1,
     ) -> ImportTask:
         check_key("write_id", write_id)
-        return self._front.start_import(
-            database, collection, partition, files, write_id, mode=mode, batch=batch
-        )
+        options = ImportOptions(write_id, mode=mode, batch=batch)
+        return self._verbs.start_import(database, collection, partition, files, options)
 
     @requires(NO_PRIVILEGE)
     def import_task(self, caller: Caller, task_id: TaskID) -> ImportTask:
         """As GetImportState of the reference, which any user may call: the task's id must be known."""
-        return self._front.import_task(task_id)
+        return self._verbs.import_task(task_id)
 
     @requires("PrivilegeImport")
     def cancel_import(self, caller: Caller, task_id: TaskID) -> None:
         """The request names no collection, so it requires the privilege on all of them."""
-        self._front.cancel_import(task_id)
+        self._verbs.cancel_import(task_id)

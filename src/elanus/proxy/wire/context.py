@@ -13,7 +13,8 @@ from msgspec import structs
 
 from elanus.core.errors import AccessRefused, ElanusError, PermissionDenied
 from elanus.core.explanation import Explanation
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY
 from elanus.rpc.tracing import trace_of
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from elanus.proxy.guard import SeesAll, Visibility
-from elanus.proxy.port import Front
+from elanus.proxy.access.guard import SeesAll, Visibility
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.access import Access
 from elanus.proxy.wire.admin import Admin
 from elanus.proxy.wire.analysis import Analysis
@@ -23,25 +23,25 @@ from elanus.proxy.wire.writes import Writes
 _SEES_ALL = SeesAll()
 
 
-def milvus_families(front: Front, deploy_mode: str, visible: Visibility = _SEES_ALL) -> tuple[object, ...]:
+def milvus_families(verbs: Verbs, deploy_mode: str, visible: Visibility = _SEES_ALL) -> tuple[object, ...]:
     """``deploy_mode`` is reported to clients: ``STANDALONE`` or ``DISTRIBUTED``.
 
     ``visible``: what lists show.
     """
     return (
-        Databases(front, visible),
-        Collections(front, visible),
-        SchemaChanges(front),
-        Partitions(front),
-        Loading(front),
-        Indexes(front),
-        Writes(front),
-        BulkImports(front),
-        Compaction(front),
-        Reads(front),
-        Admin(front, deploy_mode),
-        Analysis(front),
-        ResourceGroups(front),
-        Snapshots(front),
-        Access(front),
+        Databases(verbs, visible),
+        Collections(verbs, visible),
+        SchemaChanges(verbs),
+        Partitions(verbs),
+        Loading(verbs),
+        Indexes(verbs),
+        Writes(verbs),
+        BulkImports(verbs),
+        Compaction(verbs),
+        Reads(verbs),
+        Admin(verbs, deploy_mode),
+        Analysis(verbs),
+        ResourceGroups(verbs),
+        Snapshots(verbs),
+        Access(verbs),
     )

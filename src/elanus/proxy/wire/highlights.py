@@ -12,7 +12,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.functions import BM25
 from elanus.core.highlights import Highlighting
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.proxy.api import SearchResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.requests import to_dict
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 from elanus.proxy.wire.unsupported import unsupported

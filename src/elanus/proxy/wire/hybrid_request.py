@@ -1,4 +1,4 @@
-"""A ``HybridSearchRequest`` to `elanus.proxy.hybrid_api.HybridSearch`.
+"""A ``HybridSearchRequest`` to `elanus.proxy.api.search.HybridSearch`.
 
 Each search in it is an ordinary ``SearchRequest``, and is decoded as one. Clients repeat the parameters of
 the whole request in every search (offset, grouping); the reference reads them from ``rank_params`` only, and
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from elanus.core.errors import InvalidParameter
 from elanus.core.requests import check_query_window, check_round_decimal
 from elanus.index import note_ignored
-from elanus.proxy.api import Search
-from elanus.proxy.hybrid_api import HybridSearch
+from elanus.proxy.api.search import HybridSearch, Search
 from elanus.proxy.wire.grouping import GROUPING_PARAMS, grouping
 from elanus.proxy.wire.parameters import IGNORE_GROWING, ignore_growing, integer, is_integer
 from elanus.proxy.wire.rankers import FunctionScore, function_score, legacy_ranker
@@ -138,9 +137,9 @@ def _search(
     del request.search_params[:]
     request.search_params.extend(own)
     search = decode_search(request, collection, cache)
-    if search.order:
+    if search.template.order:
         raise InvalidParameter("order_by is not supported for hybrid search")
-    if search.levels:
+    if search.template.levels:
         raise InvalidParameter(NO_AGGREGATION)
     if search.highlight is not None:
         raise InvalidParameter("not support hybrid search with highlight now: send a search of its own")

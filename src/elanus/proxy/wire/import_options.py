@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.imports import COMMAS, CsvFormat, Duplicates, WriteMode
 from elanus.core.limits import IMPORT_REJECTS_MAX, WRITE_ID_LENGTH_MAX
+from elanus.proxy.api.imports import ImportOptions
 from elanus.proxy.wire.unsupported import unsupported
 
 KEY, ON_ERROR, REJECTS = "idempotency_key", "on_error", "max_rejects"
@@ -23,23 +23,11 @@ _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _NO_SEPARATORS = '\0\r\n"'
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """``idempotency_key``: one import is made for it, however often it is asked for. ``rejects_max``: how
-    many rows are left out before the import fails. ``duplicates``: which rows of a key are added.
-    ``csv``: the format of CSV files. ``timeout_ms``: after how long the import fails; 0: what the server
-    allows."""
-
-    idempotency_key: str = ""
-    rejects_max: int = 0
-    mode: WriteMode = WriteMode.APPEND
-    duplicates: Duplicates = Duplicates.KEEP
-    csv: CsvFormat = COMMAS
-    timeout_ms: int = 0
-
-
 def import_options(given: Mapping[str, str]) -> ImportOptions:
-    """Raises `InvalidParameter`, and `NotSupported` for an option that is not known."""
+    """The idempotency key is the id of the write: one import is made for it, however often it is asked for.
+
+    Raises `InvalidParameter`, and `NotSupported` for an option that is not known.
+    """
     for name in given:
         if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL, TIMEOUT):
             raise unsupported(f"the option {name} of Import", "leave it out")

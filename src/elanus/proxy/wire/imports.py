@@ -11,8 +11,9 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.import_files import REJECTS
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.imports import ImportVerbs
 from elanus.proxy.wire.import_options import import_options
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
@@ -31,8 +32,8 @@ FILES_BYTES = "files_bytes"
 
 
 class BulkImports:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: ImportVerbs) -> None:
+        self._verbs = verbs
 
     @rpc(
         "collection_name",
@@ -53,17 +54,12 @@ class BulkImports:
         if request.channel_names:
             raise unsupported("the field channel_names of Import", "rows go by the hash of their keys")
         options = import_options(to_dict(request.options))
-        task = self._front.start_import(
+        task = self._verbs.start_import(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.partition_name,
             tuple(file.removeprefix("/") for file in request.files),
-            options.idempotency_key,
-            options.rejects_max,
-            options.mode,
-            duplicates=options.duplicates,
-            csv=options.csv,
-            timeout_ms=options.timeout_ms,
+            options,
         )
         return milvus_pb2.ImportResponse(status=success(), tasks=[task.task_id])
 
@@ -71,7 +67,7 @@ class BulkImports:
     def GetImportState(
         self, request: milvus_pb2.GetImportStateRequest, caller: Caller
     ) -> milvus_pb2.GetImportStateResponse:
-        return import_state(self._front.import_task(request.task))
+        return import_state(self._verbs.import_task(request.task))
 
     @rpc("collection_name", "limit", privilege="PrivilegeImport", on="collection_name")
     def ListImportTasks(
@@ -80,7 +76,7 @@ class BulkImports:
         if request.limit < 0:
             raise InvalidParameter(f"limit is {request.limit}: it must not be negative (0: all tasks)")
         name = request.collection_name and check_collection_name(request.collection_name)
-        tasks = self._front.import_tasks(database_of(request, caller), name, request.limit)
+        tasks = self._verbs.import_tasks(database_of(request, caller), name, request.limit)
         return milvus_pb2.ListImportTasksResponse(status=success(), tasks=map(import_state, tasks))
 
 

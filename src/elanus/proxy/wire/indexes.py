@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from elanus.core.names import check_collection_name, check_index_name
-from elanus.proxy.api import IndexView
-from elanus.proxy.calls import Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.indexes import IndexVerbs, IndexView
 from elanus.proxy.wire.requests import add_pairs, database_of, rpc, to_dict
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -23,8 +22,8 @@ _IndexRequest = (
 class Indexes:
     """The requests' ``timestamp`` limits the answer to older segments; here states cover all segments."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: IndexVerbs) -> None:
+        self._verbs = verbs
 
     @rpc(
         "collection_name",
@@ -35,7 +34,7 @@ class Indexes:
         on="collection_name",
     )
     def CreateIndex(self, request: milvus_pb2.CreateIndexRequest, caller: Caller) -> common_pb2.Status:
-        self._front.create_index(
+        self._verbs.create_index(
             database_of(request, caller),
             request.collection_name,  # not checked: an invalid name is simply not found
             request.field_name,
@@ -53,7 +52,7 @@ class Indexes:
         on="collection_name",
     )
     def AlterIndex(self, request: milvus_pb2.AlterIndexRequest, caller: Caller) -> common_pb2.Status:
-        self._front.alter_index(
+        self._verbs.alter_index(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.index_name,
@@ -64,7 +63,7 @@ class Indexes:
 
     @rpc("collection_name", "field_name", "index_name", privilege="PrivilegeDropIndex", on="collection_name")
     def DropIndex(self, request: milvus_pb2.DropIndexRequest, caller: Caller) -> common_pb2.Status:
-        self._front.drop_index(
+        self._verbs.drop_index(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.field_name,
@@ -114,8 +113,8 @@ class Indexes:
         )
 
     def _indexes(self, request: _IndexRequest, caller: Caller) -> Sequence[IndexView]:
-        """Return at least one index: the `Front` raises `IndexNotFound` when none matches."""
-        return self._front.describe_index(
+        """Return at least one index: `IndexVerbs.describe_index` raises `IndexNotFound` when none matches."""
+        return self._verbs.describe_index(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.index_name,

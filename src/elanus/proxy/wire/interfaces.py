@@ -2,7 +2,7 @@
 
 Elanus' own clients call an interface as roles call each other (`elanus.rpc.carrier`). Unlike a role, the port
 answers in threads and its callers are outside the system. So a target's methods are synchronous, take the
-caller as their first argument, and declare what they need with `elanus.proxy.calls.requires`.
+caller as their first argument, and declare what they need with `elanus.proxy.access.permission.requires`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import msgspec
 
 from elanus.core.errors import ElanusError, Internal, InvalidParameter
 from elanus.core.names import DEFAULT_DATABASE
-from elanus.proxy.calls import Calls, Operation, permission_of
+from elanus.proxy.access.permission import permission_of
+from elanus.proxy.calls import Calls, Operation
 from elanus.proxy.wire.context import Context, signed_in
 from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of
 from elanus.rpc.tracing import with_trace

@@ -14,7 +14,7 @@ import numpy as np
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.limits import TOP_K_MAX
-from elanus.proxy.api import IteratorPage
+from elanus.proxy.api.search import IteratorPage
 from elanus.proxy.wire.parameters import boolean, integer
 
 _V2 = "search_iter_v2"

@@ -9,8 +9,9 @@ from elanus.api.keys import KeyInfo, NewKey
 from elanus.core.access import AccessPolicy
 from elanus.core.api_keys import UNLIMITED, ApiKey, KeyScope
 from elanus.core.errors import NotPermitted
-from elanus.proxy.calls import Caller, ObjectType, requires
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType, requires
+from elanus.proxy.api.access import AccessVerbs
 
 _CHANGE, _SELECT = "PrivilegeUpdateUser", "PrivilegeSelectUser"
 
@@ -18,8 +19,8 @@ _CHANGE, _SELECT = "PrivilegeUpdateUser", "PrivilegeSelectUser"
 class Keys:
     """Implements `elanus.api.keys.KeysApi`, as `elanus.proxy.wire.interfaces` describes."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: AccessVerbs) -> None:
+        self._verbs = verbs
 
     @requires(_CHANGE, on="user", object_type=ObjectType.USER)
     def create_key(
@@ -31,7 +32,7 @@ class Keys:
             raise NotPermitted(
                 "API keys are created by users who have signed in: set proxy.authorization_enabled=true"
             )
-        policy = self._front.access_policy()
+        policy = self._verbs.access_policy()
         if _is_limited(policy, caller):
             raise NotPermitted(
                 "a limited API key creates no keys: sign in with a password, or with a key without limits"
@@ -40,18 +41,18 @@ class Keys:
             raise NotPermitted(
                 f"the user {user} may do everything: only root and members of the role admin create its keys"
             )
-        made, text = self._front.create_api_key(user, valid_days, description, scope)
+        made, text = self._verbs.create_api_key(user, valid_days, description, scope)
         return NewKey(_info(made), text)
 
     @requires(_SELECT, on="user", object_type=ObjectType.USER)
     def list_keys(self, caller: Caller, user: str) -> tuple[KeyInfo, ...]:
-        keys = self._front.access_policy().keys.values()
+        keys = self._verbs.access_policy().keys.values()
         found = [key for key in keys if user in ("", key.user)]
         return tuple(_info(key) for key in sorted(found, key=lambda key: (key.created_ms, key.key_id)))
 
     @requires(_CHANGE, on="user", object_type=ObjectType.USER)
     def drop_key(self, caller: Caller, user: str, key_id: str) -> None:
-        self._front.drop_api_key(user, key_id)
+        self._verbs.drop_api_key(user, key_id)
 
 
 def _may_everything(policy: AccessPolicy, name: str) -> bool:

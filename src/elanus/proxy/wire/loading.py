@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
-from elanus.proxy.api import LoadRequest
-from elanus.proxy.calls import Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.loading import LoadRequest
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -16,8 +16,8 @@ _LOAD_FIELDS = ("load_fields", "skip_load_dynamic_field", "load_params")
 
 
 class Loading:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
 
     @rpc(
         "collection_name",
@@ -52,7 +52,7 @@ class Loading:
         caller: Caller,
         partitions: tuple[str, ...],
     ) -> None:
-        self._front.load(
+        self._verbs.load(
             LoadRequest(
                 database_of(request, caller),
                 check_collection_name(request.collection_name),
@@ -70,7 +70,7 @@ class Loading:
         self, request: milvus_pb2.ReleaseCollectionRequest, caller: Caller
     ) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
-        self._front.release(database_of(request, caller), name, ())
+        self._verbs.release(database_of(request, caller), name, ())
         return success()
 
     @rpc("collection_name", "partition_names", privilege="PrivilegeRelease", on="collection_name")
@@ -79,7 +79,7 @@ class Loading:
     ) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
         partitions = _named_partitions(request, "release")
-        self._front.release(database_of(request, caller), name, partitions)
+        self._verbs.release(database_of(request, caller), name, partitions)
         return success()
 
     @rpc("collection_name", "partition_names", privilege="PrivilegeGetLoadState", on="collection_name")
@@ -87,7 +87,7 @@ class Loading:
         self, request: milvus_pb2.GetLoadingProgressRequest, caller: Caller
     ) -> milvus_pb2.GetLoadingProgressResponse:
         """Return one percentage for load and refresh: segments added since the load are served anyway."""
-        progress = self._front.loading_progress(
+        progress = self._verbs.loading_progress(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             tuple(request.partition_names),
@@ -100,7 +100,7 @@ class Loading:
     def GetLoadState(
         self, request: milvus_pb2.GetLoadStateRequest, caller: Caller
     ) -> milvus_pb2.GetLoadStateResponse:
-        state = self._front.load_state(
+        state = self._verbs.load_state(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             tuple(request.partition_names),
@@ -125,13 +125,13 @@ class Loading:
         The nodes of a replica hold the collection together.
         """
         database = database_of(request, caller)
-        view = self._front.describe_collection(database, request.collection_name, request.collectionID)
-        loaded = self._front.loaded_partitions(database, view.name)
+        view = self._verbs.describe_collection(database, request.collection_name, request.collectionID)
+        loaded = self._verbs.loaded_partitions(database, view.name)
         partitions = [
-            p.partition_id for p in self._front.list_partitions(database, view.name) if p.name in loaded
+            p.partition_id for p in self._verbs.list_partitions(database, view.name) if p.name in loaded
         ]
         response = milvus_pb2.GetReplicasResponse()
-        for found in self._front.replicas(database, view.name):
+        for found in self._verbs.replicas(database, view.name):
             replica = response.replicas.add(
                 replicaID=view.collection_id + found.number,
                 collectionID=view.collection_id,
@@ -155,7 +155,7 @@ class Loading:
         on="collectionName",
     )
     def LoadBalance(self, request: milvus_pb2.LoadBalanceRequest, caller: Caller) -> common_pb2.Status:
-        self._front.load_balance(
+        self._verbs.load_balance(
             database_of(request, caller),
             request.collectionName,  # not checked: an invalid name is simply not found
             request.src_nodeID,

@@ -16,7 +16,9 @@ from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
 from elanus.core.errors import ElanusError, NotSupported
-from elanus.proxy.calls import Caller, Operation, Permission, permission_of
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import Permission, permission_of
+from elanus.proxy.calls import Operation
 from elanus.proxy.wire.permissions import about_fields, service_permissions
 from elanus.proxy.wire.requests import (
     database_of,

@@ -8,9 +8,9 @@ from elanus.core.catalog import Partition
 from elanus.core.errors import CollectionNotLoaded, PartitionNotFound, PartitionNotLoaded
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.timestamps import physical_ms
-from elanus.proxy.api import LoadedView
-from elanus.proxy.calls import Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.loading import LoadedView
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -24,32 +24,32 @@ _PartitionRequest = (
 
 
 class Partitions:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
 
     @rpc("collection_name", "partition_name", privilege="PrivilegeCreatePartition", on="collection_name")
     def CreatePartition(
         self, request: milvus_pb2.CreatePartitionRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.create_partition(*_partition_of(request, caller))
+        self._verbs.create_partition(*_partition_of(request, caller))
         return success()
 
     @rpc("collection_name", "partition_name", privilege="PrivilegeDropPartition", on="collection_name")
     def DropPartition(self, request: milvus_pb2.DropPartitionRequest, caller: Caller) -> common_pb2.Status:
-        self._front.drop_partition(*_partition_of(request, caller))
+        self._verbs.drop_partition(*_partition_of(request, caller))
         return success()
 
     @rpc("collection_name", "partition_name", privilege="PrivilegeHasPartition", on="collection_name")
     def HasPartition(
         self, request: milvus_pb2.HasPartitionRequest, caller: Caller
     ) -> milvus_pb2.BoolResponse:
-        return milvus_pb2.BoolResponse(value=self._front.has_partition(*_partition_of(request, caller)))
+        return milvus_pb2.BoolResponse(value=self._verbs.has_partition(*_partition_of(request, caller)))
 
     @rpc("collection_name", "partition_name", privilege="PrivilegeGetStatistics", on="collection_name")
     def GetPartitionStatistics(
         self, request: milvus_pb2.GetPartitionStatisticsRequest, caller: Caller
     ) -> milvus_pb2.GetPartitionStatisticsResponse:
-        rows = self._front.partition_rows(*_partition_of(request, caller))
+        rows = self._verbs.partition_rows(*_partition_of(request, caller))
         response = milvus_pb2.GetPartitionStatisticsResponse()
         response.stats.add(key="row_count", value=str(rows))
         return response
@@ -68,9 +68,9 @@ class Partitions:
         database = database_of(request, caller)
         name = request.collection_name
         if not name and request.collectionID:
-            name = self._front.describe_collection(database, "", request.collectionID).name
+            name = self._verbs.describe_collection(database, "", request.collectionID).name
         check_collection_name(name)
-        partitions = {p.name: p for p in self._front.list_partitions(database, name)}
+        partitions = {p.name: p for p in self._verbs.list_partitions(database, name)}
         asked = tuple(request.partition_names)
         for missing in (p for p in asked if p not in partitions):
             raise PartitionNotFound(f"partition not found[partition={missing}]")
@@ -84,7 +84,7 @@ class Partitions:
     def _loaded_partitions(self, database: str, collection: str) -> Mapping[str, LoadedView]:
         """Return the loaded partitions; none if the collection is not loaded."""
         try:
-            return self._front.loaded_partitions(database, collection)
+            return self._verbs.loaded_partitions(database, collection)
         except CollectionNotLoaded:
             return {}
 

@@ -22,7 +22,10 @@ from google.protobuf.message import Message
 from elanus.core.errors import ElanusError
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.core.timestamps import Timestamp
-from elanus.proxy.calls import Caller, Calls, Guard, ObjectType, Operation, PassedOn, Permission
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.guard import Guard
+from elanus.proxy.access.permission import ObjectType, Permission
+from elanus.proxy.calls import Calls, Operation, PassedOn
 from elanus.proxy.wire.context import ORIGIN_HEADER, Context, caller_of, time_left_s, with_user
 from elanus.proxy.wire.message_parts import decoder
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
@@ -82,7 +85,7 @@ class PassingOperation:
 
 
 class PassingGuard:
-    """Implements `elanus.proxy.calls.Guard`: what ``guard`` refuses, the main process refuses."""
+    """Implements `elanus.proxy.access.guard.Guard`: what ``guard`` refuses, the main process refuses."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard

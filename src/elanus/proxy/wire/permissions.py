@@ -11,7 +11,7 @@ from functools import cache
 
 from google.protobuf.descriptor import Descriptor, ServiceDescriptor
 
-from elanus.proxy.calls import NO_PRIVILEGE, ObjectType, Permission
+from elanus.proxy.access.permission import NO_PRIVILEGE, ObjectType, Permission
 from elanus.proxy.wire.protos.pool import message_options
 from elanus.proxy.wire.stubs import common_pb2
 

@@ -1,4 +1,4 @@
-"""A ``QueryRequest`` to `elanus.proxy.api.Query`.
+"""A ``QueryRequest`` to `elanus.proxy.api.query.Query`.
 
 A client's query iterator is a series of queries by ranges of the primary key. The server's part is small:
 rows in key order, and all pages as of the first page's timestamp.
@@ -13,7 +13,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import parse_order
 from elanus.core.requests import check_query_window
-from elanus.proxy.api import ElementCursor, Query
+from elanus.proxy.api.query import ElementCursor, Query
 from elanus.proxy.wire.parameters import (
     COLLECTION_ID,
     IGNORE_GROWING,

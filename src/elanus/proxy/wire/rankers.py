@@ -16,7 +16,7 @@ import msgspec
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.rankers import BOOST_MODES, RRF_K, Decay, Ranker, Rrf, Weighted
-from elanus.proxy.boost_requests import BoostRequest, BoostRequests
+from elanus.proxy.api.search import BoostRequest, BoostRequests
 from elanus.proxy.wire.parameters import boolean, json_object
 from elanus.proxy.wire.requests import to_dict
 from elanus.proxy.wire.stubs import schema_pb2

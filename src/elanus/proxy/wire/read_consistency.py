@@ -31,7 +31,7 @@ def read_consistency(
     client: str = "",
 ) -> ReadConsistency:
     """``pinned``: a page of an iterator; ``travel_ts``: the requested past timestamp, or 0;
-    ``client``: see `elanus.proxy.calls.Caller`.
+    ``client``: see `elanus.proxy.access.caller.Caller`.
 
     Raises `InvalidParameter` for a level that does not exist.
     """

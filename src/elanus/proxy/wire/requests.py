@@ -17,7 +17,8 @@ from google.protobuf.message import Message
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.names import DEFAULT_DATABASE
-from elanus.proxy.calls import Caller, ObjectType, requires
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import ObjectType, requires
 from elanus.proxy.wire.stubs import common_pb2
 from elanus.proxy.wire.unsupported import INSTEAD_OF_FIELD, unsupported
 
@@ -46,8 +47,8 @@ def rpc(
     ``understood_fields``: the request fields that it uses; ``base`` (a header that clients leave empty) and
     the database's name need not be listed. A method that ``checks_itself`` calls `refuse_unknown_fields`
     where it decodes the request. ``privilege``, ``on``, ``object_type``, ``arrives_in``: see
-    `elanus.proxy.calls.requires`; where the protos declare a privilege for the request message, they are the
-    same. ``explains`` adds what the response has to say about an error apart from the status.
+    `elanus.proxy.access.permission.requires`; where the protos declare a privilege for the request message,
+    they are the same. ``explains`` adds what the response has to say about an error apart from the status.
     """
     declare = requires(privilege, on, object_type, arrives_in)
 

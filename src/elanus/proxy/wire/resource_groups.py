@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from elanus.core.group_config import GroupConfig, illegal_config
 from elanus.core.names import check_collection_name, check_resource_group_name
-from elanus.proxy.calls import Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.resource_groups import ResourceGroupVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, rg_pb2
@@ -14,8 +14,8 @@ from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, rg_pb2
 class ResourceGroups:
     """Resource groups: declared (`UpdateResourceGroups`), or by transfers of nodes."""
 
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: ResourceGroupVerbs) -> None:
+        self._verbs = verbs
 
     @rpc("resource_group", "config", privilege="PrivilegeCreateResourceGroup")
     def CreateResourceGroup(
@@ -23,14 +23,14 @@ class ResourceGroups:
     ) -> common_pb2.Status:
         name = check_resource_group_name(request.resource_group)
         config = _config(name, request.config) if request.HasField("config") else None
-        self._front.create_resource_group(name, config)
+        self._verbs.create_resource_group(name, config)
         return success()
 
     @rpc("resource_groups", privilege="PrivilegeUpdateResourceGroups")
     def UpdateResourceGroups(
         self, request: milvus_pb2.UpdateResourceGroupsRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.update_resource_groups(
+        self._verbs.update_resource_groups(
             {name: _config(name, config) for name, config in request.resource_groups.items()}
         )
         return success()
@@ -39,20 +39,20 @@ class ResourceGroups:
     def DropResourceGroup(
         self, request: milvus_pb2.DropResourceGroupRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.drop_resource_group(request.resource_group)
+        self._verbs.drop_resource_group(request.resource_group)
         return success()
 
     @rpc(privilege="PrivilegeListResourceGroups")
     def ListResourceGroups(
         self, request: milvus_pb2.ListResourceGroupsRequest, caller: Caller
     ) -> milvus_pb2.ListResourceGroupsResponse:
-        return milvus_pb2.ListResourceGroupsResponse(resource_groups=self._front.list_resource_groups())
+        return milvus_pb2.ListResourceGroupsResponse(resource_groups=self._verbs.list_resource_groups())
 
     @rpc("resource_group", privilege="PrivilegeDescribeResourceGroup")
     def DescribeResourceGroup(
         self, request: milvus_pb2.DescribeResourceGroupRequest, caller: Caller
     ) -> milvus_pb2.DescribeResourceGroupResponse:
-        view = self._front.describe_resource_group(request.resource_group)
+        view = self._verbs.describe_resource_group(request.resource_group)
         response = milvus_pb2.DescribeResourceGroupResponse()
         group = response.resource_group
         group.name = view.name
@@ -68,7 +68,7 @@ class ResourceGroups:
 
     @rpc("source_resource_group", "target_resource_group", "num_node", privilege="PrivilegeTransferNode")
     def TransferNode(self, request: milvus_pb2.TransferNodeRequest, caller: Caller) -> common_pb2.Status:
-        self._front.transfer_node(
+        self._verbs.transfer_node(
             check_resource_group_name(request.source_resource_group),
             check_resource_group_name(request.target_resource_group),
             request.num_node,
@@ -85,7 +85,7 @@ class ResourceGroups:
     def TransferReplica(
         self, request: milvus_pb2.TransferReplicaRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.transfer_replica(
+        self._verbs.transfer_replica(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             check_resource_group_name(request.source_resource_group),

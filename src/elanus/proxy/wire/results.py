@@ -23,7 +23,8 @@ from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.pieces import pieces
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.proxy.api import QueryResult, SearchResult
+from elanus.proxy.api.query import QueryResult
+from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.buckets import add_buckets
 from elanus.proxy.wire.codecs import CODECS, ArrayCodec, ScalarCodec, VectorListCodec, packed_floats
 from elanus.proxy.wire.highlights import add_highlights

@@ -7,8 +7,8 @@ from elanus.core.function_changes import refuse_lone_drop
 from elanus.core.functions import Function
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
-from elanus.proxy.calls import Caller
-from elanus.proxy.port import Front
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.functions import decode_function
 from elanus.proxy.wire.requests import database_of, rpc, to_dict
 from elanus.proxy.wire.schemas import added_field, decode_added_field
@@ -19,14 +19,14 @@ from elanus.proxy.wire.unsupported import unsupported
 
 
 class SchemaChanges:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
 
     @rpc("collection_name", "field_name", "properties", "delete_keys", privilege="PrivilegeCreateCollection")
     def AlterCollectionField(
         self, request: milvus_pb2.AlterCollectionFieldRequest, caller: Caller
     ) -> common_pb2.Status:
-        self._front.alter_field(
+        self._verbs.alter_field(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.field_name,
@@ -42,7 +42,7 @@ class SchemaChanges:
         name = check_collection_name(request.collection_name)
         database = database_of(request, caller)
         field = decode_added_field(request.schema, name, self._zone(database, name))
-        self._front.add_field(database, name, field)
+        self._verbs.add_field(database, name, field)
         return success()
 
     @rpc(
@@ -56,7 +56,7 @@ class SchemaChanges:
     ) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
         struct, members = decode_struct(request.struct_array_field_schema, name)
-        self._front.add_struct(database_of(request, caller), name, struct, members)
+        self._verbs.add_struct(database_of(request, caller), name, struct, members)
         return success()
 
     @rpc("collection_name", privilege="PrivilegeDropCollection")
@@ -64,7 +64,7 @@ class SchemaChanges:
         self, request: milvus_pb2.TruncateCollectionRequest, caller: Caller
     ) -> milvus_pb2.TruncateCollectionResponse:
         name = check_collection_name(request.collection_name)
-        self._front.truncate_collection(database_of(request, caller), name)
+        self._verbs.truncate_collection(database_of(request, caller), name)
         return milvus_pb2.TruncateCollectionResponse(status=success())
 
     @rpc("collection_name", "action", privilege="PrivilegeAlterCollectionSchema", on="collection_name")
@@ -90,13 +90,13 @@ class SchemaChanges:
             if info.index_name or info.extra_params:
                 raise unsupported("an index of a field that is added", "use CreateIndex afterwards")
             field = added_field(info.field_schema, name, self._zone(database, name))
-            self._front.add_field(database, name, field)
+            self._verbs.add_field(database, name, field)
             return
         if len(added.func_schema) != 1:
             raise InvalidParameter(
                 f"{len(added.func_schema)} functions to add to collection {name}: add one with its field"
             )
-        self._front.add_function(
+        self._verbs.add_function(
             database,
             name,
             added_field(info.field_schema, name),
@@ -107,18 +107,18 @@ class SchemaChanges:
 
     def _zone(self, database: str, name: str) -> str:
         """The time zone of a default moment without an offset."""
-        properties = self._front.describe_collection(database, name).properties
+        properties = self._verbs.describe_collection(database, name).properties
         return properties.get(TIMEZONE, DEFAULT_TIMEZONE)
 
     def _drop(
         self, database: str, name: str, dropped: milvus_pb2.AlterCollectionSchemaRequest.DropRequest
     ) -> None:
         if dropped.WhichOneof("identifier") == "function_name":
-            self._front.drop_function(
+            self._verbs.drop_function(
                 database, name, dropped.function_name, with_outputs=dropped.drop_function_output_fields
             )
         else:
-            self._front.drop_field(database, name, dropped.field_name, dropped.field_id)
+            self._verbs.drop_field(database, name, dropped.field_name, dropped.field_id)
 
     @rpc("collection_name", "functionSchema", privilege="PrivilegeCreateCollection")
     def AddCollectionFunction(
@@ -126,7 +126,7 @@ class SchemaChanges:
     ) -> common_pb2.Status:
         """Add a function whose values are stored. Others come with their field, by AlterCollectionSchema."""
         function = self._asked(request.functionSchema)
-        self._front.set_function(database_of(request, caller), request.collection_name, function)
+        self._verbs.set_function(database_of(request, caller), request.collection_name, function)
         return success()
 
     @rpc("collection_name", "function_name", "functionSchema", privilege="PrivilegeCreateCollection")
@@ -138,7 +138,7 @@ class SchemaChanges:
         if not request.function_name:
             raise InvalidParameter("function name is empty")
         database = database_of(request, caller)
-        self._front.set_function(database, request.collection_name, function, request.function_name)
+        self._verbs.set_function(database, request.collection_name, function, request.function_name)
         return success()
 
     @rpc("collection_name", "function_name", privilege="PrivilegeCreateCollection")
@@ -151,13 +151,13 @@ class SchemaChanges:
         field.
         """
         database, name = database_of(request, caller), request.collection_name
-        view = self._front.describe_collection(database, name)
+        view = self._verbs.describe_collection(database, name)
         for function in view.schema.functions:
             if function.name != request.function_name:
                 continue
             if not function.is_stored:
                 raise refuse_lone_drop(function.kind)
-            self._front.drop_function(database, name, function.name, with_outputs=False)
+            self._verbs.drop_function(database, name, function.name, with_outputs=False)
         return success()
 
     def _asked(self, message: schema_pb2.FunctionSchema) -> Function:

@@ -18,7 +18,7 @@ from elanus.core.schema_rules import check_declared_names, check_fields_together
 from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
 from elanus.core.types import KINDS, DataType
-from elanus.proxy.api import CollectionView
+from elanus.proxy.api.collections import CollectionView
 from elanus.proxy.wire.fields import data_type_of, decode_field, encode_field
 from elanus.proxy.wire.functions import decode_function, encode_function
 from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields

@@ -61,9 +61,9 @@ _REQUEST_PARAMS: Mapping[str, object] = {
 _HINTS = frozenset({"", "iterative_filter", "disable"})
 _RANGE_PARAMS = ("radius", "range_filter")
 _JSON_KINDS = {bool: "boolean", str: "string", list: "array", dict: "object", type(None): "null"}
-_INDEX_PARAMS = (search_param_names() - {ITERATOR_PAGE, MISS_FACTOR, TRUTH}) | {
-    TRAVEL_TIMESTAMP
-}  # only the proxy requests these
+_OF_THE_PROXY = {ITERATOR_PAGE, MISS_FACTOR, TRUTH}
+"""Search parameters of indexes that only the proxy sets."""
+_INDEX_PARAMS = (search_param_names() - _OF_THE_PROXY) | {TRAVEL_TIMESTAMP}
 _KIND = "search"
 
 

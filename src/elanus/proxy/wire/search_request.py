@@ -1,19 +1,19 @@
-"""A ``SearchRequest`` to `elanus.proxy.api.Search`: the hot path.
+"""A ``SearchRequest`` to `elanus.proxy.api.search.Search`: the hot path.
 
 Programs repeat one search with new vectors. So a request is split: the parts that change every time (the
 vectors, their number, the guarantee timestamp) are removed, and the bytes of the rest are the key of a
-*template* that was parsed and checked before. A repeated search costs only the split (2 µs) and
-`numpy.frombuffer`.
+*template* that was parsed and checked before. Searches carry the template itself, and the verbs keep their
+plan by it. A repeated search costs only the split (2 µs) and `numpy.frombuffer`.
 
 A client's search iterator is a series of searches, all as of the first one's timestamp. Clients up to 2.4
 search by ranges of the score. Since 2.5 they send the bound where the previous page ended, and get the page
-after it (`elanus.proxy.iterating`).
+after it (`elanus.proxy.role.iterator_pages`).
 
 Clients up to 2.2 request a past timestamp with the field ``travel_timestamp``; newer ones cannot set that
 field, and send the timestamp among the index's search parameters.
 
-A template is valid as long as the collection's schema is the same object it was made for: the proxy's cache
-replaces that object whenever the collection changes.
+A template is valid as long as the collection's schema is the same object that it was made for: the proxy's
+cache replaces that object whenever the collection changes.
 """
 
 from __future__ import annotations
@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
-from elanus.core.buckets import Levels, bucket_grouping, check_entries
+from elanus.core.buckets import bucket_grouping, check_entries
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.function_chains import Chains
-from elanus.core.grouping import Grouping
-from elanus.core.ids import CollectionID
 from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
-from elanus.core.ordering import OrderBy, parse_order
+from elanus.core.ordering import parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.proxy.api import IteratorPage, Search
+from elanus.proxy.api.search import Search, SearchTemplate
 from elanus.proxy.wire.buckets import bucket_levels
 from elanus.proxy.wire.function_chains import function_chains
 from elanus.proxy.wire.grouping import grouping
@@ -86,68 +84,54 @@ _UNDERSTOOD_FIELDS = frozenset(
     }
 )
 _NO_QUERIES = np.empty((0, 0), dtype=np.float32)
+_NO_SCORING = FunctionScore()
 _ChangingField = Literal["placeholder_group", "ids", "nq", "guarantee_timestamp", "travel_timestamp"]
 _CHANGING_FIELDS: tuple[_ChangingField, ...] = get_args(_ChangingField)
 
 
 @dataclass(frozen=True, slots=True)
-class SearchTemplate:
-    """A search without its vectors. ``schema`` is the one it was checked against."""
+class ParsedRequest:
+    """A request without its changing parts. ``search``: the part that all searches made of it carry.
 
+    ``schema``: the one it was checked against. ``texts``: makes vectors of texts, if the field is the output
+    of a function; ``is_embedded``: a provider does. ``iterates``: pages of a first-generation iterator.
+    ``page_ts``, ``travel_ts``: the timestamps among the parameters, 0 for none.
+    """
+
+    search: SearchTemplate
     schema: CollectionSchema
     vector_field: FieldSchema
     texts: QueryTexts | None
-    embeds: bool
+    is_embedded: bool
     highlight: Highlight | None
-    partitions: tuple[str, ...]
-    limit: int
-    offset: int
-    filter: str
-    filter_values: Mapping[str, object]
-    metric_type: str
-    params: Mapping[str, float | int | str | bool]
-    output_fields: tuple[str, ...]
-    round_decimal: int
-    ignore_growing: bool
     iterates: bool
-    travel_ts: int
-    collection_id: CollectionID | None
-    page: IteratorPage | None
     page_ts: int
-    grouping: Grouping | None
-    levels: Levels
-    order: tuple[OrderBy, ...]
-    scoring: FunctionScore
-    chains: Chains | None
-    timezone: str
-    time_fields: str
-    measures_recall: bool
+    travel_ts: int
 
-    @property
-    def may_repeat(self) -> bool:
-        """False for a later page of an iterator, which is requested only once."""
-        return self.page is None or self.page.bound is None
+
+TemplateKey = tuple[str, str, bytes]
+"""Database, time zone of the collection, and the bytes of a request without its changing parts."""
 
 
 class TemplateCache:
-    """Search templates by (database, request bytes). Used by all gRPC threads without a lock.
+    """Parsed requests by their bytes. Used by all gRPC threads without a lock.
 
     Single dict operations are atomic. A full cache is emptied: refilling costs less than keeping an order.
     """
 
     def __init__(self, max_templates: int = 1024) -> None:
         self._max_templates = max_templates
-        self._templates: dict[tuple[str, bytes], SearchTemplate] = {}
+        self._templates: dict[TemplateKey, ParsedRequest] = {}
 
-    def get(self, key: tuple[str, bytes], schema: CollectionSchema) -> SearchTemplate | None:
-        """Return the template of these bytes if it was made for this same schema object."""
-        template = self._templates.get(key)
-        return template if template is not None and template.schema is schema else None
+    def get(self, key: TemplateKey, schema: CollectionSchema) -> ParsedRequest | None:
+        """Return what was parsed from these bytes, if it was checked against this same schema object."""
+        parsed = self._templates.get(key)
+        return parsed if parsed is not None and parsed.schema is schema else None
 
-    def put(self, key: tuple[str, bytes], template: SearchTemplate) -> None:
+    def put(self, key: TemplateKey, parsed: ParsedRequest) -> None:
         if len(self._templates) >= self._max_templates:
             self._templates.clear()
-        self._templates[key] = template
+        self._templates[key] = parsed
 
 
 def decode_search(
@@ -166,111 +150,106 @@ def decode_search(
     nq = request.nq
     guarantee_ts = request.guarantee_timestamp
     travel_ts = request.travel_timestamp
-    for field in _CHANGING_FIELDS:
-        request.ClearField(field)
+    for changing in _CHANGING_FIELDS:
+        request.ClearField(changing)
     schema = collection.view.schema
-    key = (collection.view.database, request.SerializeToString())
-    template = cache.get(key, schema)
-    if template is None:
-        template = parse_template(request, schema, collection.window_rows_max)
-        if template.may_repeat:
-            cache.put(key, template)
-    times = time_format(template.timezone or collection.timezone, template.time_fields)
-    check_one_vector(template.page, nq)
-    if template.levels:
-        check_entries(template.levels, nq)
+    key = (collection.view.database, collection.timezone, request.SerializeToString())
+    parsed = cache.get(key, schema)
+    if parsed is None:
+        parsed = parse_request(request, collection)
+        if parsed.search.may_repeat:
+            cache.put(key, parsed)
+    check_one_vector(parsed.search.page, nq)
+    if parsed.search.levels:
+        check_entries(parsed.search.levels, nq)
     if ids is not None:
         check_keys(ids, nq, schema)
-    texts = decode_texts(placeholders, nq) if template.embeds and ids is None else ()
+    texts = decode_texts(placeholders, nq) if parsed.is_embedded and ids is None else ()
     return Search(
         collection=collection,
-        partitions=template.partitions,
-        vector_field=template.vector_field.name,
+        template=parsed.search,
         queries=_NO_QUERIES
         if ids is not None or texts
-        else decode_queries(placeholders, nq, template.vector_field, template.texts),
-        limit=template.limit,
-        offset=template.offset,
-        filter=with_offsets(template.filter, times.zone),
-        metric_type=template.metric_type,
-        params=template.params,
-        output_fields=template.output_fields,
-        round_decimal=template.round_decimal,
+        else decode_queries(placeholders, nq, parsed.vector_field, parsed.texts),
         consistency=read_consistency(
             request.use_default_consistency,
             request.consistency_level,
-            guarantee_ts or template.page_ts,
-            pinned=template.iterates,
-            travel_ts=travel_ts or template.travel_ts,
+            guarantee_ts or parsed.page_ts,
+            pinned=parsed.iterates,
+            travel_ts=travel_ts or parsed.travel_ts,
             client=client,
         ),
-        filter_values=template.filter_values,
-        ignore_growing=template.ignore_growing,
-        collection_id=template.collection_id,
-        timeout_s=timeout_s,
-        page=template.page,
         query_ids=ids,
-        grouping=template.grouping,
-        levels=template.levels,
-        ranker=template.scoring.ranker,
-        boosts=template.scoring.boosts,
-        chains=template.chains,
-        order=template.order,
-        times=times,
-        highlight=template.highlight if ids is not None else _highlight(template.highlight, placeholders),
-        measures_recall=template.measures_recall,
         texts=texts,
-        template=template if template.may_repeat else None,
+        highlight=parsed.highlight if ids is not None else _highlight(parsed.highlight, placeholders),
+        timeout_s=timeout_s,
     )
 
 
-def parse_template(
-    request: milvus_pb2.SearchRequest, schema: CollectionSchema, rows_max: int
-) -> SearchTemplate:
+def parse_request(request: milvus_pb2.SearchRequest, collection: CachedCollection) -> ParsedRequest:
     """Parse and check everything in a request that does not change from call to call."""
     refuse_unknown_fields(request, _UNDERSTOOD_FIELDS, "a search")
     if request.dsl and request.dsl_type != common_pb2.BoolExprV1:
         raise unsupported("a search in the JSON query language (dsl_type Dsl)", "use a boolean expression")
+    schema = collection.view.schema
     params, index_params = split_search_params(to_dict(request.search_params), request.dsl)
     travel_ts = _travel_timestamp(index_params.pop(TRAVEL_TIMESTAMP, 0))
-    limit, offset = _window(params, rows_max)
+    search = _template(request, collection, params, index_params)
+    vector_field = schema.by_name[search.vector_field]
+    analyzer = params.get(ANALYZER_NAME, "")
+    return ParsedRequest(
+        search=search,
+        schema=schema,
+        vector_field=vector_field,
+        texts=query_texts(schema, vector_field, analyzer),
+        is_embedded=any(f.output == vector_field.name for f in schema.stored_functions),
+        highlight=decode_highlighter(request.highlighter, schema, vector_field, analyzer)
+        if request.HasField("highlighter")
+        else None,
+        iterates=iterates(params),
+        page_ts=page_timestamp(params),
+        travel_ts=travel_ts,
+    )
+
+
+def _template(
+    request: milvus_pb2.SearchRequest,
+    collection: CachedCollection,
+    params: Mapping[str, str],
+    index_params: Mapping[str, float | int | str | bool],
+) -> SearchTemplate:
+    schema = collection.view.schema
+    limit, offset = _window(params, collection.window_rows_max)
     vector_field = search_field(schema, params.get("anns_field", ""))
     levels = bucket_levels(request, params, schema, offset)
     if levels:
         groups, limit = bucket_grouping(levels)
+    page = iterator_page(params, limit, offset)
+    scoring = function_score(request.function_score) if request.HasField("function_score") else _NO_SCORING
+    times = time_format(params.get(TIMEZONE) or collection.timezone, params.get(TIME_FIELDS, ""))
     return SearchTemplate(
-        schema=schema,
-        vector_field=vector_field,
-        texts=query_texts(schema, vector_field, params.get(ANALYZER_NAME, "")),
-        embeds=any(f.output == vector_field.name for f in schema.stored_functions),
-        highlight=decode_highlighter(request.highlighter, schema, vector_field, params.get(ANALYZER_NAME, ""))
-        if request.HasField("highlighter")
-        else None,
-        partitions=tuple(request.partition_names),
         limit=limit,
         offset=offset,
-        filter=request.dsl,
+        vector_field=vector_field.name,
+        partitions=tuple(request.partition_names),
+        filter=with_offsets(request.dsl, times.zone),
         filter_values=filter_values(request.expr_template_values),
         metric_type=params.get("metric_type", ""),
         params=index_params,
         output_fields=tuple(request.output_fields),
         round_decimal=check_round_decimal(params.get("round_decimal", "-1")),
         ignore_growing=ignore_growing(params),
-        iterates=iterates(params),
-        travel_ts=travel_ts,
         collection_id=expected_collection(params),
-        page=iterator_page(params, limit, offset),
-        page_ts=page_timestamp(params),
+        page=page,
         grouping=groups if levels else grouping(params, schema),
         levels=levels,
-        order=parse_order(params.get(ORDER, ""), schema, dynamic=True),
-        scoring=function_score(request.function_score)
-        if request.HasField("function_score")
-        else FunctionScore(),
+        ranker=scoring.ranker,
+        boosts=scoring.boosts,
         chains=_chains(request, schema),
-        timezone=params.get(TIMEZONE, ""),
-        time_fields=params.get(TIME_FIELDS, ""),
+        order=parse_order(params.get(ORDER, ""), schema, dynamic=True),
+        times=times,
         measures_recall=boolean(params, RECALL),
+        may_repeat=page is None or page.bound is None,  # a later page of an iterator is requested only once
     )
 
 

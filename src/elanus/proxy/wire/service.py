@@ -14,7 +14,8 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
 from elanus.core.errors import AccessRefused, ElanusError
-from elanus.proxy.calls import Caller, Calls
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.calls import Calls
 from elanus.proxy.wire.context import Context, end_refused, explanation_forms, signed_in
 from elanus.proxy.wire.message_parts import decoder
 from elanus.proxy.wire.status import add_explanation

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from elanus.api.snapshots import RestoreJob
 from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
 from elanus.core.timestamps import physical_ms
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.port import Front
-from elanus.proxy.snapshot_port import RestoreJob
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.snapshots import SnapshotVerbs
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -18,8 +19,8 @@ _PIN_S_MAX = 30 * 24 * 3600
 
 
 class Snapshots:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: SnapshotVerbs) -> None:
+        self._verbs = verbs
 
     @rpc(
         "name",
@@ -35,7 +36,7 @@ class Snapshots:
         _check_seconds(
             "compaction_protection_seconds", request.compaction_protection_seconds, _PROTECTION_S_MAX
         )
-        self._front.create_snapshot(
+        self._verbs.create_snapshot(
             database_of(request, caller),
             check_collection_name(request.collection_name),
             request.name,
@@ -47,7 +48,7 @@ class Snapshots:
     @rpc("name", "collection_name", privilege="PrivilegeDropSnapshot", on="collection_name")
     def DropSnapshot(self, request: milvus_pb2.DropSnapshotRequest, caller: Caller) -> common_pb2.Status:
         name = check_collection_name(request.collection_name)
-        self._front.drop_snapshot(database_of(request, caller), name, request.name)
+        self._verbs.drop_snapshot(database_of(request, caller), name, request.name)
         return success()
 
     @rpc("collection_name", privilege="PrivilegeListSnapshots", on="collection_name")
@@ -55,7 +56,7 @@ class Snapshots:
         self, request: milvus_pb2.ListSnapshotsRequest, caller: Caller
     ) -> milvus_pb2.ListSnapshotsResponse:
         name = request.collection_name and check_collection_name(request.collection_name)
-        names = self._front.list_snapshots(database_of(request, caller), name)
+        names = self._verbs.list_snapshots(database_of(request, caller), name)
         return milvus_pb2.ListSnapshotsResponse(status=success(), snapshots=names)
 
     @rpc("name", "collection_name", privilege="PrivilegeDescribeSnapshot", on="collection_name")
@@ -63,7 +64,7 @@ class Snapshots:
         self, request: milvus_pb2.DescribeSnapshotRequest, caller: Caller
     ) -> milvus_pb2.DescribeSnapshotResponse:
         name = check_collection_name(request.collection_name)
-        view = self._front.describe_snapshot(database_of(request, caller), name, request.name)
+        view = self._verbs.describe_snapshot(database_of(request, caller), name, request.name)
         return milvus_pb2.DescribeSnapshotResponse(
             status=success(),
             name=view.name,
@@ -87,7 +88,7 @@ class Snapshots:
         self, request: milvus_pb2.RestoreSnapshotRequest, caller: Caller
     ) -> milvus_pb2.RestoreSnapshotResponse:
         database = database_of(request, caller)
-        job = self._front.restore_snapshot(
+        job = self._verbs.restore_snapshot(
             database,
             check_collection_name(request.collection_name),
             request.name,
@@ -100,7 +101,7 @@ class Snapshots:
     def GetRestoreSnapshotState(
         self, request: milvus_pb2.GetRestoreSnapshotStateRequest, caller: Caller
     ) -> milvus_pb2.GetRestoreSnapshotStateResponse:
-        job = self._front.restore_job(request.job_id)
+        job = self._verbs.restore_job(request.job_id)
         return milvus_pb2.GetRestoreSnapshotStateResponse(status=success(), info=_info(job))
 
     @rpc("collection_name", privilege="PrivilegeRestoreSnapshot", on="collection_name")
@@ -108,7 +109,7 @@ class Snapshots:
         self, request: milvus_pb2.ListRestoreSnapshotJobsRequest, caller: Caller
     ) -> milvus_pb2.ListRestoreSnapshotJobsResponse:
         name = request.collection_name and check_collection_name(request.collection_name)
-        jobs = self._front.restore_jobs(database_of(request, caller), name)
+        jobs = self._verbs.restore_jobs(database_of(request, caller), name)
         return milvus_pb2.ListRestoreSnapshotJobsResponse(status=success(), jobs=map(_info, jobs))
 
     @rpc("name", "collection_name", "ttl_seconds", privilege="PrivilegePinSnapshotData")
@@ -117,7 +118,7 @@ class Snapshots:
     ) -> milvus_pb2.PinSnapshotDataResponse:
         _check_seconds("ttl_seconds", request.ttl_seconds, _PIN_S_MAX)
         name = check_collection_name(request.collection_name)
-        pin_id = self._front.pin_snapshot(
+        pin_id = self._verbs.pin_snapshot(
             database_of(request, caller), name, request.name, request.ttl_seconds
         )
         return milvus_pb2.PinSnapshotDataResponse(status=success(), pin_id=pin_id)
@@ -127,7 +128,7 @@ class Snapshots:
         self, request: milvus_pb2.UnpinSnapshotDataRequest, caller: Caller
     ) -> common_pb2.Status:
         """Releasing a pin that is gone succeeds: it may have expired."""
-        self._front.unpin_snapshot(request.pin_id)
+        self._verbs.unpin_snapshot(request.pin_id)
         return success()
 
 

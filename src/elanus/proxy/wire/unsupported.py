@@ -7,7 +7,7 @@ module. It never answers gRPC's UNIMPLEMENTED: clients of the 2.3 generation ret
 from __future__ import annotations
 
 from elanus.core.errors import NotSupported
-from elanus.proxy.calls import Caller
+from elanus.proxy.access.caller import Caller
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 """The header that names a request, for imports over HTTP."""

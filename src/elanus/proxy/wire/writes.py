@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
-from elanus.core.consistency import ReadConsistency
 from elanus.core.errors import ElanusError, MissingParameter, SchemaMismatch
 from elanus.core.moments import with_offsets
 from elanus.core.names import check_collection_name, check_partition_name
 from elanus.core.partial_update import ArrayChange, array_changes
 from elanus.core.reduce import primary_keys
 from elanus.core.timestamps import Timestamp, physical_ms
-from elanus.proxy.api import CollectionView, Delete, MutationResult, PartialMutation
-from elanus.proxy.api import Insert as RowInsert
-from elanus.proxy.calls import NO_PRIVILEGE, Caller
-from elanus.proxy.port import Front
-from elanus.proxy.role.cache import CachedCollection
-from elanus.proxy.update_api import Update
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.api.collections import CollectionView
+from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.api.writes import Delete, MutationResult, PartialMutation, Update
+from elanus.proxy.api.writes import Insert as RowInsert
 from elanus.proxy.wire.parameters import filter_values
 from elanus.proxy.wire.requests import consistency_level, database_of, rpc
 from elanus.proxy.wire.results import add_ids, extend
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
 from elanus.proxy.wire.unsupported import refuse_key
+
+if TYPE_CHECKING:
+    from elanus.proxy.role.cache import CachedCollection
 
 _MS_PER_S = 1000
 _WRITE_FIELDS = (
@@ -61,13 +64,13 @@ def _changes(operations: Iterable[schema_pb2.FieldPartialUpdateOp]) -> dict[str,
 
 
 class Writes:
-    def __init__(self, front: Front) -> None:
-        self._front = front
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
 
     @rpc(*_WRITE_FIELDS, privilege="PrivilegeInsert", on="collection_name", explains=_explain)
     def Insert(self, request: milvus_pb2.InsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         refuse_key(caller)
-        return _mutation(self._front.insert(self._rows(request, caller, replaces=False)))
+        return _mutation(self._verbs.insert(self._insert(request, caller, replaces=False)))
 
     @rpc(
         *_WRITE_FIELDS,
@@ -80,16 +83,16 @@ class Writes:
     def Upsert(self, request: milvus_pb2.UpsertRequest, caller: Caller) -> milvus_pb2.MutationResult:
         changes = _changes(request.field_ops)
         if request.partial_update or changes:
-            return _mutation(self._front.update(self._update(request, caller, changes)))
-        return _mutation(self._front.upsert(self._rows(request, caller, replaces=True)))
+            return _mutation(self._verbs.update(self._update(request, caller, changes)))
+        return _mutation(self._verbs.upsert(self._insert(request, caller, replaces=True)))
 
     def _update(
         self, request: milvus_pb2.UpsertRequest, caller: Caller, changes: Mapping[str, ArrayChange]
     ) -> Update:
-        rows = self._rows(request, caller, replaces=True, partial=True)
-        return Update(rows.collection, rows.partition, rows.rows, changes, caller.client)
+        insert = self._insert(request, caller, replaces=True, partial=True)
+        return Update(insert.collection, insert.partition, insert.rows, changes, insert.client)
 
-    def _rows(
+    def _insert(
         self,
         request: milvus_pb2.InsertRequest | milvus_pb2.UpsertRequest,
         caller: Caller,
@@ -97,9 +100,10 @@ class Writes:
         replaces: bool,
         partial: bool = False,
     ) -> RowInsert:
+        """Decode the rows, for the collection that the name refers to now. ``partial``: of some columns."""
         database = database_of(request, caller)
         name = check_collection_name(request.collection_name)
-        collection = self._front.collection(database, name)
+        collection = self._verbs.collection(database, name)
         view = collection.view
         _check_schema_version(view, request.schema_timestamp)
         rows = decode_rows(
@@ -130,16 +134,15 @@ class Writes:
                 "delete plan can't be empty or always true: name the rows by key or by a filter"
             )
         name = check_collection_name(request.collection_name)
-        collection = self._front.collection(database_of(request, caller), name)
-        result = self._front.delete(
+        collection = self._verbs.collection(database_of(request, caller), name)
+        consistency_level(request.consistency_level)  # a delete sees all rows, but the level must exist
+        result = self._verbs.delete(
             Delete(
                 collection=collection,
                 partition=request.partition_name,
                 filter=with_offsets(request.expr, collection.timezone),
                 filter_values=filter_values(request.expr_template_values),
-                consistency=ReadConsistency(
-                    consistency_level(request.consistency_level), client=caller.client
-                ),
+                client=caller.client,
             )
         )
         # No keys, as in the reference since 2.3.2: a client that gets keys hides the count.
@@ -149,7 +152,7 @@ class Writes:
     def Flush(self, request: milvus_pb2.FlushRequest, caller: Caller) -> milvus_pb2.FlushResponse:
         database = database_of(request, caller)
         names = tuple(check_collection_name(name) for name in request.collection_names)
-        result = self._front.flush(database, names)
+        result = self._verbs.flush(database, names)
         response = milvus_pb2.FlushResponse(db_name=database)
         for name in names:
             response.coll_segIDs[name].data.extend(result.segment_ids[name])
@@ -164,7 +167,7 @@ class Writes:
     def GetFlushState(
         self, request: milvus_pb2.GetFlushStateRequest, caller: Caller
     ) -> milvus_pb2.GetFlushStateResponse:
-        flushed = self._front.flush_state(
+        flushed = self._verbs.flush_state(
             tuple(request.segmentIDs),
             database_of(request, caller),
             request.collection_name,
@@ -175,14 +178,14 @@ class Writes:
     @rpc(privilege="PrivilegeFlushAll")
     def FlushAll(self, request: milvus_pb2.FlushAllRequest, caller: Caller) -> milvus_pb2.FlushAllResponse:
         """Flush the named database, or all if none is named, whatever the connection's database."""
-        return milvus_pb2.FlushAllResponse(flush_all_ts=self._front.flush_all(request.db_name))
+        return milvus_pb2.FlushAllResponse(flush_all_ts=self._verbs.flush_all(request.db_name))
 
     @rpc("flush_all_ts", privilege=NO_PRIVILEGE)
     def GetFlushAllState(
         self, request: milvus_pb2.GetFlushAllStateRequest, caller: Caller
     ) -> milvus_pb2.GetFlushAllStateResponse:
         """As `FlushAll`, for the named database or for all."""
-        flushed = self._front.flush_all_state(request.db_name, Timestamp(request.flush_all_ts))
+        flushed = self._verbs.flush_all_state(request.db_name, Timestamp(request.flush_all_ts))
         return milvus_pb2.GetFlushAllStateResponse(flushed=flushed)
 
 

@@ -24,10 +24,10 @@ from elanus.core.ids import NodeID
 from elanus.log.port import Log, PollingFollower
 from elanus.metrics import Metrics
 from elanus.proxy.calls import Calls, Observer
+from elanus.proxy.read_watch import ReadWatch
 from elanus.proxy.role.proxy import Coordinators, Proxy
 from elanus.proxy.role.stamps import RemoteStamps
-from elanus.proxy.verbs.front import ProxyFront
-from elanus.proxy.watch import ReadWatch
+from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation
 from elanus.proxy.wire.reads import Reads
@@ -182,10 +182,9 @@ class ServingProcess:
         """Raises `Unavailable`, `CannotStart`."""
         settings = self._settings.proxy
         access = port_access(settings, lambda: self._proxy)
-        front = ProxyFront(
-            lambda: self._proxy, cast(Any, None), list
-        )  # no write comes here: no back-pressure
-        reads = (o for o in milvus_operations((Reads(front),)) if o.name in READS)
+        no_pressure = cast(Any, None)  # no write comes here
+        verbs = ProxyVerbs(lambda: self._proxy, no_pressure, list)
+        reads = (o for o in milvus_operations((Reads(verbs),)) if o.name in READS)
         audit_name = f"audit-{self._number}.log"
         calls = Calls(
             map(PassingOperation, reads),

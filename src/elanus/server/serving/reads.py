@@ -14,8 +14,8 @@ from elanus.core.ids import CollectionID
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.deadline import Patience
-from elanus.proxy.iterating import Pages
-from elanus.proxy.own_writes import OwnWrites
+from elanus.proxy.role.iterator_pages import Pages
+from elanus.proxy.role.own_writes import OwnWrites
 
 BEHIND_MAX_S = 1.0
 """A read that its own node cannot serve within this time is passed on."""

@@ -1,0 +1,469 @@
+"""Collections, indexes and loads as a client's thread asks for them; and what is said when there are none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fakes import CID, DEFAULT, OTHER, collection, index, schema
+from proxy_bench import NODE, Bench, asked, refused
+
+from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSegment
+from elanus.api.querynode import SegmentServing
+from elanus.core.consistency import ConsistencyLevel
+from elanus.core.errors import (
+    CollectionLoaded,
+    CollectionNotFound,
+    CollectionNotLoaded,
+    DatabaseNotFound,
+    IndexNotFound,
+    InvalidParameter,
+    PartitionNotFound,
+    PartitionNotLoaded,
+)
+from elanus.core.group_config import GroupConfig
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
+from elanus.core.schema import DataType, FieldSchema
+from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.core.timestamps import compose
+from elanus.proxy.api.collections import CreateCollection
+from elanus.proxy.api.introspection import SegmentView
+from elanus.proxy.api.loading import LoadedView, LoadRequest
+from elanus.proxy.api.resource_groups import ResourceGroupView
+
+
+def loaded(*percentages: int, whole: bool = True) -> LoadStatus:
+    return LoadStatus(CID, whole, dict(zip((DEFAULT, OTHER), percentages, strict=False)))
+
+
+# collections
+
+
+@pytest.mark.parametrize(("name", "there"), [("c", True), ("a", True), ("nope", False)])
+def test_has_collection_knows_names_and_aliases(name: str, there: bool) -> None:
+    asked(lambda b: check(b.verbs.has_collection("default", name) is there))
+
+
+def check(true: object) -> None:
+    assert true
+
+
+def test_dropping_what_is_not_there_succeeds_and_other_errors_do_not() -> None:
+    async def missing(*_: object) -> None:
+        raise CollectionNotFound("gone already")
+
+    async def aliased(*_: object) -> None:
+        raise InvalidParameter("remove its aliases first")
+
+    def drop(bench: Bench, how: Any) -> None:
+        bench.root.drop_collection = how  # type: ignore[attr-defined]
+        bench.verbs.drop_collection("default", "c")
+
+    async def nowhere(*_: object) -> None:
+        raise DatabaseNotFound("no such database")
+
+    asked(lambda b: drop(b, missing))
+
+    def drop_nowhere(bench: Bench) -> None:
+        bench.root.describe_collection = nowhere  # type: ignore[attr-defined]
+        bench.verbs.drop_collection("nope", "c")
+
+    asked(drop_nowhere)
+    refused(lambda b: drop(b, aliased), InvalidParameter, "aliases")
+
+
+def test_dropping_a_partition_or_database_that_is_not_there_succeeds() -> None:
+    async def no_partition(*_: str) -> None:
+        raise PartitionNotFound("gone already")
+
+    async def no_database(_name: str) -> None:
+        raise DatabaseNotFound("gone already")
+
+    def drop(bench: Bench) -> None:
+        bench.root.drop_partition = no_partition  # type: ignore[attr-defined]
+        bench.root.drop_database = no_database  # type: ignore[attr-defined]
+        bench.verbs.drop_partition("default", "c", "nope")
+        bench.verbs.drop_database("nope")
+
+    asked(drop)
+
+
+def test_a_loaded_partition_is_not_dropped() -> None:
+    def drop(bench: Bench) -> None:
+        bench.query.statuses = [loaded(50, 50)]
+        bench.verbs.drop_partition("default", "c", "p1")
+
+    message = "partition cannot be dropped, partition is loaded, please release it first"
+    refused(drop, InvalidParameter, message)
+
+
+def test_altering_a_database_names_what_to_alter() -> None:
+    refused(lambda b: b.verbs.alter_database("default", {}, ()), InvalidParameter, "empty properties")
+    for name in ("database.replica.number", "database.max.collections"):
+        for value in ("x", "-1", "1.5", ""):
+            given = {name: value}
+            message = f"{name} is '{value}': give a whole number"
+            refused(lambda b, g=given: b.verbs.alter_database("default", g, ()), InvalidParameter, message)
+            refused(lambda b, g=given: b.verbs.create_database("shop", g), InvalidParameter, message)
+
+
+def test_a_load_that_names_no_replicas_follows_its_database() -> None:
+    def work(bench: Bench) -> None:
+        bench.index.defined = [index()]
+        bench.root.database_properties = {
+            "database.replica.number": "2",
+            "database.resource_groups": "rg1, rg2",
+        }
+        bench.verbs.load(LoadRequest("default", "c"))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1))
+        bench.root.database_properties = {}
+        bench.verbs.load(LoadRequest("default", "c"))
+        bench.query.statuses = [loaded(100, 100)]
+        bench.root.database_properties = {"database.replica.number": "3"}
+        bench.verbs.load(LoadRequest("default", "c"))
+
+    given = [call[2:4] for call in asked(work).query.calls.of("load")]
+    assert given == [(2, ("rg1", "rg2")), (1, ("rg",)), (1, ("rg1", "rg2")), (1, ()), (0, ())]
+
+
+def test_a_load_names_all_vector_fields_without_an_index() -> None:
+    plain = schema()
+    vector = plain.vector_fields[0]
+    others = [replace(vector, field_id=FieldID(110 + n), name=name) for n, name in enumerate("ab")]
+    of = collection(replace(plain, fields=(*plain.fields, *others)))
+
+    def load(bench: Bench, defined: list[Any]) -> None:
+        bench.index.defined = defined
+        bench.verbs.load(LoadRequest("default", "c", replicas=1))
+
+    names = f"there is no vector index on field: \\[{vector.name} a b\\]"
+    refused(lambda b: load(b, []), IndexNotFound, names, of)
+    refused(lambda b: load(b, [index()]), InvalidParameter, r"on field: \[a b\], please create index", of)
+
+
+def test_a_partition_count_needs_a_partition_key() -> None:
+    request = CreateCollection("default", schema(), 1, ConsistencyLevel.BOUNDED, {}, num_partitions=16)
+    refused(lambda b: b.verbs.create_collection(request), InvalidParameter, "partition key")
+
+
+def test_a_long_description_is_refused() -> None:
+    described = replace(schema(), description="é" * 513)
+    request = CreateCollection("default", described, 1, ConsistencyLevel.BOUNDED, {})
+    refused(lambda b: b.verbs.create_collection(request), InvalidParameter, "must not exceed 1024 bytes")
+
+
+def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:
+    def segment(number: int, partition: Any, state: SegmentState, rows: int) -> SegmentInfo:
+        zero = compose(1)
+        return SegmentInfo(SegmentID(number), CID, partition, "v", state, 1000, zero, zero, rows=rows)
+
+    def work(bench: Bench) -> None:
+        states = SegmentState.GROWING, SegmentState.FLUSHED, SegmentState.DROPPED
+        infos = [segment(n, (DEFAULT, OTHER)[n % 2], s, 10**n) for n, s in enumerate(states)]
+        bench.data.infos = {i.segment_id: i for i in infos}
+        assert bench.verbs.collection_rows("default", "c") == 11
+        assert bench.verbs.partition_rows("default", "c", "_default") == 1
+        assert bench.verbs.partition_rows("default", "c", "p1") == 10
+        assert [s.rows for s in bench.verbs.persistent_segments("default", "c")] == [1, 10]
+
+    asked(work)
+
+
+def test_an_alias_leads_to_its_collection() -> None:
+    def work(bench: Bench) -> None:
+        assert list(bench.verbs.describe_collection("default", "c").aliases) == ["a"]
+        assert bench.verbs.describe_alias("default", "a") == "c"
+
+    asked(work)
+
+
+# loading
+
+
+def test_a_load_needs_an_index_on_every_vector() -> None:
+    bench = refused(lambda b: b.verbs.load(LoadRequest("default", "c")), IndexNotFound, r"\[v0\]")
+    assert bench.query.calls.of("load") == []
+
+
+def test_a_load_of_some_fields_needs_no_index_on_the_others() -> None:
+    def load(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.verbs.load(LoadRequest("default", "c", load_fields=("pk", "v0")))
+        fields = ("pk", "v0", "price")
+        bench.verbs.load(LoadRequest("default", "c", load_fields=fields, skip_dynamic=True))
+
+    bench = asked(load, collection(schema(vectors=2, dynamic=True)))
+    chosen, all_but_one = (FieldID(100), FieldID(102), FieldID(104)), tuple(map(FieldID, (100, 101, 102)))
+    assert [call[-1] for call in bench.query.calls.of("load")] == [chosen, all_but_one]
+    without_vector = LoadRequest("default", "c", load_fields=("pk",))
+    refused(lambda b: b.verbs.load(without_vector), InvalidParameter, "vector")
+
+
+@pytest.mark.parametrize("partitions", [(), ("p1",)])
+def test_a_refresh_loads_nothing(partitions: tuple[str, ...]) -> None:
+    def refresh(bench: Bench) -> None:
+        bench.verbs.load(LoadRequest("default", "c", partitions, replicas=3, refresh=True))
+
+    bench = refused(refresh, CollectionNotLoaded, f"collection not loaded.collection={CID}.")
+    assert bench.query.calls.of("load") == []
+
+    def refresh_loaded(bench: Bench) -> None:
+        bench.query.statuses = [loaded(100, 100)]
+        refresh(bench)
+
+    assert asked(refresh_loaded).query.calls.of("load") == []
+
+
+def test_a_load_names_partitions_by_id() -> None:
+    def load(bench: Bench) -> None:
+        bench.index.defined.append(index())
+        bench.verbs.load(LoadRequest("default", "c", ("p1",), 1))
+        bench.verbs.load(LoadRequest("default", "c", replicas=1, resource_groups=("rg",)))
+        bench.verbs.release("default", "c", ["p1"])
+
+    bench = asked(load)
+    assert [call for call in bench.query.calls.asked if call[0] in ("load", "release")] == [
+        ("load", (CID, (OTHER,), 1, ())),
+        ("load", (CID, (), 1, ("rg",))),
+        ("release", (CID, (OTHER,))),
+    ]
+    refused(lambda b: b.verbs.load(LoadRequest("default", "c", ("nope",))), PartitionNotFound)
+
+
+def test_resource_groups_are_described_with_collections_by_name() -> None:
+    def describe(bench: Bench) -> None:
+        counts = {CID: 2, CollectionID(999): 1}
+        bench.query.resource_group = ResourceGroupStatus("rg", 3, (NodeID(7),), counts, {CID: 1}, {})
+        view = bench.verbs.describe_resource_group("rg")
+        assert view == ResourceGroupView("rg", 3, (NodeID(7),), {"c": 2}, {"c": 1}, {})
+        assert list(bench.verbs.list_resource_groups()) == ["rg"]
+
+    asked(describe)
+
+
+def test_replicas_are_transferred_by_their_collections_id() -> None:
+    def change(bench: Bench) -> None:
+        bench.verbs.create_resource_group("a")
+        bench.verbs.transfer_node("a", "b", 2)
+        bench.verbs.transfer_replica("default", "c", "a", "b", 1)
+        bench.verbs.drop_resource_group("a")
+        bench.verbs.create_resource_group("b", config)
+        bench.verbs.update_resource_groups({"b": config})
+
+    config = GroupConfig(1, 2)
+    assert asked(change).query.calls.asked == [
+        ("create_resource_group", "a"),
+        ("transfer_node", ("a", "b", 2)),
+        ("transfer_replica", (CID, "a", "b", 1)),
+        ("drop_resource_group", "a"),
+        ("create_resource_group", ("b", config)),
+        ("update_resource_groups", {"b": config}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "partitions", "state"),
+    [
+        (None, [], "NotLoad"),
+        (loaded(100, 100), [], "Loaded"),
+        (loaded(100, 99), [], "Loading"),
+        (loaded(100, 99), ["_default"], "Loaded"),
+        (loaded(100, whole=False), ["p1"], "NotLoad"),
+    ],
+)
+def test_load_states(status: LoadStatus | None, partitions: list[str], state: str) -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [status] if status else []
+        assert bench.verbs.load_state("default", "c", partitions).state == state
+
+    asked(work)
+    asked(lambda b: check(b.verbs.load_state("default", "nope", []).state == "NotExist"))
+
+
+@pytest.mark.parametrize("status", [None, loaded(100, 100)])
+def test_the_load_state_of_a_missing_partition_is_an_error(status: LoadStatus | None) -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [status] if status else []
+        with pytest.raises(PartitionNotFound, match=r"partition not found\[partition=nope\]"):
+            bench.verbs.load_state("default", "c", ["_default", "nope"])
+
+    asked(work)
+
+
+def test_the_load_state_names_segments_that_cannot_be_read() -> None:
+    def work(bench: Bench) -> None:
+        whole = loaded(100, 66)
+        _, other = whole.percentages
+        gaps = [UnreadableSegment(SegmentID(n), other, f"segment {n}: damaged", True) for n in range(7)]
+        bench.query.statuses = [replace(whole, unreadable=tuple(gaps))]
+        found = bench.verbs.load_state("default", "c", [])
+        assert found.state == "Loading"
+        assert found.obstacle.startswith("segment 0: damaged; segment 1: damaged")
+        assert found.obstacle.endswith("(and 2 more segments)")
+        assert bench.verbs.load_state("default", "c", ["_default"]).obstacle == ""
+
+    asked(work)
+
+
+def test_progress_is_that_of_the_slowest_partition_asked_for() -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [loaded(100, 40)]
+        assert bench.verbs.loading_progress("default", "c", []) == LoadedView("c", 40, False)
+        assert bench.verbs.loading_progress("default", "c", ["_default"]) == LoadedView("c", 100, True)
+        assert bench.verbs.loaded_partitions("default", "c")["p1"].percentage == 40
+        assert set(bench.verbs.loaded_collections("default")) == {"c"}
+
+    asked(work)
+
+
+def test_progress_of_what_was_never_asked_to_load_is_an_error() -> None:
+    refused(lambda b: b.verbs.loading_progress("default", "c", []), CollectionNotLoaded)
+
+    def partly(bench: Bench) -> None:
+        bench.query.statuses = [loaded(100, whole=False)]
+        bench.verbs.loading_progress("default", "c", ["p1"])
+
+    refused(partly, PartitionNotLoaded)
+
+
+# insight
+
+
+def test_query_segments_show_state_node_and_index() -> None:
+    def work(bench: Bench) -> None:
+        bench.index.defined.append(index(90))
+        bench.query.held = (
+            (
+                NODE,
+                SegmentServing(SegmentID(1), CID, DEFAULT, "v", 10, True, 4096, IndexID(90), (IndexID(90),)),
+            ),
+            (NODE, SegmentServing(SegmentID(2), CID, OTHER, "v", 5, False, 512, IndexID(0))),
+        )
+        zero = compose(1)
+        known = SegmentInfo(SegmentID(1), CID, DEFAULT, "v", SegmentState.FLUSHED, 1000, zero, zero)
+        bench.data.infos = {SegmentID(1): replace(known, is_sorted=True)}
+        assert list(bench.verbs.query_segments("default", "c")) == [
+            SegmentView(
+                SegmentID(1),
+                CID,
+                DEFAULT,
+                10,
+                SegmentState.SEALED,
+                4096,
+                IndexID(90),
+                "v0",
+                (NODE,),
+                "",
+                True,
+            ),
+            SegmentView(SegmentID(2), CID, OTHER, 5, SegmentState.GROWING, 512, IndexID(0), "", (NODE,)),
+        ]
+
+    asked(work)
+
+
+def test_a_collection_is_flushed_before_it_is_truncated() -> None:
+    order: list[str] = []
+
+    def work(bench: Bench) -> None:
+        async def truncate(collection_id: CollectionID) -> None:
+            order.append(f"truncate {collection_id}")
+
+        bench.root.truncate_collection = truncate  # type: ignore[attr-defined]
+        bench.data.when_flushed = lambda: order.append("flush")
+        bench.verbs.truncate_collection("default", "a")
+        assert order == ["flush", f"truncate {CID}"]
+
+    asked(work)
+
+
+def test_the_memory_map_of_a_loaded_collection_stays_as_it_is() -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+        verbs = bench.verbs
+        for change, what in (
+            (lambda: verbs.alter_collection("default", "c", {"mmap.enabled": "true"}, ()), "alter mmap"),
+            (lambda: verbs.alter_collection("default", "c", {}, ("mmap.enabled",)), "delete mmap"),
+            (lambda: verbs.alter_field("default", "c", "v0", {"warmup": "sync"}, ()), "alter warmup"),
+            (lambda: verbs.alter_field("default", "c", "v0", {}, ("mmap_enabled",)), "drop collection field"),
+        ):
+            with pytest.raises(CollectionLoaded, match=rf"can not {what}.* if collection loaded: .*=c\]"):
+                change()
+
+    asked(work)
+
+
+def test_dynamic_fields_are_turned_on_as_a_field_is_added() -> None:
+    def work(bench: Bench) -> None:
+        added: list[FieldSchema] = []
+
+        async def add_field(_database: str, _name: str, field: FieldSchema) -> None:
+            added.append(field)
+
+        bench.root.add_field = add_field  # type: ignore[attr-defined]
+        bench.verbs.alter_collection("default", "c", {"dynamicfield.enabled": "true"}, ())
+        assert [(f.name, f.is_dynamic) for f in added] == [("$meta", True)]
+
+    asked(work)
+
+
+def test_the_field_by_which_rows_expire_is_checked() -> None:
+    def altered(bench: Bench, field: str) -> None:
+        bench.verbs.alter_collection("default", "c", {"ttl_field": field}, ())
+
+    refused(lambda b: altered(b, "nope"), InvalidParameter, "ttl field name nope not found in schema")
+    refused(lambda b: altered(b, "pk"), InvalidParameter, "must be timestamptz")
+
+
+@pytest.mark.parametrize(
+    ("known", "changed", "text"),
+    [
+        ({"ttl_field": "pk"}, {"collection.ttl.seconds": "5"}, "ttl field is already exists, cannot be set"),
+        ({"collection.ttl.seconds": "5"}, {"ttl_field": "pk"}, "TTL is already set, cannot be set ttl field"),
+        ({}, {"ttl_field": "pk", "collection.ttl.seconds": "5"}, "cannot be set at the same time"),
+        ({}, {"allow_insert_auto_id": "true"}, "must be false when autoID is false"),
+        ({}, {}, "no properties or delete keys provided"),
+    ],
+)
+def test_properties_that_exclude_what_a_collection_has(
+    known: dict[str, str], changed: dict[str, str], text: str
+) -> None:
+    def alter(bench: Bench) -> None:
+        bench.root.collections[CID] = replace(collection(), properties=known)
+        bench.verbs.alter_collection("default", "c", changed, ())
+
+    refused(alter, InvalidParameter, text)
+
+
+def test_another_analyzer_of_a_field_is_checked() -> None:
+    text = FieldSchema(FieldID(110), "t", DataType.VARCHAR, max_length=9)
+
+    def alter(bench: Bench) -> None:
+        plain = schema()
+        bench.root.collections[CID] = collection(replace(plain, fields=(*plain.fields, text)))
+        params = {"enable_analyzer": "true", "analyzer_params": '{"type": "klingon"}'}
+        bench.verbs.alter_field("default", "c", "t", params, ())
+
+    refused(alter, InvalidParameter, "unknown build-in analyzer type: klingon")
+
+
+def test_adding_a_field_returns_when_the_collection_is_served_again() -> None:
+    def work(bench: Bench) -> None:
+        async def add_field(_database: str, _name: str, _field: FieldSchema) -> None:
+            bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 40})]
+
+        loads, seen = bench.query.loads, []
+
+        async def progressing(collection_id: CollectionID) -> Any:
+            seen.append(await loads(collection_id))
+            bench.query.statuses = [LoadStatus(CID, True, {DEFAULT: 100})]
+            return seen[-1]
+
+        bench.root.add_field = add_field  # type: ignore[attr-defined]
+        bench.query.loads = progressing  # type: ignore[method-assign]
+        bench.verbs.add_field("default", "c", FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True))
+        assert [found[0].percentages[DEFAULT] for found in seen] == [40, 100]
+
+    asked(work)
