@@ -17,6 +17,8 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
+from elanus.core.clock import SystemClock
+from elanus.meta.sqlite import SqliteMeta
 from elanus.metrics import Metrics
 from elanus.proxy.access.guard import AllowAll
 from elanus.proxy.calls import Calls
@@ -130,8 +132,13 @@ def inside(data_dir: Path, watch: ReadWatch) -> Iterator[Inside]:
     async def started() -> Online:
         bind(settings, directory.paths)
         store = await asyncio.to_thread(open_objects, settings, directory.paths)
+        meta = SqliteMeta(
+            directory.paths.meta, fsync=settings.log.fsync, monotonic_s=SystemClock().monotonic_s
+        )
         log, metrics = await open_log(settings, directory.paths), Metrics()
-        online = Online(settings, directory, log, store, MetricMeasures(metrics), JobMeasures(metrics).ended)
+        online = Online(
+            settings, directory, meta, log, store, MetricMeasures(metrics), JobMeasures(metrics).ended
+        )
         await online.start()
         return online
 
