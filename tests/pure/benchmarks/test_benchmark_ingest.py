@@ -32,7 +32,8 @@ def test_the_rows_of_a_collection_are_not_slowed(extent: Extent) -> None:
 
 
 def test_the_page_has_a_table_for_each_kind() -> None:
-    text = page(CELLS)
+    text = page(CELLS, {"processor": "of a test"})
+    assert "*processor: of a test.*" in text
     for kind in KINDS:
         assert f"\n## {kind}\n" in text
     assert text.count("| shards | rows in a call | 1 connection | 4 connections |\n|---|---|---|---|\n") == 3

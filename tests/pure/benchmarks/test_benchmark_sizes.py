@@ -31,7 +31,8 @@ def test_four_times_the_size_at_twice_the_cost_is_a_slope_of_a_half() -> None:
 
 def test_page_and_picture_show_every_series(tmp_path: Path) -> None:
     figures = Figures({"rows": POINTS, "segments": POINTS})
-    text = page(figures)
+    text = page(figures, {"processor": "of a test"})
+    assert "*processor: of a test.*" in text
     assert "| 400 | 20 | 15 | 8 | 2.50 |" in text
     assert text.count("Slope: 0.50, of faiss 0.00.") == 2
     draw(figures, tmp_path / "sizes.svg")

@@ -88,7 +88,7 @@ async def written(world: World, pools: Pools) -> Timestamp:
     message = InsertMessage(ts, VCHANNEL, COLLECTION, PartitionID(1), SegmentID(99), 0, world.batch(rows))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("elanus.proxy.role.writes.INLINE_ROWS_MAX", len(rows) - 1)
-        await writer.append(Mock(mine=AsyncMock()), [message])
+        await writer.append(Mock(wait=AsyncMock()), [message])
     return ts
 
 
