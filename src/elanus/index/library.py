@@ -4,9 +4,9 @@ A server without loaded collections does not need the library, which takes 16 MB
 of this package import the name ``faiss`` from here, and use it within functions only. `load_library` is for
 threads that prepare searches, so that the first one need not wait.
 
-On processors that multiply bfloat16 numbers (Sapphire Rapids and later), faiss would round a query to bfloat16
-before it is compared with bfloat16 rows, and scores would be wrong from the fourth digit on. So the kernels of
-the level below are used there.
+On processors that multiply bfloat16 numbers (Sapphire Rapids and later), faiss would round a query to
+bfloat16 before it is compared with bfloat16 rows, and scores would be wrong from the fourth digit on. So the
+kernels of the level below are used there.
 """
 
 from __future__ import annotations
