@@ -4,7 +4,7 @@ asyncio reports such an error when it frees the task, at a moment that depends o
 tasks of a life when the life ends, and at all others when the run ends. An error counts as lost if it is
 still unread at the end of the run, with two exceptions:
 
-- The task failed after its life had ended. Whoever waits for it may be stopped at a gate.
+- The task failed after its life had ended. The code that waits for it may be stopped at a gate.
 - The task is one of several that `asyncio.gather` waits for, and others of them had not ended. Their results
   are read once all of them have ended, which never happens in a life that is over.
 """

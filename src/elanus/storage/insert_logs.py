@@ -105,7 +105,7 @@ class InsertLogs:
         )
 
     def close(self) -> None:
-        """Close the file that is open. What is read afterwards is opened again."""
+        """Close the file that is open. Later reads open files again."""
         self._opened = None
         self._open.close()
 
