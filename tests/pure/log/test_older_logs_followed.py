@@ -1,4 +1,4 @@
-"""A vchannel that begins beyond the end of an older copy of its log, next to another that begins before it."""
+"""A vchannel that begins beyond the end of an older copy of its log, while another begins before it."""
 
 from __future__ import annotations
 
