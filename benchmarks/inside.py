@@ -17,8 +17,6 @@ import grpc
 import numpy as np
 import numpy.typing as npt
 
-from elanus.core.clock import SystemClock
-from elanus.meta.sqlite import SqliteMeta
 from elanus.metrics import Metrics
 from elanus.proxy.access.guard import AllowAll
 from elanus.proxy.calls import Calls
@@ -28,12 +26,12 @@ from elanus.proxy.wire.families import milvus_families
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.stubs import SERVICE, common_pb2, milvus_pb2, schema_pb2
-from elanus.server.backends import bind, open_log, open_objects
-from elanus.server.counters import JobMeasures, MetricMeasures, RequestMeasures
+from elanus.server.counters import RequestMeasures
 from elanus.server.data_dir import DataDir
 from elanus.server.online import Online
 from elanus.server.settings import Settings
 from elanus.server.settings_pipeline import PipelineSettings
+from elanus.server.standalone import open_online
 
 T = TypeVar("T")
 COLLECTION, VECTOR = "digits", "vector"
@@ -130,15 +128,7 @@ def inside(data_dir: Path, watch: ReadWatch) -> Iterator[Inside]:
         return asyncio.run_coroutine_threadsafe(work, loop).result(_LIMIT_S)
 
     async def started() -> Online:
-        bind(settings, directory.paths)
-        store = await asyncio.to_thread(open_objects, settings, directory.paths)
-        meta = SqliteMeta(
-            directory.paths.meta, fsync=settings.log.fsync, monotonic_s=SystemClock().monotonic_s
-        )
-        log, metrics = await open_log(settings, directory.paths), Metrics()
-        online = Online(
-            settings, directory, meta, log, store, MetricMeasures(metrics), JobMeasures(metrics).ended
-        )
+        online = await open_online(settings, directory, Metrics())
         await online.start()
         return online
 

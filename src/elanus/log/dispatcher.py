@@ -13,10 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from elanus.core.catalog import Checkpoint
 from elanus.core.channels import pchannel_of
+from elanus.core.errors import ElanusError
+from elanus.core.faults import LogFault
+from elanus.log.port import Position, RewoundLog, rewound_text
 from elanus.log.shared_reader import LogSource, PackListener, SharedReader, Subscription
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -47,6 +51,7 @@ class Dispatcher:
         self._spawn = spawn
         self._readers: dict[str, list[SharedReader]] = {}
         self._ending: set[asyncio.Task[None]] = set()
+        self._checks: set[asyncio.Task[None]] = set()
         self.waiting_bytes = 0
         """Payloads in memory that wait for their tick. May be read by any thread."""
 
@@ -68,6 +73,10 @@ class Dispatcher:
         reader = self._reader_for(pchannel_of(vchannel), start)
         subscription = Subscription(vchannel, start, listener, reader.line)
         reader.add(subscription)
+        if self._seems_missing(subscription) is not None:
+            check = self._spawn(self._check(subscription), f"check {vchannel}")
+            self._checks.add(check)
+            check.add_done_callback(self._checks.discard)
         return subscription
 
     def stop(self) -> Sequence[asyncio.Task[None]]:
@@ -77,11 +86,30 @@ class Dispatcher:
                 for subscription in reader.subscriptions():
                     subscription.close()
         self._readers.clear()
-        return tuple(self._ending)
+        for check in self._checks:
+            check.cancel()
+        return (*self._ending, *self._checks)
 
     async def close(self) -> None:
         """As `stop`; returns when nothing runs any more."""
         await asyncio.gather(*self.stop(), return_exceptions=True)
+
+    def _seems_missing(self, subscription: Subscription) -> Position | None:
+        """Return where the log ends, if it seems to end before the subscription's start."""
+        pchannel, start = pchannel_of(subscription.vchannel), Position(subscription.start.position)
+        with suppress(LogFault):  # its reader meets the same
+            return self._log.missing_from(pchannel, start)
+        return None
+
+    async def _check(self, subscription: Subscription) -> None:
+        """Fail a subscription if the log ends before its start. Its reader, which may serve others that begin
+        earlier, would wait there."""
+        pchannel = pchannel_of(subscription.vchannel)
+        with suppress(LogFault, ElanusError):  # its reader meets the same
+            await self._log.sync(pchannel)
+            end = self._seems_missing(subscription)
+            if end is not None and subscription.reader is not None:
+                subscription.fail(RewoundLog(rewound_text(pchannel, subscription.start.position, end)))
 
     def _reader_for(self, pchannel: str, start: Checkpoint) -> SharedReader:
         """Return the reader that is nearest before the checkpoint; a new one if there is none."""

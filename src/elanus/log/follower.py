@@ -18,7 +18,7 @@ from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
-from elanus.log.layout import AnnouncedEnd, list_files, pchannel_directory
+from elanus.log.layout import AnnouncedEnd, list_files, missing_from, pchannel_directory
 from elanus.log.port import CorruptLog, LogClosed, LogEntry, LogReader, Position
 from elanus.log.reading import INLINE_READ_BYTES_MAX, READ_BYTES_MAX, Cursor, read_errors
 
@@ -52,6 +52,16 @@ class FileLogFollower:
             self._announced[pchannel] = AnnouncedEnd(pchannel_directory(self._directory, pchannel))
         with read_errors(self._directory / pchannel):
             return self._announced[pchannel].read()
+
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        """As in `elanus.log.port.Log`."""
+        directory = pchannel_directory(self._directory, pchannel)
+        with read_errors(directory):
+            return missing_from(list_files(directory), position)
+
+    async def sync(self, pchannel: str) -> Position:
+        """Return the end. There is nothing to wait for: what was given out is in the files."""
+        return self.end(pchannel)
 
     async def close(self) -> None:
         """Close. Readers that wait, or read again, get `LogClosed`."""

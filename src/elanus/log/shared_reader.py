@@ -20,7 +20,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.messages import MsgKind
 from elanus.core.packs import Pack, PackAssembler
 from elanus.core.timestamps import Timestamp
-from elanus.log.port import LogEntry, LogReader, PatientReader, Position
+from elanus.log.port import LogEntry, LogReader, PatientReader, Position, RewoundLog, rewound_text
 from elanus.log.tick_line import TickLine, Watcher
 
 READ_BYTES_MAX = 4 * 1024 * 1024
@@ -31,9 +31,11 @@ EntryPack = Pack[LogEntry]
 
 
 class LogSource(Protocol):
-    """The part of a log that a dispatcher uses."""
+    """The part of a log that a dispatcher uses: see `elanus.log.port.Log`."""
 
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader: ...
+    def missing_from(self, pchannel: str, position: Position) -> Position | None: ...
+    async def sync(self, pchannel: str) -> Position: ...
 
 
 class PackListener(Protocol):
@@ -104,6 +106,11 @@ class Subscription:
             self.reader.remove(self)
             self.reader, self._line = None, self._line.stopped()
 
+    def fail(self, error: Exception) -> None:
+        """As `close`, and report why."""
+        self.close()
+        self.listener.failed(error)
+
     def wants(self, entry: LogEntry) -> bool:
         return entry.position >= self.start.position and entry.header.ts > self.start.ts
 
@@ -141,6 +148,8 @@ class SharedReader:
         self._weigh = weigh
         self._packs: PackAssembler[LogEntry] = PackAssembler(replace(start, ts=start.tick))
         self._subscriptions: dict[str, list[Subscription]] = {}
+        self._ahead: list[Subscription] = []
+        """Those whose start has not been reached."""
         self._count = 0
         self._read_bytes = 0
         self.waiting_bytes = 0
@@ -155,6 +164,8 @@ class SharedReader:
         subscription.reader = self
         self._subscriptions.setdefault(subscription.vchannel, []).append(subscription)
         self._count += 1
+        if subscription.start.position > self.position:
+            self._ahead.append(subscription)
 
     def remove(self, subscription: Subscription) -> None:
         """Serve a subscription no more; a reader without any stops."""
@@ -209,6 +220,8 @@ class SharedReader:
 
     def _feed(self, entry: LogEntry) -> EntryPack | None:
         header = entry.header
+        if self._ahead:
+            self._reach(entry)
         self.position = entry.next
         self._read_bytes += entry.payload_bytes
         if header.kind in (MsgKind.TIME_TICK, MsgKind.EPOCH):
@@ -227,6 +240,15 @@ class SharedReader:
             for subscription in subscribed:
                 subscription.late_messages += self._packs.late_messages - late
         return None
+
+    def _reach(self, entry: LogEntry) -> None:
+        """Fail the subscriptions whose start the log skips: it was put back to an older copy, and went on."""
+        reached = [s for s in self._ahead if s.start.position <= entry.position or s.reader is not self]
+        for subscription in reached:
+            self._ahead.remove(subscription)
+            start = subscription.start.position
+            if subscription.reader is self and self.position < start < entry.position:
+                subscription.fail(RewoundLog(rewound_text(self.pchannel, start, self.position)))
 
     def _hold(self, change_bytes: int) -> None:
         self.waiting_bytes += change_bytes
@@ -253,8 +275,7 @@ class SharedReader:
         try:
             subscription.listener.take(own)
         except Exception as error:  # noqa: BLE001 - it concerns this vchannel only
-            subscription.close()
-            subscription.listener.failed(error)
+            subscription.fail(error)
 
     def _join(self, other: SharedReader) -> bool:
         """Serve this reader's subscriptions and the other's from one of the two; True: from the other.

@@ -66,7 +66,7 @@ async def _serve(settings: Settings) -> int:
         data_dir = DataDir(settings.data_dir)
         stack.callback(data_dir.close)
         metrics = Metrics()
-        online = await _open(settings, data_dir, metrics)
+        online = await open_online(settings, data_dir, metrics)
         stack.push_async_callback(online.stop)
         try:
             await online.start()
@@ -126,7 +126,11 @@ def _open_fronts(
     return [address, *(fronts.open(stack, p, functools.partial(online.current_proxy, n)) for n, p in others)]
 
 
-async def _open(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
+async def open_online(settings: Settings, data_dir: DataDir, metrics: Metrics) -> Online:
+    """Open what the online process depends on, and make its roles; `Online.start` starts them.
+
+    Raises `CannotStart`.
+    """
     bind(settings, data_dir.paths)
     paths, measures = data_dir.paths, MetricMeasures(metrics)
     async with AsyncExitStack() as opened:

@@ -53,6 +53,12 @@ class HeldLog:
         reader.read = held_read
         return reader
 
+    def missing_from(self, pchannel: str, position: Position) -> Position | None:
+        return self._log.missing_from(pchannel, position)
+
+    async def sync(self, pchannel: str) -> Position:
+        return await self._log.sync(pchannel)
+
 
 async def flushed(world: World, *keys: int) -> int:
     """A finished segment with these keys, still served as growing."""
