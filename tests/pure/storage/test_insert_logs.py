@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,6 +56,13 @@ def manifest_of(store: LocalStore, tmp_path: Path, files: int, commit_ts: int = 
     return replace(manifest, commit_ts=Timestamp(commit_ts))
 
 
+class RemoteStore(LocalStore):
+    """Read by ranges, as a network store is."""
+
+    def open(self, path: str) -> pa.NativeFile:
+        return pa.PythonFile(io.BytesIO(self.get(path).to_pybytes()), mode="r")
+
+
 @pytest.fixture(params=["small", "large"])
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "large":
@@ -64,9 +72,11 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 @pytest.mark.parametrize("files", [1, 3])
 @pytest.mark.parametrize("mapped", [False, True])
+@pytest.mark.parametrize("kind", [LocalStore, RemoteStore])
 def test_what_is_read_is_what_is_read_alone(
-    size: str, files: int, mapped: bool, store: LocalStore, tmp_path: Path
+    size: str, files: int, mapped: bool, kind: type[LocalStore], tmp_path: Path
 ) -> None:
+    store = kind(tmp_path / "files")
     sources = [manifest_of(store, tmp_path, files), manifest_of(store, tmp_path, files, commit_ts=70)]
     with InsertLogs(store, sources, EVERY_TYPE, tmp_path if mapped else None) as logs:
         table = logs.columns(NAMES, WANTED)
