@@ -1,4 +1,4 @@
-"""What must be here before a version is served: its segments, and vchannels that have caught up.
+"""The state that a version needs before it is served: its segments, and vchannels that have caught up.
 
 Querycoord announces a version when the nodes have reported all of this. A node that has given something up
 since refuses the version.
