@@ -110,10 +110,11 @@ def _side(key: int, found: Version, before: Version, wanted: Version) -> str:
 class Writer:
     """One thread's load on one collection. ``acknowledged`` counts its requests that were.
 
-    ``options``: how every request is sent.
+    ``options``: how every request is sent: once. With a timeout, pymilvus repeats a request whose connection
+    broke until the timeout is over, whatever ``retry_times`` says: then an insert may be stored twice.
     """
 
-    options: Mapping[str, object] = {"timeout": PATIENCE_S, "retry_times": 0}
+    options: Mapping[str, object] = {"retry_times": 0}
 
     def __init__(self, number: int, seed: int, collection: str, shards: int) -> None:
         self.number = number

@@ -19,6 +19,7 @@ RETRIABLE = {
     "NoSession",
     "CoordinatorReplaced",
     "ChannelLost",
+    "ChannelRewound",
     "DeadlineExceeded",
     "TaskQueueFull",
     "RateLimited",
