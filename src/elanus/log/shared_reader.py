@@ -12,6 +12,7 @@ none comes twice.
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -149,7 +150,7 @@ class SharedReader:
         self._packs: PackAssembler[LogEntry] = PackAssembler(replace(start, ts=start.tick))
         self._subscriptions: dict[str, list[Subscription]] = {}
         self._ahead: list[Subscription] = []
-        """Those whose start has not been reached."""
+        """Those whose start has not been reached, the nearest last: an entry is compared with that one."""
         self._count = 0
         self._read_bytes = 0
         self.waiting_bytes = 0
@@ -165,12 +166,14 @@ class SharedReader:
         self._subscriptions.setdefault(subscription.vchannel, []).append(subscription)
         self._count += 1
         if subscription.start.position > self.position:
-            self._ahead.append(subscription)
+            insort(self._ahead, subscription, key=lambda s: -s.start.position)
 
     def remove(self, subscription: Subscription) -> None:
         """Serve a subscription no more; a reader without any stops."""
         others = self._subscriptions[subscription.vchannel]
         others.remove(subscription)
+        if subscription.start.position > self.position and subscription in self._ahead:
+            self._ahead.remove(subscription)
         self._count -= 1
         if not others:
             del self._subscriptions[subscription.vchannel]
@@ -220,8 +223,8 @@ class SharedReader:
 
     def _feed(self, entry: LogEntry) -> EntryPack | None:
         header = entry.header
-        if self._ahead:
-            self._reach(entry)
+        while self._ahead and self._ahead[-1].start.position <= entry.position:
+            self._reach(self._ahead.pop(), entry)
         self.position = entry.next
         self._read_bytes += entry.payload_bytes
         if header.kind in (MsgKind.TIME_TICK, MsgKind.EPOCH):
@@ -241,14 +244,11 @@ class SharedReader:
                 subscription.late_messages += self._packs.late_messages - late
         return None
 
-    def _reach(self, entry: LogEntry) -> None:
-        """Fail the subscriptions whose start the log skips: it was put back to an older copy, and went on."""
-        reached = [s for s in self._ahead if s.start.position <= entry.position or s.reader is not self]
-        for subscription in reached:
-            self._ahead.remove(subscription)
-            start = subscription.start.position
-            if subscription.reader is self and self.position < start < entry.position:
-                subscription.fail(RewoundLog(rewound_text(self.pchannel, start, self.position)))
+    def _reach(self, subscription: Subscription, entry: LogEntry) -> None:
+        """Fail it if the log skips its start: it was put back to an older copy, and went on."""
+        start = subscription.start.position
+        if self.position < start < entry.position:
+            subscription.fail(RewoundLog(rewound_text(self.pchannel, start, self.position)))
 
     def _hold(self, change_bytes: int) -> None:
         self.waiting_bytes += change_bytes

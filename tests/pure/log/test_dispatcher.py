@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import random
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,6 +148,25 @@ async def test_one_that_begins_earlier_catches_up_and_joins() -> None:
     await breathe()
     assert (a.stamps, b.stamps) == ([1, 5], [1, 3, 6])
     assert log.entries_read == 5 + 5 + 3, "after the catch-up each entry is read once"
+    await dispatcher.close()
+
+
+async def test_one_that_is_closed_before_its_start_is_forgotten() -> None:
+    log = CountedLog()
+    log.held[0] = asyncio.Event()
+    await log.append(PCHANNEL, [message(1), tick(2), message(3, B), tick(4)])
+    dispatcher = Dispatcher(log)
+    a = follow(dispatcher, A)
+    b = follow(dispatcher, B, Checkpoint(Timestamp(4), log.end(PCHANNEL), Timestamp(4), 0))
+    assert b.subscription is not None
+    b.subscription.close()
+    kept = weakref.ref(b.subscription)
+    del b
+    gc.collect()
+    assert kept() is None
+    log.held[0].set()
+    await breathe()
+    assert a.stamps == [1]
     await dispatcher.close()
 
 
