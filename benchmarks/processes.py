@@ -173,7 +173,11 @@ class ServerProcess:
 
 
 def wait_for_quiet(
-    usage: Callable[[], Usage], limit_s: float, roles: Sequence[str] = (), quiet_s: int = 2
+    usage: Callable[[], Usage],
+    limit_s: float,
+    roles: Sequence[str] = (),
+    quiet_s: int = 2,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Return when a tree has hardly used the processor for `quiet_s` seconds on end, or after `limit_s`.
 
@@ -184,7 +188,7 @@ def wait_for_quiet(
     deadline = time.monotonic() + limit_s
     before, calm_s = usage(), 0
     while calm_s < quiet_s and time.monotonic() < deadline:
-        time.sleep(1)
+        sleep(1)
         now = usage()
         calm = now.total_cpu_s - before.total_cpu_s < BUSY_SHARE and set(roles) <= set(now.cpu_s)
         before, calm_s = now, calm_s + 1 if calm else 0

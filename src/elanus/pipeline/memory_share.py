@@ -45,13 +45,13 @@ def claims_directory() -> Path:
 
 @contextmanager
 def claimed_memory(
-    wanted_bytes: int, limit_bytes: int, directory: Path, sleep: Callable[[float], None] | None = None
+    wanted_bytes: int, limit_bytes: int, directory: Path, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[None]:
     """Hold a claim. Waits while it and the others' are more than the limit; 0 bytes are not claimed."""
     claim = None
     try:
         while wanted_bytes and (claim := _claim(wanted_bytes, limit_bytes, directory)) is None:
-            (sleep or time.sleep)(_POLL_S)
+            sleep(_POLL_S)
     except OSError as error:  # another user's directory, or a full disk: build, as if alone
         _log.warning("memory of index builds not shared out", directory=str(directory), error=str(error))
     try:

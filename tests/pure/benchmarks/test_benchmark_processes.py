@@ -10,7 +10,6 @@ import psutil
 import pytest
 from polling import until
 
-from benchmarks import processes
 from benchmarks.processes import Meter, ServerProcess, Usage, wait_for_quiet
 
 
@@ -66,16 +65,13 @@ def test_a_server_that_ended_by_itself_is_reported_with_its_log(tmp_path: Path) 
     [((), 3), (("jvm",), 6)],
     ids=["any two calm seconds", "calm seconds after the last role was seen"],
 )
-def test_quiet_is_two_calm_seconds_on_end(
-    monkeypatch: pytest.MonkeyPatch, roles: tuple[str, ...], looks: int
-) -> None:
+def test_quiet_is_two_calm_seconds_on_end(roles: tuple[str, ...], looks: int) -> None:
     online = {"online": 1.0}
     both = {"online": 1.0, "jvm": 3.0}
     later = {"online": 1.1, "jvm": 3.0}
     seen = [online, online, online, both, later, later]
-    monkeypatch.setattr(processes.time, "sleep", lambda seconds: None)
     remaining = iter(seen)
-    wait_for_quiet(lambda: Usage(next(remaining), {}), limit_s=60, roles=roles)
+    wait_for_quiet(lambda: Usage(next(remaining), {}), limit_s=60, roles=roles, sleep=lambda _: None)
     assert len(list(remaining)) == len(seen) - looks
 
 

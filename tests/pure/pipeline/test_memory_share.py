@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,7 @@ def test_a_build_claims_its_memory_before_it_reads(
 ) -> None:
     monkeypatch.setattr(index_build, "builds_bytes_max", lambda: 100)
     monkeypatch.setattr(index_build, "claims_directory", lambda: tmp_path / "claims")
-    monkeypatch.setattr("elanus.pipeline.memory_share.time.sleep", waits)
+    monkeypatch.setattr(index_build, "claimed_memory", partial(claimed_memory, sleep=waits))
     with held_in_another_process(tmp_path / "claims") as process:
         with pytest.raises(Waited):
             build_index_file(plan, LocalStore(tmp_path / "empty"), tmp_path, "a1")

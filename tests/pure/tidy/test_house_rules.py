@@ -156,3 +156,16 @@ def test_nothing_waits_with_what_may_forget_a_cancellation() -> None:
     that is stopped would then never end. `asyncio.timeout` does not."""
     using = [shown(path) for path in MODULES if "asyncio.wait_for(" in path.read_text()]
     assert using == []
+
+
+def test_no_test_changes_the_time_of_its_whole_process() -> None:
+    """Threads of libraries sleep and read clocks as well: a clock or a sleep is an argument."""
+    wrong = [
+        f"{shown(path)}:{call.lineno}"
+        for path in PYTHON_FILES
+        if (ROOT / "tests") in path.parents
+        for call in ast.walk(parsed(path))
+        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("setattr") and call.args
+        if re.search(r"(^|\.)time($|\.)", ast.unparse(call.args[0]).strip("'"))
+    ]
+    assert wrong == []
