@@ -115,12 +115,13 @@ def _point(size: int, vectors: Floats, queries: Floats, segments: int) -> Point:
         lambda n: [index.met(queries[n][None, :], HITS, EF, 1) for index in indexes],
     ]
     taken_us: list[list[float]] = [[] for _ in ways]
-    for _ in range(_TURNS):  # by turns, so that other work on the machine meets all alike
+    for turn in range(_TURNS):  # by turns, so that other work on the machine meets all alike
         for number in range(len(queries)):
-            for way, taken in zip(ways, taken_us, strict=True):
+            for place in range(len(ways)):  # whose turn is first differs: it finds the query's rows uncached
+                way = (turn + number + place) % len(ways)
                 began_s = time.perf_counter()
-                way(number)
-                taken.append(1e6 * (time.perf_counter() - began_s))
+                ways[way](number)
+                taken_us[way].append(1e6 * (time.perf_counter() - began_s))
     return Point(size, *map(median, taken_us))
 
 
