@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from elanus.api.datacoord import FlushOutcome
+from elanus.api.early_ticks import request_early_tick
 from elanus.api.fencing import while_active
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.context import DataContext
-from elanus.datacoord.early_ticks import request_early_tick
 from elanus.datacoord.flushing import Flushing
 
 

@@ -15,6 +15,7 @@ import asyncio
 from dataclasses import replace
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
+from elanus.api.early_ticks import request_early_tick
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.core.catalog import Collection
 from elanus.core.clones import as_of, folded_until
@@ -32,7 +33,6 @@ from elanus.core.time_to_live import expired_until, time_to_live_s
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_ms
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.datanodes import DataNodes
-from elanus.datacoord.early_ticks import request_early_tick
 from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.pins import Pins, check_lease
 from elanus.datacoord.vchannel_table import Vchannel

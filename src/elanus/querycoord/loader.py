@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from elanus.api.datacoord import DataCoordApi
+from elanus.api.early_ticks import request_early_tick
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannelInfo
@@ -22,7 +23,6 @@ from elanus.api.querynode import DamagedFile
 from elanus.api.recovery import VchannelRecovery
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import MirrorNode
-from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.nodes import Nodes
@@ -30,6 +30,7 @@ from elanus.core.placement import place
 from elanus.core.replicas import check_enough
 from elanus.core.resource_groups import PlacedReplica
 from elanus.core.timestamps import Timestamp
+from elanus.meta.tasks import cancel_and_wait
 from elanus.querycoord.fleet import Fleet, Pulses, Statuses
 from elanus.querycoord.groups import ResourceGroups
 from elanus.querycoord.load_limit import check_load_limit
@@ -99,6 +100,7 @@ class CollectionLoader:
         self._loop = ReconcileLoop(self.collection_id, self._reconcile_and_note)
         self._reconciled = reconciled
         self._retry: asyncio.TimerHandle | None = None
+        self._early_tick: asyncio.Task[None] | None = None
         self._recovering = recovering
 
     @property
@@ -157,6 +159,7 @@ class CollectionLoader:
         if self._retry is not None:
             self._retry.cancel()
         await self._loop.stop()
+        await cancel_and_wait(self._early_tick)
 
     async def release(self, alive: Iterable[NodeID]) -> None:
         """Have every node release the collection, and close its channels at every proxy. Call after `stop`.
@@ -254,7 +257,7 @@ class CollectionLoader:
         await let_others_run(found)
         target = await self._target(load, (*held, *progress.segments()))
         self._recovering[self.collection_id] = target.recovery.vchannels
-        await self._note_progress(load, progress, target, served)
+        self._note_progress(load, progress, target, served)
         failures = []
         await let_others_run(target.segments)
         for replica, of in zip(self._replicas, served, strict=True):
@@ -275,7 +278,7 @@ class CollectionLoader:
         self.is_settled = self.load is load
         return len(target.segments)
 
-    async def _note_progress(
+    def _note_progress(
         self, load: Load, progress: LoadProgress, target: Target, served: Sequence[Served]
     ) -> None:
         """Measure the load's progress by the target, from the first target on."""
@@ -284,8 +287,14 @@ class CollectionLoader:
             progress.update(target, [of.sealed.keys() for of in served])
         elif self.load is load:  # else the next round is the first of another load
             progress.begin(target)
-            pchannels = tuple(map(pchannel_of, target.collection.vchannels))
-            await self._peers.root.tick_now(pchannels, progress.load_ts)
+            self._ask_tick(target.collection.vchannels, progress.load_ts)
+
+    def _ask_tick(self, vchannels: Iterable[str], load_ts: Timestamp) -> None:
+        """The nodes' replicas answer as of the load once such a tick has come: have it come early."""
+        if self._early_tick is not None:
+            self._early_tick.cancel()
+        request = request_early_tick(self._peers.root, vchannels, load_ts)
+        self._early_tick = asyncio.create_task(request, name=f"early tick of load {self.collection_id}")
 
     def _retry_unreadable(self) -> None:
         """Reconcile again when segments that could not be read are due for another attempt."""

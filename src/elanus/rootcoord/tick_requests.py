@@ -74,6 +74,12 @@ class TickRequests:
             if not waiting:
                 self._waiting.pop(pchannel, None)
 
+    def refuse(self, pchannel: str, error: Exception) -> None:
+        """Have the open requests that wait for this pchannel raise the error."""
+        for _, _, request in self._waiting.pop(pchannel, ()):
+            if not request.done.done():
+                request.done.set_exception(error)
+
     def fail(self, error: Exception) -> None:
         """Have all open requests raise the error."""
         for request in self._open:

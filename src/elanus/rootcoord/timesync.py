@@ -145,6 +145,7 @@ class TimeSync:
         self._refused[pchannel] = error
         self._in_use.discard(pchannel)
         self._marked.discard(pchannel)
+        self._requests.refuse(pchannel, ChannelRewound(error.message))
 
     async def use(self, pchannels: Iterable[str], now: Timestamp) -> None:
         """Tick these pchannels from now on. The epoch is written first: before it, no report counts there.
@@ -194,7 +195,7 @@ class TimeSync:
             ticks = self._barrier.advance(sorted(wanted))
             self._awake.difference_update(ticks)
             await asyncio.gather(*(self._write(pchannel, tick) for pchannel, tick in ticks.items()))
-            self._requests.ticked({p: tick for p, tick in ticks.items() if p not in self._refused})
+            self._requests.ticked(ticks)
 
     def _due(self) -> set[str]:
         idle = self._in_use - self._awake
@@ -245,7 +246,6 @@ class TimeSync:
             while not self._requests.is_fulfilled:
                 self._requested.clear()
                 await self._collect(self._requests.pchannels(), self._requests.latest)
-                self.check_taken(self._requests.pchannels())
                 # Also the ticks that a caller wrote who was cancelled meanwhile.
                 self._requests.ticked({p: self.tick_of(p) for p in self._requests.pchannels()})
                 if self._requested.is_set():

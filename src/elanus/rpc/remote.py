@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from elanus.api.idempotency import is_repeatable
-from elanus.core.errors import DeadlineExceeded, LeaseLost, Unavailable
+from elanus.core.errors import ChannelRewound, DeadlineExceeded, LeaseLost, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.calls import Calls
@@ -132,6 +132,8 @@ class RemoteRole:
                 continue  # nothing was sent
             try:
                 return await peer.call(api, method, timeout_s, None, *args, **named)
+            except ChannelRewound:
+                raise  # the role's answer, and the same one until an operator has acted
             except (Unavailable, LeaseLost):
                 if not is_repeatable(api, method) or loop.time() + _PAUSE_S > deadline_s:
                     raise

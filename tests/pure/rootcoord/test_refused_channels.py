@@ -74,8 +74,12 @@ async def test_one_that_is_put_back_under_a_running_root_coordinator() -> None:
     await bench.tick()
     waiting = asyncio.ensure_future(root.tick_now((a,), bench.oracle.allocate()))
     log.rewound = {a}
+    bench.proxy.unfinished = {b: bench.oracle.allocate()}
+    healthy = asyncio.ensure_future(root.tick_now((b,), bench.oracle.allocate()))
     with pytest.raises(ChannelRewound):
         await waiting
+    bench.proxy.unfinished = {}
+    await healthy
     await bench.tick()
     assert list(await root.refused_channels()) == [a]
     assert bench.headers(b)[-1].kind is MsgKind.TIME_TICK

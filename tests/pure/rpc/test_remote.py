@@ -10,7 +10,7 @@ import pytest
 from fakes import settle
 
 from elanus.api.idempotency import repeatable
-from elanus.core.errors import DeadlineExceeded, Unavailable
+from elanus.core.errors import ChannelRewound, DeadlineExceeded, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.remote import Peer, RemoteRole
@@ -33,6 +33,7 @@ class Channel:
         self.issuers: list[NodeID | None] = []
         self.asked: list[str] = []
         self.closed = False
+        self.failing: list[Exception] = []
 
     def client(
         self,
@@ -65,6 +66,8 @@ class Channel:
         self.asked.append(asked)
         if self.silent:
             await asyncio.sleep(1000)
+        if self.failing:
+            raise self.failing.pop(0)
         return f"{self.name}: {asked}"
 
 
@@ -163,6 +166,18 @@ async def test_one_that_refuses_this_process_is_not_waited_for() -> None:
     sessions.begin(1, Channel("one", refused="it does not speak TLS"))
     with pytest.raises(Unavailable, match="it does not speak TLS"):
         await RemoteRole("rootcoord", sessions).client(Api).look(1)
+
+
+async def test_a_role_that_is_starting_is_asked_again_and_one_that_refuses_a_log_is_not() -> None:
+    sessions, channel = Sessions(), Channel("one")
+    sessions.begin(1, channel)
+    role = RemoteRole("rootcoord", sessions).client(Api)
+    channel.failing = [Unavailable("it is starting")]
+    assert await role.look(1) == "one: look 1"
+    channel.failing = [ChannelRewound("the log is an older copy")]
+    with pytest.raises(ChannelRewound, match="an older copy"):
+        await role.look(2)
+    assert channel.asked == ["look 1", "look 1", "look 2"]
 
 
 async def test_orders_name_the_session_that_gives_them() -> None:

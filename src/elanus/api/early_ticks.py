@@ -13,7 +13,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.timestamps import Timestamp
 
 _WAIT_S = 5.0
-_log = structlog.get_logger("datacoord")
+_log = structlog.get_logger("ticks")
 
 
 async def request_early_tick(rootcoord: RootCoordApi, vchannels: Iterable[str], at_least: Timestamp) -> None:
