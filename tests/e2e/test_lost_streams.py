@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from harness import Server, until
+from nats_streams import last_of, purge, remove, stopped
 from pymilvus.exceptions import MilvusException
 from unreadable_logs import (
     LOST,
@@ -28,33 +26,10 @@ from unreadable_logs import (
 
 from elanus.devcluster.nats import Nats
 from elanus.log.port import REWOUND_REMEDY
-from elanus.nats.connection import NatsConnection
-from elanus.nats.source import NatsSource
 
 pytestmark = [pytest.mark.e2e, pytest.mark.services]
 
 NewServer = Callable[..., Server]
-
-
-def purge(nats: Nats, prefix: str, pchannel: str) -> None:
-    """Remove all messages but the last: an operator's mistake, or a limit set on the stream by hand."""
-    ask(nats, f"STREAM.PURGE.{prefix}-{pchannel}", {"seq": last_of(nats, prefix, pchannel)})
-
-
-def remove(nats: Nats, prefix: str, pchannel: str) -> None:
-    """Remove the whole stream, as the loss of the server's disk does."""
-    ask(nats, f"STREAM.DELETE.{prefix}-{pchannel}")
-
-
-def ask(nats: Nats, subject: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
-    async def answered() -> dict[str, Any]:
-        connection = await NatsConnection.open(NatsSource((nats.url,)), "operator")
-        try:
-            return await connection.api(subject, request)
-        finally:
-            await connection.close()
-
-    return asyncio.run(answered())
 
 
 @pytest.mark.parametrize("lose", [purge, remove])
@@ -119,15 +94,3 @@ def test_a_stream_from_an_older_copy_is_not_written_to(new_server: NewServer, tm
         expect_dropped_and_created_again(server, client)
     finally:
         nats.stop()
-
-
-@contextlib.contextmanager
-def stopped(nats: Nats) -> Iterator[None]:
-    nats.stop()
-    yield
-    nats.start()
-
-
-def last_of(nats: Nats, prefix: str, pchannel: str) -> int:
-    """Return the sequence of the stream's last message."""
-    return int(ask(nats, f"STREAM.INFO.{prefix}-{pchannel}")["state"]["last_seq"])

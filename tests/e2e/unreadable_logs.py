@@ -77,8 +77,13 @@ def rules_hit(server: Server) -> set[str]:
 
 def channel_of(server: Server, name: str) -> str:
     """Return the collection's pchannel."""
+    return pchannel_of_collection(server.uri.removeprefix("http://"), name)
+
+
+def pchannel_of_collection(address: str, name: str) -> str:
+    """Return the pchannel of a collection with one shard, as the proxy at this address names it."""
     request = milvus_pb2.DescribeCollectionRequest(collection_name=name).SerializeToString()
-    with grpc.insecure_channel(server.uri.removeprefix("http://")) as channel:
+    with grpc.insecure_channel(address) as channel:
         answer = channel.unary_unary(f"/{SERVICE.full_name}/DescribeCollection")(request, timeout=10)
     [pchannel] = milvus_pb2.DescribeCollectionResponse.FromString(answer).physical_channel_names
     return str(pchannel)
