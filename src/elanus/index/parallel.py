@@ -19,8 +19,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -109,12 +110,24 @@ def fan_out(
             for place in places:  # each place goes to one thread: `next` of a range is atomic
                 results[place] = _alone(work, shares[place])
 
-        with ThreadPoolExecutor(helpers, thread_name_prefix="search") as pool:
-            others = [pool.submit(take_shares) for _ in range(helpers)]
+        others = [_threads().submit(take_shares) for _ in range(helpers)]
+        try:
             take_shares()
-            for other in others:
-                other.result()
+        finally:
+            begun = [other for other in others if not other.cancel()]
+            wait(begun)
+        for other in begun:
+            other.result()
         return [results[place] for place in range(len(shares))]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    """The threads that help others' searches. They stay: to start one takes as long as a short search."""
+    return ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="search")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def _alone(work: Callable[[Share], Result], share: Share) -> Result:

@@ -43,8 +43,8 @@ BATCH_QUERIES_MIN = 4
 BATCH_SHARED = 0.6
 """The share of a row's cost (fetching it) that a batch shares: 46 ns for each of 100 queries, not 120."""
 
-SHARE_MIN_NS = 1.5e6
-"""Work is divided into shares of this much at least: to start a thread and join its results costs a tenth."""
+SHARE_MIN_NS = 0.4e6
+"""Work is divided into shares of this much at least: a search waits 0.1 ms for another thread's help."""
 SHARES_PER_THREAD = 2
 """A thread takes one share after the other, so one that gets less of its core takes fewer."""
 

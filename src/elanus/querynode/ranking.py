@@ -33,9 +33,8 @@ from elanus.core.reduce import (
 )
 from elanus.core.trail import Trail, current
 from elanus.core.vector_lists import Queries
-from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex
+from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex, plan
 from elanus.index.parallel import fan_out
-from elanus.index.plan import shares_for
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores, chained_scores
 from elanus.querynode.cluster_pruning import ClusterPruning, pruning_of
@@ -210,7 +209,8 @@ class Ranking:
 
     def _is_long(self, candidates: list[_Candidate]) -> bool:
         queries, params = len(self.request.queries), self.params
-        return shares_for(sum(one.index.work_ns(queries, params, one.mask) for one in candidates), 2) > 1
+        work_ns = sum(one.index.work_ns(queries, params, one.mask) for one in candidates)
+        return work_ns >= plan.SHARE_MIN_NS
 
     def _search(self, one: _Candidate, k: int, queries: Queries) -> Hits:
         if TRUTH in self.request.params:

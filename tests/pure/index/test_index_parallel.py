@@ -91,8 +91,8 @@ def test_the_system_says_how_many_threads_run(tmp_path: Path, monkeypatch: pytes
 
 
 def test_work_is_divided_into_shares_that_are_worth_a_thread() -> None:
-    assert plan.shares_for(2.9e6, 8) == 1
-    assert plan.shares_for(5e6, 8) == 3
+    assert plan.shares_for(0.7e6, 8) == 1
+    assert plan.shares_for(1.3e6, 8) == 3
     assert plan.shares_for(1e9, 8) == 8 * plan.SHARES_PER_THREAD
     assert plan.shares_for(1e9, 1) == 1
 
