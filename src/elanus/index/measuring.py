@@ -30,7 +30,7 @@ from elanus.index.parallel import openmp_threads
 
 ROWS_MIN = 2_000
 """Indexes of fewer rows have no curve: comparing all of their rows costs little more than walking."""
-BUDGET_SHARE = 0.06
+BUDGET_SHARE = 0.03
 """The measuring may take this share of the time of the build, ..."""
 BATCHES_MIN = 2
 """... and so many batches in any case: fewer queries say nothing about small misses."""

@@ -314,11 +314,11 @@ def test_lists_of_every_kind_have_a_curve(params: dict[str, str], data_type: Dat
 
 @pytest.mark.parametrize(
     ("build_s", "batches"),
-    [(0.001, 8), (1.0, 8), (100.0, 120)],
+    [(0.001, 8), (1.0, 8), (100.0, 100.0 * BUDGET_SHARE / 0.05)],
     ids=["a build of a moment", "a build of a second", "a long build"],
 )
 def test_short_builds_have_time_for_more_than_the_fewest_queries(
-    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, build_s: float, batches: int
+    rows: np.ndarray, monkeypatch: pytest.MonkeyPatch, build_s: float, batches: float
 ) -> None:
     """A batch takes 0.05 s here."""
     now_s, measured = 0.0, 0
