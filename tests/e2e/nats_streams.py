@@ -1,4 +1,4 @@
-"""What operators and accidents do to the streams of a NATS server."""
+"""Streams of a NATS server, as operators and accidents change them."""
 
 from __future__ import annotations
 

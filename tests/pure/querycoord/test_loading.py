@@ -8,7 +8,7 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, FakeProxy, collection, index, manifest, recovery, schema, settle
 from query_bench import NODE, Bench
 
-from elanus.core.errors import ChannelRewound, CollectionNotFound, Unavailable
+from elanus.core.errors import CollectionNotFound, Unavailable
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.storage.port import ObjectMissing
@@ -59,23 +59,6 @@ async def test_a_collection_without_rows_is_announced_too() -> None:
     bench = await loaded(Bench())
     assert bench.node.held[CID].version == 1
     assert await bench.percentages() == {DEFAULT: 100}
-    await bench.coord.stop()
-
-
-@pytest.mark.parametrize("is_refused", [False, True], ids=["no tick comes", "its log takes no tick"])
-async def test_a_load_does_not_wait_for_its_tick(is_refused: bool) -> None:
-    bench = Bench()
-    bench.set_data(recovery(ONE, manifest(1)))
-
-    async def tick_now(pchannels: tuple[str, ...], at_least: Timestamp) -> None:
-        if is_refused:
-            raise ChannelRewound("the log is an older copy")
-        await asyncio.Event().wait()
-
-    bench.root.tick_now = tick_now  # type: ignore[method-assign]
-    await loaded(bench)
-    assert bench.node.served() == {1}
-    assert asyncio.get_running_loop().time() < 1
     await bench.coord.stop()
 
 
