@@ -24,6 +24,7 @@ no query its recall.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 EXACT_BASE_NS = 3.0
@@ -172,6 +173,7 @@ def _margin(share: float, coarse: bool) -> float:
     return share if coarse else math.pow(share, MARGIN_EXPONENT)
 
 
+@lru_cache(maxsize=1024)  # searches without a filter ask the same again for each segment
 def walk(
     *,
     rows: int,

@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from index_data import ROWS, best, recall, scores, spec_for, vectors_for
 
-from elanus.index import RowMask, VectorIndex, build, load, plan, resolve_search
+from elanus.index import RowMask, VectorIndex, build, load, resolve_search
+from elanus.index.diskann import DiskannIndex
 from elanus.index.files import FiledArray
 
 
 @pytest.fixture(autouse=True)
 def always_walked(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are few, so an exact scan would be chosen."""
-    monkeypatch.setattr(plan, "exact_cost_ns", lambda rows, dim, queries, among=0: 1e12)
+    monkeypatch.setattr(DiskannIndex, "exact_weight", 1e9)
 
 
 @pytest.mark.parametrize("metric", ["L2", "COSINE"])
