@@ -30,6 +30,17 @@ _STOP_GRACE_S = 2.0
 _MB = 1024 * 1024
 
 
+def import_single_threaded(settings: HttpSettings) -> None:
+    """Import what the REST API needs and must be imported before other threads run.
+
+    anyio parses its own source when it is imported, and a thread that loads the first collection parses the
+    literals of the filters' grammar. Where two threads parse at the same time, CPython 3.11 may raise
+    SystemError ("AST constructor recursion depth mismatch").
+    """
+    if settings.enabled:
+        import anyio.abc  # noqa: F401
+
+
 def http_front(settings: HttpSettings, source: ConsoleSource | None = None) -> HttpFront | None:
     """Return the front to open; None if the settings switch it off. ``source``: what the console shows."""
     return HttpFront(settings, source) if settings.enabled else None

@@ -35,7 +35,7 @@ from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import DataDir
 from elanus.server.fronts import Fronts
-from elanus.server.http_front import HttpFront, http_front, url_of
+from elanus.server.http_front import HttpFront, http_front, import_single_threaded, url_of
 from elanus.server.memory_limit import memory_limit_bytes, with_ample_memory, within_memory
 from elanus.server.monitoring import start_observing
 from elanus.server.online import Online
@@ -54,6 +54,7 @@ def serve(settings: Settings) -> int:
     if settings.pipeline.enabled:
         check_room_for_spark(limit)
     memory_bytes = memory_limit_bytes()
+    import_single_threaded(settings.http)
     fitted = within_memory(with_ample_memory(settings, memory_bytes), memory_bytes)
     return asyncio.run(_serve(fitted))
 

@@ -226,3 +226,28 @@ def test_a_damaged_version_file_is_named(tmp_path: Path, content: bytes) -> None
     (tmp_path / "VERSION").write_bytes(content)
     with pytest.raises(CannotStart, match="VERSION is damaged: restore it"):
         DataDir(tmp_path)
+
+
+STARTED = """
+import asyncio, sys
+from elanus.server import standalone
+from elanus.server.cluster import run
+from elanus.server.settings import Settings
+
+def began(serving):
+    serving.close()
+    print("anyio" in sys.modules)
+    return 0
+
+asyncio.run = began
+{start}
+"""
+
+
+@pytest.mark.parametrize(
+    "start", ["standalone.serve(Settings())", 'run.check = print\nrun.run(Settings(), ("proxy",))']
+)
+def test_what_parses_its_own_source_is_imported_before_there_are_threads(start: str) -> None:
+    code = STARTED.format(start=start)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "True", done.stdout

@@ -403,7 +403,7 @@ BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
     Bug("one proxy is enough", one_proxy_is_enough, frozenset({"TT2"})),
-    Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "VIS2", "DEL1", "SEG1"}), first_seed=5),
+    Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "VIS2", "DEL1", "SEG1"}), first_seed=24),
     Bug("range committed twice", range_committed_twice, _TWICE, first_seed=14),
     Bug("switched before the load", switched_before_the_load, frozenset({"VIS1"})),
     Bug("growing copy kept", growing_copy_kept, frozenset({"VIS2"})),

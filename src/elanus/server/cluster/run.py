@@ -29,7 +29,7 @@ from elanus.server.console_source import ConsoleSource
 from elanus.server.counters import JobMeasures, MetricMeasures
 from elanus.server.data_dir import paths_of
 from elanus.server.fronts import Fronts
-from elanus.server.http_front import http_front, url_of
+from elanus.server.http_front import http_front, import_single_threaded, url_of
 from elanus.server.monitoring import start_observing
 from elanus.server.open_files import check_room_for_spark
 from elanus.server.process_setup import set_up_process, stop_signals
@@ -48,6 +48,8 @@ def run(settings: Settings, roles: tuple[str, ...]) -> int:
     limit = set_up_process(settings.logging, "+".join(roles))
     if "datanode" in roles:
         check_room_for_spark(limit)
+    if "proxy" in roles:
+        import_single_threaded(settings.http)
     return asyncio.run(_run(settings, roles))
 
 
