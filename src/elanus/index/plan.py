@@ -173,7 +173,7 @@ def _margin(share: float, coarse: bool) -> float:
     return share if coarse else math.pow(share, MARGIN_EXPONENT)
 
 
-@lru_cache(maxsize=1024)  # searches without a filter ask the same again for each segment
+@lru_cache(maxsize=1024)  # without a filter, each search asks the same of a segment again
 def walk(
     *,
     rows: int,
