@@ -21,9 +21,11 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -39,6 +41,9 @@ _READ_AT_ONCE_MAX = 2 << 20
 """Deletes: reading and sorting them takes about 0.2 GB for integer keys."""
 _RUN_DELETES_MAX = 8 << 20
 """Merging runs into a larger one would save a segment one binary search, and take 0.5 GB and more."""
+
+ThreadLock: TypeAlias = AbstractContextManager[object]
+"""One thread is inside at a time; the others wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +72,8 @@ class DeleteRun:
 class _VchannelRuns:
     """The runs of one vchannel, newest last. ``lock`` is held while files are read and sorted."""
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
+    def __init__(self, lock: ThreadLock) -> None:
+        self.lock = lock
         self.runs: list[DeleteRun] = []
         self.memory_bytes = 0
 
@@ -77,6 +82,7 @@ class DeltaLogs:
     """Reads delta logs. Safe for many threads; a file that two request at the same time is read once.
 
     ``fetches_max``: how many files one call fetches at a time; 1: in the caller's own thread.
+    ``new_lock``: makes what a thread holds while it reads.
     ``read_at_once_max``: files are read together up to this number of deletes; ``run_deletes_max``: runs are
     merged up to this number.
     """
@@ -85,12 +91,14 @@ class DeltaLogs:
         self,
         store: ObjectStore,
         fetches_max: int,
+        new_lock: Callable[[], ThreadLock] = threading.Lock,
         kept_bytes_max: int = _KEPT_BYTES_MAX,
         read_at_once_max: int = _READ_AT_ONCE_MAX,
         run_deletes_max: int = _RUN_DELETES_MAX,
     ) -> None:
         self._store = store
         self._fetches_max = fetches_max
+        self._new_lock = new_lock
         self._kept_bytes_max = kept_bytes_max
         self._read_at_once_max = read_at_once_max
         self._run_deletes_max = run_deletes_max
@@ -130,9 +138,10 @@ class DeltaLogs:
 
     def _held(self, vchannel: str) -> _VchannelRuns:
         with self._lock:
-            held = self._vchannels.setdefault(vchannel, _VchannelRuns())
+            if vchannel not in self._vchannels:
+                self._vchannels[vchannel] = _VchannelRuns(self._new_lock())
             self._vchannels.move_to_end(vchannel)
-            return held
+            return self._vchannels[vchannel]
 
     def _read(self, held: _VchannelRuns, files: Sequence[BinlogFile]) -> None:
         for some in _in_parts(files, self._read_at_once_max):

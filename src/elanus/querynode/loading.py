@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ from elanus.index.spec import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.querynode.arrivals import Intake
 from elanus.querynode.deletes import WriteMoments
-from elanus.querynode.delta_logs import DeltaLogs
+from elanus.querynode.delta_logs import DeltaLogs, ThreadLock
 from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.follower import Follower
 from elanus.querynode.interim import Interim
@@ -39,7 +40,7 @@ class Loading:
 
     ``on_load``: called with the bytes of each loaded segment. ``interim``: makes what joins a follower's
     growing blocks, given what to call when a block is made. ``held``: the sealed segments whose files may
-    still be read. ``shared``: see `elanus.querynode.node.QueryNodePolicy`.
+    still be read. ``shared``, ``new_lock``: see `elanus.querynode.node.QueryNodePolicy`.
     """
 
     def __init__(
@@ -52,11 +53,12 @@ class Loading:
         on_load: Callable[[int], None],
         interim: Callable[..., Interim],
         shared: Path | None = None,
+        new_lock: Callable[[], ThreadLock] = threading.Lock,
     ) -> None:
         self._shared = shared
         self.offload = offload
         self.held = PinnedSegments()
-        self.delta_logs = DeltaLogs(store, fetches_max)
+        self.delta_logs = DeltaLogs(store, fetches_max, new_lock)
         self._batches = LoadBatches()
         self._store = store
         self._scratch = scratch

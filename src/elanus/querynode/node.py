@@ -8,6 +8,7 @@ work on it, with no lock and no hop to the loop.
 from __future__ import annotations
 
 import asyncio
+import threading
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,6 +47,7 @@ from elanus.log.dispatcher import Dispatcher
 from elanus.log.shared_reader import LogSource
 from elanus.querynode.arrivals import INLINE_ROWS_MAX, Intake
 from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
+from elanus.querynode.delta_logs import ThreadLock
 from elanus.querynode.explaining import reported
 from elanus.querynode.interim import Interim, InterimRules
 from elanus.querynode.invariants import check_collection
@@ -82,6 +84,8 @@ class QueryNodePolicy:
 
     ``shared``: a directory for columns that further processes map, too. Index files are then mapped whatever
     the collection says. None: there are no such processes.
+
+    ``new_lock``: makes locks for threads that load; a simulator's threads wait in another way.
     """
 
     search_threads: int = 1
@@ -91,6 +95,7 @@ class QueryNodePolicy:
     interim: InterimRules = field(default_factory=InterimRules)
     fetches_max: int = 16
     shared: Path | None = None
+    new_lock: Callable[[], ThreadLock] = threading.Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +152,7 @@ class QueryNode:
             self._on_load,
             partial(Interim, policy.interim, pools.interim),
             policy.shared,
+            policy.new_lock,
         )
         self._search_threads = policy.search_threads
         self._recall = recall

@@ -254,6 +254,7 @@ class SimBuilders:
             inline_rows_max=INLINE_ROWS_MAX,
             interim=interim_rules(self._needs.density),
             fetches_max=1,
+            new_lock=self._needs.turns.lock,
         )
 
     def _querycoord(self, berth: Berth) -> QueryCoord:

@@ -65,10 +65,6 @@ class Chance:
         now_s, next_s = self._now_s(), self._next_of_calls_s
         return next_s.get("", math.inf) <= now_s or next_s.get(method, math.inf) <= now_s
 
-    def is_due(self, kind: FaultKind) -> bool:
-        """Whether `meets` could find a fault of this kind now."""
-        return self._next_s.get(kind, math.inf) <= self._now_s()
-
     def meets(self, kind: FaultKind, target: str = "") -> Fault | None:
         """Return the fault of this kind that is due, for any target or for this one. A fault strikes once."""
         if self._now_s() < self._next_s.get(kind, math.inf):

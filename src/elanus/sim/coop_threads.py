@@ -105,6 +105,20 @@ class _Signal:
         return True
 
 
+class _Lock:
+    """A lock for these threads, which may wait while they hold it. A context manager."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._lock = asyncio.Lock()
+
+    def __enter__(self) -> None:
+        self._turns.wait(self._lock.acquire())
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 async def _within(work: Awaitable[T], timeout_s: float) -> T:
     async with asyncio.timeout(timeout_s):
         return await work
@@ -159,6 +173,9 @@ class Turns:
 
     def signal(self) -> _Signal:
         return _Signal(self)
+
+    def lock(self) -> _Lock:
+        return _Lock(self)
 
     def sleep(self, seconds: float) -> None:
         self.wait(asyncio.sleep(seconds))

@@ -391,11 +391,6 @@ class System:
             self.turns.sleep(slow.amount)
 
     async def _offload(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Carry out blocking work in one step; other tasks run before it begins.
-
-        While the object store is to be slow, the work has a thread, in which it waits for its objects.
-        """
+        """Carry out blocking work; other tasks run before it begins, and while it waits for slow objects."""
         await asyncio.sleep(0.001 * self._random.random())
-        if self._chance.is_due(FaultKind.STORE_SLOW):
-            return await self.turns.run_thread(functools.partial(function, *args, **kwargs))
-        return function(*args, **kwargs)
+        return await self.turns.run_thread(functools.partial(function, *args, **kwargs))

@@ -49,6 +49,31 @@ def test_code_that_blocks_waits_for_the_loop_and_in_virtual_time() -> None:
     assert run(work) == (1.5, 1100.0)
 
 
+def test_threads_wait_for_a_lock_whose_holder_waits_for_time_to_pass() -> None:
+    async def work(turns: Turns) -> list[tuple[str, float]]:
+        lock, inside = turns.lock(), list[tuple[str, float]]()
+
+        def blocking(name: str) -> None:
+            with lock:
+                inside.append((name, turns.now_s()))
+                turns.sleep(10.0)
+
+        async def cancelled() -> None:
+            async with asyncio.timeout(15.0):
+                await turns.run_thread(lambda: blocking("b"))
+
+        ends = await asyncio.gather(
+            turns.run_thread(lambda: blocking("a")),
+            cancelled(),
+            turns.run_thread(lambda: blocking("c")),
+            return_exceptions=True,
+        )
+        assert [type(end) for end in ends] == [type(None), TimeoutError, type(None)]
+        return inside
+
+    assert run(work) == [("a", 0.0), ("b", 10.0), ("c", 15.0)]
+
+
 def test_one_runs_at_a_time_and_in_the_order_of_the_waits() -> None:
     async def work(turns: Turns) -> list[str]:
         events: list[str] = []
