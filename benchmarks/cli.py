@@ -93,7 +93,8 @@ def _size(text: str) -> tuple[int, int]:
 @app.command()
 def render(
     page: Annotated[
-        str, typer.Argument(help="benchmarks, freshness, huge, large, limits, pipeline, scaling, surface")
+        str,
+        typer.Argument(help="benchmarks, freshness, huge, large, limits, pipeline, scaling, surface, wide"),
     ],
     results: Annotated[
         Path | None, typer.Argument(help="file that the run wrote; else the one in the documentation")

@@ -16,12 +16,6 @@ BENCH_FOLDER = Path(".bench")
 #: The results that the page in the documentation is made from, and what is said about them by hand.
 SHOWN_RESULTS = Path("docs/benchmarks.json")
 NOTES = Path("docs/benchmarks-notes.md")
-#: The same for a million vectors.
-SHOWN_LARGE = Path("docs/large-benchmarks.json")
-LARGE_NOTES = Path("docs/large-benchmarks-notes.md")
-#: The same for five million.
-SHOWN_HUGE = Path("docs/huge-benchmarks.json")
-HUGE_NOTES = Path("docs/huge-benchmarks-notes.md")
 #: The results that the freshness page is made from.
 SHOWN_FRESHNESS = Path("docs/freshness.json")
 SHOWN_SCALING = Path("docs/scaling.json")

@@ -28,7 +28,7 @@ with any other. The peers are installed into `.bench/` by the run itself.
 """
 
 LARGE_HEAD = """\
-# Benchmarks of {rows} million vectors
+# Benchmarks of {title}
 
 *Made from `{page}-benchmarks.json` by `python -m benchmarks render {page} > docs/{page}-benchmarks.md`; the
 comments are in `{page}-benchmarks-notes.md`. `make {page}` measures again.*
@@ -84,14 +84,14 @@ def render_page(results: Results, notes: str | None = None) -> str:
     return "\n".join(parts)
 
 
-def render_large_page(page: str, rows: str, results: Results, notes: str | None = None) -> str:
+def render_large_page(page: str, title: str, results: Results, notes: str | None = None) -> str:
     """As `render_page`, of a run that asks a part of the questions of a large set.
 
     Args:
         page: its name for ``render`` and ``make``.
-        rows: how many million, in words.
+        title: the vectors, in words.
     """
-    head = LARGE_HEAD.format(page=page, rows=rows)
+    head = LARGE_HEAD.format(page=page, title=title)
     return "\n".join(_parts(head, results, notes, _verdicts(results, asked_only=True)))
 
 

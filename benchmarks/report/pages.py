@@ -21,12 +21,8 @@ from benchmarks.report.surface_page import render_surface
 from benchmarks.results import Results
 from benchmarks.scaling.figures import Scaling
 from benchmarks.settings import (
-    HUGE_NOTES,
-    LARGE_NOTES,
     NOTES,
     SHOWN_FRESHNESS,
-    SHOWN_HUGE,
-    SHOWN_LARGE,
     SHOWN_LIMITS,
     SHOWN_PIPELINE,
     SHOWN_RESULTS,
@@ -59,21 +55,24 @@ def _render_peers(found: Results) -> str:
     return render_page(found, NOTES.read_text() if NOTES.exists() else None)
 
 
-def _render_large(found: Results) -> str:
-    return render_large_page("large", "a", found, LARGE_NOTES.read_text() if LARGE_NOTES.exists() else None)
+def _of_large_set(page: str, title: str) -> Page[Results]:
+    """The page ``docs/PAGE-benchmarks.md``, of the results and the comments of the same name."""
+    notes = Path(f"docs/{page}-benchmarks-notes.md")
 
+    def rendered(found: Results) -> str:
+        return render_large_page(page, title, found, notes.read_text() if notes.exists() else None)
 
-def _render_huge(found: Results) -> str:
-    return render_large_page("huge", "five", found, HUGE_NOTES.read_text() if HUGE_NOTES.exists() else None)
+    return Page(Path(f"docs/{page}-benchmarks.json"), Results.read, rendered)
 
 
 PAGES: dict[str, Page[Any]] = {
     "benchmarks": Page(SHOWN_RESULTS, Results.read, _render_peers),
     "freshness": Page(SHOWN_FRESHNESS, _json_of(Freshness), render_freshness),
-    "huge": Page(SHOWN_HUGE, Results.read, _render_huge),
-    "large": Page(SHOWN_LARGE, Results.read, _render_large),
+    "huge": _of_large_set("huge", "five million vectors"),
+    "large": _of_large_set("large", "a million vectors"),
     "limits": Page(SHOWN_LIMITS, _json_of(Limits), render_limits),
     "pipeline": Page(SHOWN_PIPELINE, _json_of(Figures), render_pipeline),
     "scaling": Page(SHOWN_SCALING, _json_of(Scaling), render_scaling),
     "surface": Page(SHOWN_SURFACE, _json_of(Surface), render_surface),
+    "wide": _of_large_set("wide", "a million wider vectors"),
 }

@@ -95,7 +95,7 @@ def test_a_run_of_a_large_set_shows_what_it_asked() -> None:
         milvus=SystemResult("2.3.5", {"filter10.qps": 400.0}, yardstick=[1, 1]),
         elanus=SystemResult("0.1", {"filter10.qps": 900.0}, yardstick=[1, 1]),
     )
-    page = render_large_page("large", "a", asked, notes="Because of this.")
+    page = render_large_page("large", "a million vectors", asked, notes="Because of this.")
     assert "| filter 10 %: QPS | ≥ 2 × milvus | 2.25 | pass |" in page
     assert "Because of this." in page
     assert "not measured" not in page
