@@ -6,6 +6,7 @@ A value is read from the documents of the hits alone, wherever they are grouped:
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -105,7 +106,15 @@ def _numbers(values: list[Any], kinds: set[type]) -> pa.Array:
     try:
         return pa.array(values, pa.float64() if float in kinds else pa.int64())
     except (pa.ArrowInvalid, OverflowError):  # integers that do not fit
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        return pa.array([None if value is None else double_of(value) for value in values], pa.float64())
+
+
+def double_of(number: float) -> float:
+    """Return the nearest double; an infinite one for an integer beyond all doubles."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _document(text: str) -> Any:

@@ -79,7 +79,8 @@ Ranker: TypeAlias = Rrf | Weighted | Decay
 
 
 def _gauss(distances: Values, scale: float, decay: float) -> Values:
-    return np.asarray(np.exp(distances**2 * (math.log(decay) / scale**2)))
+    with np.errstate(over="ignore"):  # an infinite distance has the factor 0
+        return np.asarray(np.exp((distances / scale) ** 2 * math.log(decay)))
 
 
 def _exponential(distances: Values, scale: float, decay: float) -> Values:

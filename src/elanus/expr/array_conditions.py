@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.errors import InvalidFilter
+from elanus.core.json_keys import double_of
 from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.floats import lookup_set
@@ -103,7 +104,7 @@ def _stored(column: Column, literal: Any) -> Any:
     kind = column.field.element.kind
     if kind.family is Family.FLOATING:
         with np.errstate(over="ignore"):
-            return float(column.field.element.arrow_type.to_pandas_dtype()(literal))
+            return float(column.field.element.arrow_type.to_pandas_dtype()(double_of(literal)))
     if kind.integer_range is None:
         return literal
     low, high = kind.integer_range

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.json_keys import double_of
 from elanus.expr.floats import lookup_set
 from elanus.expr.long_list import array_from, types_in
 
@@ -159,7 +160,7 @@ class JsonSet:
         if types_in(items) == {int}:
             with suppress(OverflowError):
                 return cls._of_integers(items, array_from(items, pa.int64()).unique())
-        numbers = [v for v in items if type(v) in (int, float)]
+        numbers = [_within_64_bits(v) for v in items if type(v) in (int, float)]
         whole = {int(v) for v in numbers if math.isfinite(v) and v == int(v) and INT64_MIN <= v <= INT64_MAX}
         strings = {v for v in items if type(v) is str}
         booleans = {v for v in items if type(v) is bool}
@@ -209,7 +210,4 @@ def _of_type(values: Iterable[Any], wanted: type, arrow_type: pa.DataType) -> pa
 def _within_64_bits(value: Any) -> Any:
     if type(value) is not int or INT64_MIN <= value <= INT64_MAX:
         return value
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
+    return double_of(value)

@@ -158,6 +158,16 @@ def _is_nan(value: object) -> bool:
 
 
 def _may_hold(left: Bounds, comparator: Comparator, right: Bounds) -> bool:
+    """Whether it can hold within the bounds: exactly or, if some of them are floating, between doubles."""
+    if _holds(left, comparator, right):
+        return True
+    if not any(isinstance(bound, float) for bound in (*left, *right)):
+        return False
+    as_doubles = [(float(low), float(high)) for low, high in (left, right)]
+    return _holds(as_doubles[0], comparator, as_doubles[1])
+
+
+def _holds(left: Bounds, comparator: Comparator, right: Bounds) -> bool:
     match comparator:
         case Comparator.EQ:
             return bool(left[0] <= right[1] and right[0] <= left[1])

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from elanus.core.metrics import Metric
 from elanus.index import kernels
 from elanus.index.exact import Block, ExactRows
-from elanus.index.hits import Hits, RowIds, Scores
+from elanus.index.hits import Hits, RowIds, Scores, best_columns
 from elanus.index.masks import RowMask
 
 Codes = npt.NDArray[np.uint8]
@@ -68,10 +68,8 @@ class BinaryRows(ExactRows):
     def _nearest_in_block(self, queries: Codes, k: int, block: Block) -> Hits:
         scores = self._matrix(queries, block)
         keys = -scores if self.metric.bigger_is_better else scores
-        nearest = np.argpartition(keys, k - 1, axis=1)[:, :k]
-        order = np.argsort(np.take_along_axis(keys, nearest, axis=1), axis=1, kind="stable")
-        rows = np.take_along_axis(nearest, order, axis=1)
-        return Hits(np.take_along_axis(scores, rows, axis=1), rows.astype(np.int64, copy=False))
+        rows = best_columns(keys, k)
+        return Hits(np.take_along_axis(scores, rows, axis=1), rows)
 
     def _block_row_bytes(self, queries: int) -> int:
         return super()._block_row_bytes(queries) + 3 * 4 * queries

@@ -47,14 +47,40 @@ def no_hits(queries: int, k: int, metric: Metric) -> Hits:
 
 
 def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
-    """Return the k best of one query's scores, best first, and their positions. (n,) → (k,), (k,), k ≤ n."""
+    """Return the k best of one query's scores, best first, and their positions. (n,) → (k,), (k,), k ≤ n.
+
+    Of equal scores the first are the best, so that the k best begin the k + 1 best.
+    """
     keys = -scores if metric.bigger_is_better else scores
-    if k < len(keys):
-        nearest = np.argpartition(keys, k - 1)[:k]
-        order = nearest[np.argsort(keys[nearest], kind="stable")]
-    else:
-        order = np.argsort(keys, kind="stable")
+    order = _smallest(keys, k)
+    order = order[np.argsort(keys[order], kind="stable")]
     return scores[order], order
+
+
+def _smallest(keys: Scores, k: int) -> RowIds:
+    """Return the positions of the k smallest; of equal ones the first, ascending."""
+    if k < len(keys):
+        kth = np.partition(keys, k - 1)[k - 1]
+        smaller = np.flatnonzero(keys < kth)
+        tied = np.flatnonzero(keys == kth)[: k - len(smaller)]
+        if len(smaller) + len(tied) == k:
+            return np.concatenate((smaller, tied))
+    return np.argsort(keys, kind="stable")[:k]  # there are NaN
+
+
+def best_columns(keys: Scores, k: int) -> RowIds:
+    """Return the columns of the k smallest keys of each row, the smallest first: (nq, n) → (nq, k), k ≤ n.
+
+    Of equal keys the first columns are the smallest. There are no NaN.
+    """
+    kth = np.partition(keys, k - 1, axis=1)[:, k - 1 : k]
+    kept = keys < kth
+    tied = keys == kth
+    left = k - kept.sum(axis=1, dtype=np.int32, keepdims=True)
+    kept |= tied & (np.cumsum(tied, axis=1, dtype=np.int32) <= left)
+    columns = np.nonzero(kept)[1].reshape(len(keys), k)
+    order = np.argsort(np.take_along_axis(keys, columns, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(columns, order, axis=1)
 
 
 def stacked(parts: Sequence[Hits]) -> Hits:

@@ -219,7 +219,7 @@ class Block:
         columns = {
             name: self._presence(name).take(wanted)
             if name in self._tested_for_null
-            else self._columns[name].take(wanted)
+            else _short(self._columns[name].take(wanted))
             for name in row_filter.field_names
         }
         return rows[row_filter.evaluate(columns, len(rows))]
@@ -295,6 +295,12 @@ class Block:
                 matching = RowMask(NO_ROWS, self.rows)
             self._matching.put(row_filter, matching)
         return matching
+
+
+def _short(column: pa.Array) -> pa.Array:
+    """Return a column without its dictionary if that has more entries: filters look at each entry."""
+    is_long = isinstance(column, pa.DictionaryArray) and len(column.dictionary) > len(column)
+    return column.dictionary_decode() if is_long else column
 
 
 def _filtered(field: FieldSchema, column: pa.Array) -> ColumnData:

@@ -160,6 +160,12 @@ def test_the_curves_between_origin_and_scale() -> None:
     assert factors == pytest.approx([0.25 ** ((2 / 4) ** 2), 0.25 ** (2 / 4), 1 - 0.75 * 2 / 4])
 
 
+@pytest.mark.parametrize(("scale", "far"), [(1e-170, 0.0), (1e155, 1.0)])
+def test_scales_whose_squares_are_no_doubles_are_scales(scale: float, far: float) -> None:
+    factors = Decay("age", "gauss", 0, scale).factors(np.array([0.0, 5.0]))
+    assert factors.tolist() == [1.0, far]
+
+
 @pytest.mark.parametrize(
     ("ranker", "text"),
     [

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.json_keys import JsonKey, JsonPath, json_values, parse_json_path, parse_json_pointer
+from elanus.core.json_keys import (
+    JsonKey,
+    JsonPath,
+    json_values,
+    ordered_values,
+    parse_json_path,
+    parse_json_pointer,
+)
 from elanus.core.types import DataType
 
 VALUES = ["1", '"1"', "true", "2.0", "200", "null", "[1,2]", '{"b":1,"a":2}', "1e999"]
@@ -66,3 +74,8 @@ def test_pointers_are_keys_between_slashes() -> None:
     assert parse_json_pointer("/a/0/x~1y~0z") == ("a", "0", "x/y~z")
     with pytest.raises(InvalidParameter, match=r"json_path \[a\] is invalid"):
         parse_json_pointer("a")
+
+
+def test_an_integer_beyond_all_doubles_has_a_place_in_the_order() -> None:
+    rows = pa.array(['{"a":1}', '{"a":%s}' % ("7" * 400), '{"a":-%s}' % ("7" * 400)])
+    assert ordered_values(rows, ("a",)).to_pylist() == [1.0, math.inf, -math.inf]

@@ -93,3 +93,27 @@ def test_bounds_that_leave_out_nan_do_not_rule_it_out() -> None:
 )
 def test_constants_are_computed(text: str, value: int) -> None:
     assert compile_filter(f"large == {text}", SCHEMA).explain() == f"large == {value}"
+
+
+def test_bounds_are_compared_as_values_are() -> None:
+    whole, near = {"large": pa.array([2**53 + 1])}, {"price": pa.array([2.0**53])}
+    stats = {"large": (2**53 + 1, 2**53 + 1), "price": (2.0**53, 2.0**53)}
+    for text in ("large == price", "large <= price", "price >= large"):
+        bound = compile_filter(text, SCHEMA)
+        assert bound.evaluate(whole | near, 1).tolist() == [True]
+        assert bound.may_match(stats), text
+    assert not compile_filter("large < price", SCHEMA).may_match(stats)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "meta['a'] in [{huge}]",
+        "json_contains_any(meta['a'], [{huge}])",
+        "array_contains_any(doubles, [{huge}])",
+        "doubles == [{huge}]",
+    ],
+)
+def test_an_integer_beyond_all_doubles_is_sought_in_vain(text: str) -> None:
+    bound = compile_filter(text.format(huge="7" * 400), SCHEMA)
+    assert not bound.evaluate(COLUMNS, 5).any()

@@ -183,3 +183,24 @@ def test_threads_that_share_an_index_and_a_mask_get_the_same_answers() -> None:
         thread.join()
     assert len(answers) == 80
     assert all(np.array_equal(rows, expected) for rows in answers)
+
+
+@pytest.mark.parametrize("metric", ["HAMMING", "JACCARD", "SUBSTRUCTURE", "L2", "COSINE"])
+def test_rows_of_equal_scores_come_in_their_order_so_that_pages_continue_each_other(metric: str) -> None:
+    rng = np.random.default_rng(11)
+    binary = Metric(metric).is_binary
+    if binary:
+        rows = rng.integers(0, 256, size=(3000, 2), dtype=np.uint8)
+        spec = brute_force(DataType.BINARY_VECTOR, 16, Metric(metric))
+    else:
+        rows = np.repeat(rng.normal(size=(60, 8)).astype(np.float32), 50, axis=0)
+        spec = brute_force(DataType.FLOAT_VECTOR, 8, Metric(metric))
+    exact = RawVectors(spec, rows)
+    whole = exact.search(rows[:3], 90, WIDE)  # of 100 and more, faiss keeps any of those that tie at the end
+    for k in range(10, 90, 10):
+        page = exact.search(rows[:3], k, WIDE)
+        np.testing.assert_array_equal(page.rows, whole.rows[:, :k])
+    shown = RowMask.from_bool(np.arange(3000) % 2 == 0)
+    whole = exact.search(rows[:3], 90, WIDE, shown)
+    for k in range(10, 90, 10):
+        np.testing.assert_array_equal(exact.search(rows[:3], k, WIDE, shown).rows, whole.rows[:, :k])

@@ -228,6 +228,30 @@ def test_the_pages_of_a_rare_filter_evaluate_it_once_altogether() -> None:
     assert len(kept) == 1
 
 
+def test_only_texts_of_the_rows_that_are_looked_at_are_looked_at() -> None:
+    keys, tags = list(range(40)), [f"t{n // 4}" for n in range(40)]
+    columns = {
+        "id": pa.array(keys),
+        "price": pa.array(keys),
+        "tag": pa.array(tags).dictionary_encode(),
+    }
+    block = Block(NUMBERS, columns, {}, np.ones(40, dtype=np.int64), bounds={})
+    row_filter, seen = compile_filter("tag like '%3'", NUMBERS), list[int]()
+
+    def counted_entries(bound: BoundFilter, columns: dict[str, pa.Array], rows: int) -> Any:
+        tags = columns["tag"]
+        seen.append(len(tags.dictionary if isinstance(tags, pa.DictionaryArray) else tags))
+        return evaluate(bound, columns, rows)
+
+    evaluate = BoundFilter.evaluate
+    with patch.object(BoundFilter, "evaluate", counted_entries):
+        few = block.narrow(NOW, np.arange(10, 15), row_filter)
+        many = block.narrow(NOW, np.arange(40), row_filter)
+    assert few.tolist() == [12, 13, 14]
+    assert many.tolist() == [12, 13, 14, 15]
+    assert seen == [5, 10]
+
+
 def test_blocks_beyond_the_limit_are_not_read() -> None:
     snapshot = shuffled(NUMBERS, 8, apart=True)
     with counted() as work, patch.object(Block, "narrow", autospec=True, side_effect=Block.narrow) as narrow:
