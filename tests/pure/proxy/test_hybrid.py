@@ -401,7 +401,7 @@ class Answering(Nodes):
         return {
             "pk": pa.array([2, 1, 1]),
             "count(*)": pa.array([1, 2, 3], pa.int64()),
-            "sum(price)": pa.array([4.0, 5.0, 6.0]),
+            "total(price)": pa.array([4.0, 5.0, 6.0]),
             "count(price)": pa.array([1, 1, 2], pa.int64()),
         }
 
