@@ -35,6 +35,7 @@ _ORDERED = (*_NUMBERS, Family.TEXT, Family.TIME)
 _FAMILIES = {"sum": _NUMBERS, "avg": _NUMBERS, "min": _ORDERED, "max": _ORDERED}
 OPERATORS = ("avg", "sum", "count", "min", "max")
 _SORTABLE = (Family.BOOL, *_ORDERED)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,7 @@ def buckets_of(
     ``offsets``: int64 (nq + 1,); the hits of query i are ``offsets[i]:offsets[i + 1]``. ``scores``: float32
     (hits,). ``fields``: by name, the values of each hit; at least those of `bucket_columns`.
     Buckets without an order are in the order of their best hits.
+    Raises `InvalidParameter` for a sum of integers that does not fit 64 bits.
     """
     columns = {name: fields[name].to_pylist() for name in bucket_columns(levels)}
     columns[SCORE] = scores.tolist()
@@ -211,7 +213,13 @@ class _Tree:
             return (min if metric.operator == "min" else max)(values, key=_comparable)
         numbers = [value for value in values if not isinstance(value, str)]
         total = math.fsum(numbers) if isinstance(numbers[0], float) else sum(numbers)
-        return total / len(numbers) if metric.operator == "avg" else total
+        if metric.operator == "avg":
+            return total / len(numbers)
+        if isinstance(total, int) and not _INT64_MIN <= total <= _INT64_MAX:
+            raise InvalidParameter(
+                f'metric "{metric.alias}": the sum of field {metric.field} does not fit 64 bits: use avg'
+            )
+        return total
 
     def _best(self, level: BucketLevel, rows: list[int]) -> tuple[int, ...]:
         if level.best is None:
