@@ -347,6 +347,16 @@ def test_boosts_are_compiled_and_sent_to_the_nodes() -> None:
     assert (boost.filter.text, boost.weight, boost.random_field) == ("price > 1", 0.5, "pk")
 
 
+def test_boosts_have_the_placeholders_of_their_search() -> None:
+    bench = HybridBench()
+    boosts = BoostRequests((BoostRequest("price > {low}", 2.0), BoostRequest("", 3.0)))
+    bench.search(boosts=boosts, filter="price < {high}", filter_values={"low": 1, "high": 9})
+    (asked,) = bench.nodes.asked
+    assert asked.boosts.functions[0].filter.values["low"] == 1
+    with pytest.raises(InvalidFilter, match="low"):
+        HybridBench().search(boosts=boosts, filter="price < {high}", filter_values={"high": 9})
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "text"),
     [
