@@ -49,10 +49,14 @@ class BucketMetric:
 
 @dataclass(frozen=True, slots=True)
 class BucketOrder:
-    """``key``: the alias of a metric of the level, `COUNT_ORDER` or `KEY_ORDER`."""
+    """``key``: the alias of a metric of the level, `COUNT_ORDER` or `KEY_ORDER`.
+
+    ``nulls_first``: null is first in either direction; otherwise it is below all values.
+    """
 
     key: str
     descending: bool
+    nulls_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,7 @@ class _Tree:
             groups.setdefault(tuple(self._columns[key][row] for key in level.keys), []).append(row)
         found = [(key, own, self._metrics(level, own)) for key, own in groups.items()]
         for by in reversed(level.order):
-            found = _sorted(found, [_order_key(by.key, *item) for item in found], by.descending)
+            found = _sorted(found, [_order_key(by, *item) for item in found], by.descending)
         return tuple(
             Bucket(key, len(own), metrics, self._best(level, own), self.buckets(depth + 1, own))
             for key, own, metrics in found[: level.size]
@@ -240,18 +244,21 @@ def _sorted(items: list[Item], ranks: list[Rank], descending: bool) -> list[Item
     return [items[place] for place in places]
 
 
-def _comparable(value: Value) -> Rank:
-    """Null is below all values, and a float that is not a number above them."""
+def _comparable(value: Value, *, nulls_above: bool = False) -> Rank:
+    """Null is below all values, or above them, and a float that is not a number above the others."""
     odd = isinstance(value, float) and math.isnan(value)
-    return value is not None, odd, 0 if odd or value is None else value
+    return (value is None) is nulls_above, odd, 0 if odd or value is None else value
 
 
-def _order_key(by: str, key: tuple[Value, ...], rows: list[int], metrics: Mapping[str, Value]) -> Rank:
-    if by == COUNT_ORDER:
+def _order_key(
+    by: BucketOrder, key: tuple[Value, ...], rows: list[int], metrics: Mapping[str, Value]
+) -> Rank:
+    nulls_above = by.nulls_first and by.descending
+    if by.key == COUNT_ORDER:
         return (len(rows),)
-    if by == KEY_ORDER:
-        return tuple(map(_comparable, key))
-    return _comparable(metrics[by])
+    if by.key == KEY_ORDER:
+        return tuple(_comparable(value, nulls_above=nulls_above) for value in key)
+    return _comparable(metrics[by.key], nulls_above=nulls_above)
 
 
 def _check_key(name: str, schema: CollectionSchema) -> None:

@@ -119,9 +119,13 @@ def test_a_sum_that_does_not_fit_64_bits_is_refused(
         ([("m", False)], [None, "b", "a"]),
         ([("same", False), ("_count", False)], [None, "b", "a"]),
         ([("same", True)], ["b", "a", None]),
+        ([("_key", True, True)], [None, "b", "a"]),
+        ([("_key", False, True)], [None, "a", "b"]),
+        ([("m", True, True)], [None, "a", "b"]),
+        ([("m", False, True)], [None, "b", "a"]),
     ],
 )
-def test_buckets_are_ordered_before_they_are_cut(order: list[tuple[str, bool]], wanted: list[Any]) -> None:
+def test_buckets_are_ordered_before_they_are_cut(order: list[Any], wanted: list[Any]) -> None:
     """Null is the smallest value; buckets that are equal stay in the order of their best hits."""
     metrics = (BucketMetric("m", "sum", "stock"), BucketMetric("same", "min", "kind"))
     level = replace(BRAND, metrics=metrics, order=tuple(BucketOrder(*by) for by in order))
