@@ -1,8 +1,9 @@
 """GROUP BY: count, sum, min, max and avg over the rows that a query matches, for each group of them.
 
 Each query node aggregates its own rows to *partial* results, one row per group; the proxy combines those of
-all nodes and finishes them. Row-sized work is Arrow's. A partial average is a sum and a count. Rows that
-share a primary key count separately, as they do in ``count(*)``.
+all nodes and finishes them. Row-sized work is Arrow's. A partial average is a total and a count. A *total* is
+a sum in float64: unlike a sum of integers it cannot wrap. Rows that share a primary key count separately, as
+they do in ``count(*)``.
 """
 
 from __future__ import annotations
@@ -21,8 +22,15 @@ from elanus.core.types import Family
 Columns = Mapping[str, pa.Array]
 
 ALL_ROWS = "*"
-_PARTS = {"count": ("count",), "sum": ("sum",), "min": ("min",), "max": ("max",), "avg": ("sum", "count")}
-_COMBINED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+_TOTAL = "total"
+_PARTS = {
+    "count": ("count",),
+    "sum": ("sum", _TOTAL),
+    "min": ("min",),
+    "max": ("max",),
+    "avg": (_TOTAL, "count"),
+}
+_COMBINED_BY = {"count": "sum", "sum": "sum", _TOTAL: "sum", "min": "min", "max": "max"}
 _NUMBERS = (Family.INTEGER, Family.FLOATING)
 _FAMILIES = {
     "sum": _NUMBERS,
@@ -115,10 +123,15 @@ def partial(columns: Columns, rows: int, aggregation: Aggregation) -> dict[str, 
     The result has the keys, and one column for each of the aggregation's parts.
     """
     wanted = {name: columns[name] for name in aggregation.fields}
+    functions: list[object] = []
+    for operator, field in aggregation.parts:
+        if operator == _TOTAL:
+            name = _part_name(_TOTAL, field)
+            wanted[name] = pc.cast(columns[field], pa.float64(), safe=False)
+            functions.append((name, "sum"))
+        else:
+            functions.append(([], "count_all") if field == ALL_ROWS else (field, operator))
     table = pa.table(wanted) if wanted else pa.table({_ROWS: pa.nulls(rows)})
-    functions = [
-        ([], "count_all") if field == ALL_ROWS else (field, operator) for operator, field in aggregation.parts
-    ]
     return _aggregated(table, aggregation, functions)
 
 
@@ -134,20 +147,37 @@ def combined(parts: Sequence[Columns], aggregation: Aggregation) -> dict[str, pa
 
 
 def finished(columns: Columns, aggregation: Aggregation) -> dict[str, pa.Array]:
-    """Return the keys and the aggregates, by the client's names, from combined partial results."""
+    """Return the keys and the aggregates, by the client's names, from combined partial results.
+
+    Raises `InvalidParameter` for a sum of integers that does not fit 64 bits.
+    """
     result = {key: columns[key] for key in aggregation.keys}
     for aggregate in aggregation.aggregates:
-        if aggregate.operator == "avg":
-            sums = columns[_part_name("sum", aggregate.field)].cast(pa.float64())
-            counts = columns[_part_name("count", aggregate.field)].cast(pa.float64())
-            result[aggregate.name] = pc.if_else(pc.equal(counts, 0.0), None, pc.divide(sums, counts))
+        operator, field = aggregate.operator, aggregate.field
+        if operator == "avg":
+            counts = columns[_part_name("count", field)].cast(pa.float64())
+            totals = columns[_part_name(_TOTAL, field)]
+            result[aggregate.name] = pc.if_else(pc.equal(counts, 0.0), None, pc.divide(totals, counts))
         else:
-            result[aggregate.name] = columns[_part_name(aggregate.operator, aggregate.field)]
+            column = columns[_part_name(operator, field)]
+            if operator == "sum" and _has_wrapped(column, columns[_part_name(_TOTAL, field)]):
+                raise InvalidParameter(
+                    f"{aggregate.name}: the sum of field {field} does not fit 64 bits: use avg({field})"
+                )
+            result[aggregate.name] = column
     return result
 
 
 _ROWS = "elanus_rows"
 """A column in place of fields, where only rows are counted."""
+
+
+def _has_wrapped(sums: pa.Array, totals: pa.Array) -> bool:
+    """Whether a sum of integers is that of another number: one a multiple of 2**64 away from it."""
+    if not pa.types.is_integer(sums.type):
+        return False
+    distances = pc.abs(pc.subtract(pc.cast(sums, pa.float64(), safe=False), totals))
+    return bool(pc.any(pc.greater(distances, 2.0**63)).as_py())
 
 
 def _part_name(operator: str, field: str) -> str:

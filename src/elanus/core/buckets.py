@@ -35,6 +35,7 @@ _ORDERED = (*_NUMBERS, Family.TEXT, Family.TIME)
 _FAMILIES = {"sum": _NUMBERS, "avg": _NUMBERS, "min": _ORDERED, "max": _ORDERED}
 OPERATORS = ("avg", "sum", "count", "min", "max")
 _SORTABLE = (Family.BOOL, *_ORDERED)
+_INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,14 @@ class BucketMetric:
 
 @dataclass(frozen=True, slots=True)
 class BucketOrder:
-    """``key``: the alias of a metric of the level, `COUNT_ORDER` or `KEY_ORDER`."""
+    """``key``: the alias of a metric of the level, `COUNT_ORDER` or `KEY_ORDER`.
+
+    ``nulls_first``: null is first in either direction; otherwise it is below all values.
+    """
 
     key: str
     descending: bool
+    nulls_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +166,7 @@ def buckets_of(
     ``offsets``: int64 (nq + 1,); the hits of query i are ``offsets[i]:offsets[i + 1]``. ``scores``: float32
     (hits,). ``fields``: by name, the values of each hit; at least those of `bucket_columns`.
     Buckets without an order are in the order of their best hits.
+    Raises `InvalidParameter` for a sum of integers that does not fit 64 bits.
     """
     columns = {name: fields[name].to_pylist() for name in bucket_columns(levels)}
     columns[SCORE] = scores.tolist()
@@ -189,7 +195,7 @@ class _Tree:
             groups.setdefault(tuple(self._columns[key][row] for key in level.keys), []).append(row)
         found = [(key, own, self._metrics(level, own)) for key, own in groups.items()]
         for by in reversed(level.order):
-            found = _sorted(found, [_order_key(by.key, *item) for item in found], by.descending)
+            found = _sorted(found, [_order_key(by, *item) for item in found], by.descending)
         return tuple(
             Bucket(key, len(own), metrics, self._best(level, own), self.buckets(depth + 1, own))
             for key, own, metrics in found[: level.size]
@@ -211,7 +217,13 @@ class _Tree:
             return (min if metric.operator == "min" else max)(values, key=_comparable)
         numbers = [value for value in values if not isinstance(value, str)]
         total = math.fsum(numbers) if isinstance(numbers[0], float) else sum(numbers)
-        return total / len(numbers) if metric.operator == "avg" else total
+        if metric.operator == "avg":
+            return total / len(numbers)
+        if isinstance(total, int) and not _INT64_MIN <= total <= _INT64_MAX:
+            raise InvalidParameter(
+                f'metric "{metric.alias}": the sum of field {metric.field} does not fit 64 bits: use avg'
+            )
+        return total
 
     def _best(self, level: BucketLevel, rows: list[int]) -> tuple[int, ...]:
         if level.best is None:
@@ -232,18 +244,21 @@ def _sorted(items: list[Item], ranks: list[Rank], descending: bool) -> list[Item
     return [items[place] for place in places]
 
 
-def _comparable(value: Value) -> Rank:
-    """Null is below all values, and a float that is not a number above them."""
+def _comparable(value: Value, *, nulls_above: bool = False) -> Rank:
+    """Null is below all values, or above them, and a float that is not a number above the others."""
     odd = isinstance(value, float) and math.isnan(value)
-    return value is not None, odd, 0 if odd or value is None else value
+    return (value is None) is nulls_above, odd, 0 if odd or value is None else value
 
 
-def _order_key(by: str, key: tuple[Value, ...], rows: list[int], metrics: Mapping[str, Value]) -> Rank:
-    if by == COUNT_ORDER:
+def _order_key(
+    by: BucketOrder, key: tuple[Value, ...], rows: list[int], metrics: Mapping[str, Value]
+) -> Rank:
+    nulls_above = by.nulls_first and by.descending
+    if by.key == COUNT_ORDER:
         return (len(rows),)
-    if by == KEY_ORDER:
-        return tuple(map(_comparable, key))
-    return _comparable(metrics[by])
+    if by.key == KEY_ORDER:
+        return tuple(_comparable(value, nulls_above=nulls_above) for value in key)
+    return _comparable(metrics[by.key], nulls_above=nulls_above)
 
 
 def _check_key(name: str, schema: CollectionSchema) -> None:

@@ -87,6 +87,30 @@ def test_metrics_skip_nulls(operator: str, field: str, values: list[Any]) -> Non
 
 
 @pytest.mark.parametrize(
+    ("operator", "values", "total"),
+    [
+        ("sum", [2**62, 2**62 - 1], 2**63 - 1),
+        ("sum", [-(2**62), -(2**62)], -(2**63)),
+        ("avg", [2**62, 2**62], 2**62),
+        ("sum", [2**62, 2**62], None),
+        ("sum", [-(2**63), -1], None),
+    ],
+)
+def test_a_sum_that_does_not_fit_64_bits_is_refused(
+    operator: str, values: list[int], total: int | None
+) -> None:
+    level = BucketLevel(("k",), 1, 1, (BucketMetric("all", operator, "n"),))
+    columns = {"k": pa.array([1, 1]), "n": pa.array(values, pa.int64())}
+    given = (np.array([0, 2]), np.array([1, 0], np.float32), columns)
+    if total is None:
+        with pytest.raises(InvalidParameter, match='"all": the sum of field n does not fit 64 bits: use avg'):
+            buckets_of((level,), *given, larger_is_better=True)
+        return
+    (buckets,) = buckets_of((level,), *given, larger_is_better=True)
+    assert buckets[0].metrics == {"all": total}
+
+
+@pytest.mark.parametrize(
     ("order", "wanted"),
     [
         ([("_key", False)], [None, "a", "b"]),
@@ -95,9 +119,13 @@ def test_metrics_skip_nulls(operator: str, field: str, values: list[Any]) -> Non
         ([("m", False)], [None, "b", "a"]),
         ([("same", False), ("_count", False)], [None, "b", "a"]),
         ([("same", True)], ["b", "a", None]),
+        ([("_key", True, True)], [None, "b", "a"]),
+        ([("_key", False, True)], [None, "a", "b"]),
+        ([("m", True, True)], [None, "a", "b"]),
+        ([("m", False, True)], [None, "b", "a"]),
     ],
 )
-def test_buckets_are_ordered_before_they_are_cut(order: list[tuple[str, bool]], wanted: list[Any]) -> None:
+def test_buckets_are_ordered_before_they_are_cut(order: list[Any], wanted: list[Any]) -> None:
     """Null is the smallest value; buckets that are equal stay in the order of their best hits."""
     metrics = (BucketMetric("m", "sum", "stock"), BucketMetric("same", "min", "kind"))
     level = replace(BRAND, metrics=metrics, order=tuple(BucketOrder(*by) for by in order))

@@ -347,6 +347,16 @@ def test_boosts_are_compiled_and_sent_to_the_nodes() -> None:
     assert (boost.filter.text, boost.weight, boost.random_field) == ("price > 1", 0.5, "pk")
 
 
+def test_boosts_have_the_placeholders_of_their_search() -> None:
+    bench = HybridBench()
+    boosts = BoostRequests((BoostRequest("price > {low}", 2.0), BoostRequest("", 3.0)))
+    bench.search(boosts=boosts, filter="price < {high}", filter_values={"low": 1, "high": 9})
+    (asked,) = bench.nodes.asked
+    assert asked.boosts.functions[0].filter.values["low"] == 1
+    with pytest.raises(InvalidFilter, match="low"):
+        HybridBench().search(boosts=boosts, filter="price < {high}", filter_values={"high": 9})
+
+
 @pytest.mark.parametrize(
     ("changes", "kind", "text"),
     [
@@ -401,7 +411,7 @@ class Answering(Nodes):
         return {
             "pk": pa.array([2, 1, 1]),
             "count(*)": pa.array([1, 2, 3], pa.int64()),
-            "sum(price)": pa.array([4.0, 5.0, 6.0]),
+            "total(price)": pa.array([4.0, 5.0, 6.0]),
             "count(price)": pa.array([1, 1, 2], pa.int64()),
         }
 

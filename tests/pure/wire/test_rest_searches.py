@@ -21,6 +21,7 @@ from elanus.proxy.api.search import SearchResult
 from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.aggregations import bucket_rows
 from elanus.proxy.rest.chains import chain_messages
+from elanus.proxy.rest.searches import query_request
 from elanus.proxy.rest.values import Integers, encoded
 
 BOOKS = schema(
@@ -338,3 +339,21 @@ def test_what_a_hybrid_search_cannot_do_is_refused_as_over_grpc(
     answer = hybrid(client, parts, **body)
     assert answer["code"] != 0
     assert text in answer["message"]
+
+
+@pytest.mark.parametrize(
+    ("outputs", "groups", "window"),
+    [
+        (["count(*)"], [], {}),
+        ([" COUNT(*) "], [], {}),
+        (["count(*)"], ["brand"], {"limit": "5", "offset": "2"}),
+        (["brand", "count(*)"], ["brand"], {"limit": "5", "offset": "2"}),
+        (["count(*)", "sum(price)"], [], {"limit": "5", "offset": "2"}),
+    ],
+)
+def test_only_a_count_of_all_rows_has_no_window(
+    outputs: list[str], groups: list[str], window: dict[str, str]
+) -> None:
+    body = bodies.Query(collection_name="c", output_fields=outputs, group_by_fields=groups, limit=5, offset=2)
+    params = {pair.key: pair.value for pair in query_request(body).query_params}
+    assert {name: value for name, value in params.items() if name != "group_by_fields"} == window

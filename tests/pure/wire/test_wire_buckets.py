@@ -43,7 +43,10 @@ def test_all_parts_of_a_request_are_read() -> None:
         spec(
             search_size=5,
             metrics={"mean": common_pb2.MetricAggSpec(op=" AVG", field_name="price ")},
-            order=[common_pb2.OrderSpec(key="mean", direction="asc"), common_pb2.OrderSpec(key="_key")],
+            order=[
+                common_pb2.OrderSpec(key="mean", direction="asc"),
+                common_pb2.OrderSpec(key="_key", null_first=True),
+            ],
             sub_aggregation=spec(
                 fields=["kind"],
                 size=0,
@@ -53,7 +56,7 @@ def test_all_parts_of_a_request_are_read() -> None:
             ),
         )
     )
-    order = (BucketOrder("mean", False), BucketOrder("_key", True))
+    order = (BucketOrder("mean", False), BucketOrder("_key", True, True))
     best = BestHits(20, (HitOrder("_score", True, True),))
     asked = search.template
     assert asked.levels == (

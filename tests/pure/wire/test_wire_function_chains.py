@@ -101,6 +101,25 @@ def test_stages_have_chains_of_their_own() -> None:
     assert decoded.node.paginates
 
 
+@pytest.mark.parametrize(
+    ("params", "fields"),
+    [
+        ({"column": "price"}, ("price",)),
+        ({"column": "$score", "tie_break_col": "brand"}, ("brand",)),
+        ({"column": "fresh", "tie_break_col": "price"}, ("year", "price")),
+        ({"column": "$id"}, ()),
+    ],
+)
+def test_the_columns_of_a_sort_are_read_without_being_inputs(
+    params: dict[str, str], fields: tuple[str, ...]
+) -> None:
+    made = [mapped("fresh", function("decay", "year", **DECAY))] if params["column"] == "fresh" else []
+    decoded = decode(chain(*made, op("sort", **params)))
+    assert decoded is not None
+    assert decoded.proxy is not None
+    assert decoded.proxy.fields == fields
+
+
 SCORE = mapped("$score", function("num_combine", "$score", "price"))
 REFUSED: list[tuple[list[Message], type[ElanusError], str]] = [
     (
@@ -124,6 +143,14 @@ REFUSED: list[tuple[list[Message], type[ElanusError], str]] = [
     ([chain(op("limit"))], InvalidParameter, "limit_op: limit is required"),
     ([chain(op("limit", limit="3"))], InvalidParameter, 'parameter "limit" must be an integer'),
     ([chain(op("sort"))], InvalidParameter, "sort_op: column is required"),
+    ([chain(op("sort", column="nope"))], InvalidParameter, 'sort_op: column "nope" not found'),
+    (
+        [chain(op("sort", column="$score", tie_break_col="$seg"))],
+        InvalidParameter,
+        'sort_op: column "\\$seg" not found',
+    ),
+    ([chain(op("sort", column="doc"))], InvalidParameter, "complete JSON root input is not supported"),
+    ([chain(op("sort", column="vector"))], InvalidParameter, "unsupported field type FloatVector"),
     ([chain(op("sort", "price", column="price", desc=1))], InvalidParameter, '"desc" must be a bool'),
 ]
 CALLS: list[tuple[Message, type[ElanusError], str]] = [

@@ -100,10 +100,53 @@ def test_a_hybrid_search_carries_what_the_client_asked() -> None:
 
 def test_a_search_repeats_parameters_of_the_whole_request_without_effect() -> None:
     repeated = {"offset": 16000, "group_by_field": "tag", "group_size": 3, "round_decimal": 2}
-    got = decode(hybrid_request(requests=[search_request(params={**repeated, "topk": 900})]))
+    searches = [search_request(params={**repeated, "topk": 900})]
+    got = decode(hybrid_request({"group_by_field": "x"}, requests=searches))
+    assert got.grouping == Grouping(("x",))
     (search,) = got.searches
     asked = search.template
     assert (asked.limit, asked.offset, asked.grouping, asked.round_decimal) == (900, 0, None, -1)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"group_by_fields": ["tag", "x"], "group_size": 2, "strict_group_size": True},
+        {"group_by_field": "tag", "group_size": 3},
+        {"group_size": 3},
+        {},
+    ],
+)
+def test_a_grouping_counts_where_the_client_sends_it(asked: dict[str, Any]) -> None:
+    searches = [
+        Prepare.search_requests_with_expr("books", "vector", {}, 9, data=[[0.0] * 4], **asked)
+        for _ in range(2)
+    ]
+    request = Prepare.hybrid_search_request_with_ranker("books", searches, WeightedRanker(1, 1), 9, **asked)
+    got = decode(milvus_pb2.HybridSearchRequest.FromString(request.SerializeToString()))
+    fields = asked.get("group_by_fields") or [asked[name] for name in ("group_by_field",) if name in asked]
+    expected = Grouping(tuple(fields), asked.get("group_size", 1), "strict_group_size" in asked)
+    assert got.grouping == (expected if fields else None)
+    assert [search.template.grouping for search in got.searches] == [None, None]
+
+
+def test_a_grouping_of_searches_may_be_by_a_value_inside_json() -> None:
+    docs = schema(field("vector", DataType.FLOAT_VECTOR, dim=4), field("doc", DataType.JSON))
+    asked = {"group_by_field": "doc", "json_path": "/a", "json_type": "Int64", "strict_cast": "true"}
+    request = hybrid_request(requests=[search_request(params=asked)] * 2)
+    got = decode_hybrid_search(request, resolved(docs), TemplateCache())
+    inside = JsonKey("doc/a", "doc", ("a",), DataType.INT64, True)
+    assert got.grouping == Grouping(("doc",), inside=inside)
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [({}, "none"), ({"group_by_field": "x"}, "x"), ({"group_by_field": "tag", "group_size": 2}, "tag")],
+)
+def test_searches_with_different_groupings_are_refused(other: dict[str, object], said: str) -> None:
+    searches = [search_request(params={"group_by_field": "tag"}), search_request(params=other)]
+    text = refusal(hybrid_request(requests=searches))
+    assert f"the searches of a hybrid search have different groupings: tag, {said}; give all" in text
 
 
 @pytest.mark.parametrize("topk", [None, "None"])

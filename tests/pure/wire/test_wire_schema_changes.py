@@ -68,6 +68,7 @@ def alter_schema(call: Call, **added: object) -> common_pb2.Status:
 def test_what_cannot_be_added_to_a_schema_is_refused(call: Call) -> None:
     kind = milvus_pb2.AlterCollectionSchemaRequest
     assert "0 fields to add" in alter_schema(call).reason
+    assert "do_physical_backfill" in alter_schema(call, do_physical_backfill=True).reason
     required = kind.FieldInfo(field_schema=field_message("n", DataType.INT64))
     assert "added field must be nullable" in alter_schema(call, field_infos=[required]).reason
     params = {"max_length": 20, "enable_match": "true"}

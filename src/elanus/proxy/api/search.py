@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,7 +17,7 @@ from elanus.core.consistency import ReadConsistency
 from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID
-from elanus.core.moments import IN_UTC, TimeFormat
+from elanus.core.moments import IN_UTC, TimeFormat, with_offsets
 from elanus.core.ordering import OrderBy
 from elanus.core.quick_values import quick
 from elanus.core.rankers import Ranker
@@ -49,6 +49,11 @@ class BoostRequests:
     functions: tuple[BoostRequest, ...]
     boost_mode: str = "multiply"
     function_mode: str = "multiply"
+
+    def in_zone(self, zone: str) -> BoostRequests:
+        """Return the same boosts, with filters whose moments say their offset from UTC."""
+        functions = (replace(boost, filter=with_offsets(boost.filter, zone)) for boost in self.functions)
+        return replace(self, functions=tuple(functions))
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ def _user_role(change: str) -> Callable[[bodies.UserRole], dict[str, Any]]:
     return lambda _: {"type": milvus_pb2.OperateUserRoleType.Value(change)}
 
 
-def _role(body: bodies.OfRole) -> dict[str, Any]:
+def _role(body: bodies.DescribedRole) -> dict[str, Any]:
     return {"entity": milvus_pb2.RoleEntity(name=body.role_name, description=body.description)}
 
 
@@ -143,8 +143,8 @@ ENDPOINTS = (
         lambda found: [result.role.name for result in found.results],
     ),
     endpoint("roles/describe", bodies.OfRole, describe_role, "SelectGrant"),
-    rpc_endpoint("roles/create", bodies.OfRole, "CreateRole", "Create a role", fields=_role),
-    rpc_endpoint("roles/alter", bodies.OfRole, "AlterRole", "Change the description of a role"),
+    rpc_endpoint("roles/create", bodies.DescribedRole, "CreateRole", "Create a role", fields=_role),
+    rpc_endpoint("roles/alter", bodies.DescribedRole, "AlterRole", "Change the description of a role"),
     rpc_endpoint("roles/drop", bodies.DropRole, "DropRole", "Drop a role"),
     Endpoint("roles/grant_privilege", bodies.Grant, _grant("Grant"), ("OperatePrivilege",), _GRANT),
     Endpoint("roles/revoke_privilege", bodies.Grant, _grant("Revoke"), ("OperatePrivilege",), _REVOKE),
@@ -163,10 +163,10 @@ ENDPOINTS = (
         fields=_grant_v2("Revoke"),
     ),
     rpc_endpoint(
-        "privilege_groups/create", bodies.PrivilegeGroup, "CreatePrivilegeGroup", "Create a privilege group"
+        "privilege_groups/create", bodies.OfPrivilegeGroup, "CreatePrivilegeGroup", "Create a privilege group"
     ),
     rpc_endpoint(
-        "privilege_groups/drop", bodies.PrivilegeGroup, "DropPrivilegeGroup", "Drop a privilege group"
+        "privilege_groups/drop", bodies.OfPrivilegeGroup, "DropPrivilegeGroup", "Drop a privilege group"
     ),
     rpc_endpoint(
         "privilege_groups/list",

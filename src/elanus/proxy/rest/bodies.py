@@ -281,6 +281,9 @@ class UserRole(OfUser, kw_only=True):
 
 class OfRole(InDatabase, kw_only=True):
     role_name: str
+
+
+class DescribedRole(OfRole, kw_only=True):
     description: str = ""
 
 
@@ -302,8 +305,11 @@ class GrantV2(InDatabase, kw_only=True):
     collection_name: str = ""
 
 
-class PrivilegeGroup(InDatabase, kw_only=True):
+class OfPrivilegeGroup(InDatabase, kw_only=True):
     group_name: str = field(name="privilegeGroupName")
+
+
+class PrivilegeGroup(OfPrivilegeGroup, kw_only=True):
     privileges: list[str] = []
 
 
@@ -348,6 +354,9 @@ class ImportJobs(CloudFields, kw_only=True):
 
 class OfResourceGroup(Body, kw_only=True):
     name: str
+
+
+class NewResourceGroup(OfResourceGroup, kw_only=True):
     config: dict[str, Any] = {}
 
 

@@ -13,7 +13,7 @@ from elanus.proxy.wire.stubs import rg_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
 
-def create_resource_group(session: Session, body: bodies.OfResourceGroup) -> object:
+def create_resource_group(session: Session, body: bodies.NewResourceGroup) -> object:
     """Create a resource group"""
     config = {"config": _config(body.config)} if body.config else {}
     session.rpc("CreateResourceGroup", resource_group=body.name, **config)
@@ -80,7 +80,7 @@ def _name(body: bodies.OfResourceGroup) -> dict[str, Any]:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    endpoint("resource_groups/create", bodies.OfResourceGroup, create_resource_group, "CreateResourceGroup"),
+    endpoint("resource_groups/create", bodies.NewResourceGroup, create_resource_group, "CreateResourceGroup"),
     rpc_endpoint(
         "resource_groups/drop",
         bodies.OfResourceGroup,

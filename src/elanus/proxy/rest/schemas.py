@@ -18,12 +18,27 @@ from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 MAX_CAPACITY = "max_capacity"
 PRIMARY_FIELD, VECTOR_FIELD = "id", "vector"
+_BELONGS = {
+    "dimension": "elementTypeParams.dim of the vector field",
+    "idType": "dataType of the primary field",
+    "autoID": "schema.autoId",
+    "metricType": "indexParams",
+    "primaryFieldName": "fieldName of the primary field",
+    "vectorFieldName": "fieldName of the vector field",
+    "params.max_length": "elementTypeParams.max_length of a field",
+    "params.enableDynamicField": "schema.enableDynamicField",
+}
+"""Where a schema says what these members say of a quick setup."""
 
 
 def quick_schema(body: CreateCollection) -> Any:
     """Return the schema of a quick setup: a key, a vector, dynamic fields. Raises `InvalidParameter`."""
     if not body.dimension:
         raise MissingField(type(body).__name__, "dimension")
+    if body.index_params:
+        raise InvalidParameter("indexParams need a schema with fields: with dimension, send metricType")
+    if body.schema is not None and body.schema != SchemaBody():
+        raise InvalidParameter("schema has no fields: name them, or send dimension without a schema")
     types = {"int64": "Int64", "varchar": "VarChar", "": "Int64"}
     id_type = types.get(body.id_type.lower())
     if id_type is None:
@@ -63,6 +78,8 @@ def quick_schema(body: CreateCollection) -> Any:
 def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
     """Return the schema that the body spells out. Raises `InvalidParameter`, `NotSupported`."""
     auto_id = schema.auto_id or schema.auto_id_too
+    is_dynamic = schema.enable_dynamic_field or schema.enable_dynamic_field_too
+    _check_no_quick_setup(body, auto_id=auto_id, is_dynamic=is_dynamic)
     fields = [field_message(field) for field in schema.fields]
     for field in fields:
         if field.is_primary_key and auto_id:
@@ -71,11 +88,30 @@ def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
         name=body.collection_name,
         description=body.description,
         autoID=auto_id,
-        enable_dynamic_field=schema.enable_dynamic_field or schema.enable_dynamic_field_too,
+        enable_dynamic_field=is_dynamic,
         fields=fields,
         struct_array_fields=[struct_message(struct) for struct in schema.struct_fields],
         functions=[function_message(function) for function in schema.functions],
     )
+
+
+def _check_no_quick_setup(body: CreateCollection, *, auto_id: bool, is_dynamic: bool) -> None:
+    """Refuse what would be lost next to a schema. Raises `InvalidParameter`."""
+    params = body.params
+    sent = {
+        "dimension": body.dimension,
+        "idType": body.id_type.lower() not in ("", "int64"),
+        "autoID": (body.auto_id or body.auto_id_too) and not auto_id,
+        "metricType": body.metric_type or body.metric_type_in_the_guide,
+        "primaryFieldName": body.primary_field_name,
+        "vectorFieldName": body.vector_field_name,
+        "params.max_length": "max_length" in params or "maxLength" in params,
+        "params.enableDynamicField": "enableDynamicField" in params
+        and _flag(params["enableDynamicField"], "enableDynamicField") is not is_dynamic,
+    }
+    for name, is_sent in sent.items():
+        if is_sent:
+            raise InvalidParameter(f"{name} has no effect with a schema: send it as {_BELONGS[name]}")
 
 
 def struct_message(body: StructBody) -> Any:

@@ -21,6 +21,7 @@ from elanus.proxy.rest.aggregations import aggregation_message
 from elanus.proxy.rest.bodies import FunctionBody
 from elanus.proxy.rest.chains import chain_messages
 from elanus.proxy.rest.rows import keys, matrix, sparse_row
+from elanus.proxy.role.outputs import asks_for_count
 from elanus.proxy.wire.by_name import parameter_text
 from elanus.proxy.wire.codecs import VECTOR_CODECS
 from elanus.proxy.wire.filter_values import template_values
@@ -28,7 +29,6 @@ from elanus.proxy.wire.hybrid_request import NO_AGGREGATION
 from elanus.proxy.wire.search_parameters import ORDER, TRAVEL_TIMESTAMP
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 
-COUNT = "count(*)"
 _TEXT_PLACEHOLDER = common_pb2.PlaceholderType.Value("VarChar")
 _RENAMED = {
     "metricType": "metric_type",
@@ -42,11 +42,14 @@ _RENAMED = {
 
 
 def query_request(body: bodies.Query) -> Any:
-    """Return a ``QueryRequest``. A count has no limit; a limit of 0 is none. Raises `InvalidParameter`."""
+    """Return a ``QueryRequest``. A count of all rows has no limit; a limit of 0 is none.
+
+    Raises `InvalidParameter`.
+    """
     params: dict[str, object] = {"limit": body.limit, "offset": body.offset}
     if not body.limit:
         del params["limit"]
-    if COUNT in [name.strip().lower() for name in body.output_fields]:
+    if asks_for_count(tuple(body.output_fields)) and not body.group_by_fields:
         params = {}
     if body.order_by_fields:
         params[ORDER] = ",".join(body.order_by_fields)

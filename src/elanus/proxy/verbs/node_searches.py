@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
@@ -111,7 +111,7 @@ def planned(
         answer_bytes_max=limits.answer_bytes_max,
         grouping=grouping,
         candidates_max=limits.search_hits_max,
-        boosts=_compiled(cached, asked.boosts),
+        boosts=_compiled(cached, asked.boosts, asked.filter_values),
         chains=_of_nodes(asked.chains),
         spared_fields=spared,
     )
@@ -231,8 +231,13 @@ def _of_nodes(chains: Chains | None) -> Chains | None:
     return replace(chains, proxy=None)
 
 
-def _compiled(cached: CachedCollection, boosts: BoostRequests | None) -> Boosts | None:
-    """Raises `InvalidFilter`, `FieldNotFound`, `InvalidParameter`."""
+def _compiled(
+    cached: CachedCollection, boosts: BoostRequests | None, values: Mapping[str, object]
+) -> Boosts | None:
+    """``values``: of the placeholders in the filters.
+
+    Raises `InvalidFilter`, `FieldNotFound`, `InvalidParameter`.
+    """
     if boosts is None:
         return None
     for boost in boosts.functions:
@@ -247,7 +252,7 @@ def _compiled(cached: CachedCollection, boosts: BoostRequests | None) -> Boosts 
                     f"only support int64 field as random seed, but got {field.data_type.name}"
                 )
     functions = tuple(
-        Boost(plan_filter(cached, b.filter, {}), b.weight, b.is_random, b.seed, b.random_field)
+        Boost(plan_filter(cached, b.filter, values), b.weight, b.is_random, b.seed, b.random_field)
         for b in boosts.functions
     )
     return Boosts(functions, boosts.boost_mode, boosts.function_mode)

@@ -152,7 +152,7 @@ def _level(message: _Aggregation) -> BucketLevel:
             BucketMetric(alias, metric.op.strip().lower(), metric.field_name.strip())
             for alias, metric in sorted(message.metrics.items())
         ),
-        tuple(BucketOrder(*_order(by.key, by.direction)) for by in message.order),
+        tuple(BucketOrder(*_order(by.key, by.direction), by.null_first) for by in message.order),
         _best(message.top_hits) if message.HasField("top_hits") else None,
     )
 

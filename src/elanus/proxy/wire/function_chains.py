@@ -7,7 +7,7 @@ do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.function_chains import (
@@ -101,9 +101,12 @@ def _chain(
             _check_output(schema, name.strip(), number, stage)
             made.add(name.strip())
         try:
-            operations.append(_operation(kind, message, inputs))
+            operation = _operation(kind, message, inputs)
+            if isinstance(operation, Sort):
+                fields |= dict.fromkeys(_sorted_fields(operation, schema, made, number))
         except InvalidParameter as error:
             raise InvalidParameter(f"operator[{number}]: {error}") from error
+        operations.append(operation)
     return Chain(tuple(operations), tuple(fields))
 
 
@@ -121,6 +124,19 @@ def _inputs(message: schema_pb2.FunctionChainOp, number: int) -> tuple[str, ...]
     if "" in names:
         raise InvalidParameter(f"op[{number}]: input name is empty")
     return names
+
+
+def _sorted_fields(sort: Sort, schema: CollectionSchema, made: Collection[str], number: int) -> Iterator[str]:
+    """Yield the fields that a sort reads. Its parameters name them, whether its inputs do or not."""
+    for name in filter(None, (sort.column, sort.tie_break)):
+        if name in made or name in (SCORE, ID):
+            continue
+        parsed = parse_json_path(name)
+        if (name if parsed is None else parsed[0]) not in schema.by_name:
+            raise InvalidParameter(
+                f'sort_op: column "{name}" not found: name a field, {SCORE}, {ID}, or an output of a map'
+            )
+        yield _field(schema, name, number)
 
 
 def _field(schema: CollectionSchema, name: str, number: int) -> str:

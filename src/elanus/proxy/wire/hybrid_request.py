@@ -2,7 +2,7 @@
 
 Each search in it is an ordinary ``SearchRequest``, and is decoded as one. Clients repeat the parameters of
 the whole request in every search (offset, grouping); the reference reads them from ``rank_params`` only, and
-so does this module.
+so does this module. But some send a grouping by several fields only in the searches: that counts.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.grouping import Grouping
 from elanus.core.requests import check_query_window, check_round_decimal
+from elanus.core.schema import CollectionSchema
 from elanus.index import note_ignored
 from elanus.proxy.api.search import HybridSearch, Search
-from elanus.proxy.wire.grouping import GROUPING_PARAMS, grouping
+from elanus.proxy.wire.grouping import GROUPING_FIELD, GROUPING_FIELDS, GROUPING_PARAMS, grouping
 from elanus.proxy.wire.parameters import IGNORE_GROWING, ignore_growing, integer, is_integer
 from elanus.proxy.wire.rankers import FunctionScore, function_score, legacy_ranker
 from elanus.proxy.wire.read_consistency import read_consistency
@@ -80,6 +82,7 @@ def decode_hybrid_search(
     if params.get(ORDER):
         raise InvalidParameter("order_by is not supported for hybrid search")
     limit, offset = _window(params, collection.window_rows_max)
+    groups = _grouping(request, params, collection.view.schema)
     scoring = _scoring(request, params)
     assert scoring.ranker is not None
     return HybridSearch(
@@ -100,9 +103,29 @@ def decode_hybrid_search(
         ),
         ignore_growing=ignore_growing(params),
         timeout_s=timeout_s,
-        grouping=grouping(params, collection.view.schema),
+        grouping=groups,
         group_scorer=params.get(_SCORER, "max"),
     )
+
+
+def _grouping(
+    request: milvus_pb2.HybridSearchRequest, params: Mapping[str, str], schema: CollectionSchema
+) -> Grouping | None:
+    """Return the grouping of ``rank_params``; that of all searches, if there is none.
+
+    Raises as `grouping` does, and `InvalidParameter` for searches of which each is grouped in its own way.
+    """
+    if params.get(GROUPING_FIELD, "").strip() or params.get(GROUPING_FIELDS, "").strip(" ,"):
+        return grouping(params, schema)
+    whole = {name: params[name] for name in GROUPING_PARAMS if params.get(name)}
+    found = [grouping({**to_dict(search.search_params), **whole}, schema) for search in request.requests]
+    if any(groups != found[0] for groups in found):
+        raise InvalidParameter(
+            "the searches of a hybrid search have different groupings: "
+            + ", ".join("none" if groups is None else "+".join(groups.fields) for groups in found)
+            + "; give all of them the same, or send the grouping with the hybrid search (rank_params)"
+        )
+    return found[0] if found else None
 
 
 def _window(params: Mapping[str, str], rows_max: int) -> tuple[int, int]:

@@ -10,12 +10,14 @@ from elanus.core.names import check_collection_name
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.functions import decode_function
-from elanus.proxy.wire.requests import database_of, rpc, to_dict
+from elanus.proxy.wire.requests import database_of, refuse_unknown_fields, rpc, to_dict
 from elanus.proxy.wire.schemas import added_field, decode_added_field
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.structs import decode_struct
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
+
+_ADDED = frozenset({"field_infos", "func_schema"})
 
 
 class SchemaChanges:
@@ -83,6 +85,7 @@ class SchemaChanges:
     def _add(
         self, database: str, name: str, added: milvus_pb2.AlterCollectionSchemaRequest.AddRequest
     ) -> None:
+        refuse_unknown_fields(added, _ADDED, "a field that is added")
         if len(added.field_infos) != 1:
             raise InvalidParameter(f"{len(added.field_infos)} fields to add to collection {name}: add one")
         (info,) = added.field_infos

@@ -244,7 +244,7 @@ def _template(
         grouping=groups if levels else grouping(params, schema),
         levels=levels,
         ranker=scoring.ranker,
-        boosts=scoring.boosts,
+        boosts=None if scoring.boosts is None else scoring.boosts.in_zone(times.zone),
         chains=_chains(request, schema),
         order=parse_order(params.get(ORDER, ""), schema, dynamic=True),
         times=times,

@@ -57,6 +57,7 @@ INSTEAD_OF_FIELD: dict[str, str] = {
     "function_chains": "send a ranker, or chains of L0 and L1 in its searches",
     "struct_array_fields": "use JSON",
     "rewrite_data": "leave it out: a restore copies no rows",
+    "do_physical_backfill": "leave it out",
     "time_stamp": "leave it out: the answer is as of now",
     "timetravel": "set datacoord.retention_s",
     "segment_ids": _WHOLE_COMPACTION,
