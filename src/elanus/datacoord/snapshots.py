@@ -167,16 +167,26 @@ class Snapshots:
         return vchannels
 
     async def _synced(self, collection_id: CollectionID, ts: Timestamp) -> None:
-        """Wait until everything of the collection up to ``ts`` is in files. Raises `Unavailable`."""
+        """Wait until everything of the collection up to ``ts`` is in files. Raises `Unavailable`.
+
+        An import that is being committed has its timestamp before its segments are known.
+        """
+        importing = self._state.imports_in_commit(collection_id)
         vchannels = [v.vchannel for v in self._vchannels(collection_id)]
         self._spawn(request_early_tick(self._rootcoord, vchannels, ts))
         deadline_s = self._clock.monotonic_s() + _SYNC_WAIT_S
         ordered_s: dict[str, float] = {}
         while True:
             behind = [v.vchannel for v in self._vchannels(collection_id) if v.checkpoint.ts < ts]
-            if not behind:
+            importing &= self._state.imports_in_commit(collection_id)
+            if not behind and not importing:
                 return
             now_s = self._clock.monotonic_s()
+            if now_s > deadline_s and importing:
+                raise Unavailable(
+                    f"imports {', '.join(map(str, sorted(importing)))} are still being committed after "
+                    f"{_SYNC_WAIT_S:g} s: is the object store slow? Retry"
+                )
             if now_s > deadline_s:
                 raise Unavailable(
                     f"rows of {', '.join(behind)} are still in the log alone after {_SYNC_WAIT_S:g} s: "

@@ -179,6 +179,9 @@ class DataState:
     def is_importing(self, collection_id: CollectionID) -> bool:
         return collection_id in self._importing.values()
 
+    def imports_in_commit(self, collection_id: CollectionID) -> set[TaskID]:
+        return {task_id for task_id, of in self._importing.items() if of == collection_id}
+
     def pins(self) -> Sequence[Pin]:
         return self._pins.all()
 

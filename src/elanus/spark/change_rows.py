@@ -24,7 +24,7 @@ from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.spark.segment import columns_of
-from elanus.storage.binlog import with_commit_ts
+from elanus.storage.binlog import hidden_after, with_commit_ts
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.parquet import opened
 from elanus.storage.paths import INSERT_LOG
@@ -103,7 +103,7 @@ def _inserts(read: ChangeRead, manifest: SegmentManifest, store: ObjectStore) ->
         with opened(store, file.path, INSERT_LOG) as parquet:
             for group in range(parquet.num_row_groups):
                 names = [TIMESTAMP_FIELD, *read.columns]
-                rows = columns_of(read.schema, parquet, group, names)
+                rows = hidden_after(columns_of(read.schema, parquet, group, names), file.until)
                 rows = with_commit_ts(rows, manifest)
                 ts = rows.column(TIMESTAMP_FIELD).to_numpy()
                 rows = rows.filter(pa.array((ts > read.since) & (ts <= read.until)))

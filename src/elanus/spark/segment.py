@@ -70,7 +70,7 @@ def read_segment(read: SegmentRead, store: ObjectStore) -> Iterator[pa.RecordBat
     for file in read.manifest.insert_logs:
         with opened(store, file.path, INSERT_LOG) as parquet:
             for group in range(parquet.num_row_groups):
-                if not _may_match(parquet.metadata.row_group(group), chosen):
+                if not _may_match(read.schema, parquet, group, chosen):
                     continue
                 batch = _row_group(read, parquet, group, chosen, deletes, file.until)
                 if batch is not None:
@@ -101,14 +101,14 @@ def segment_rows(read: SegmentRead, store: ObjectStore, log: ReadsDeletes = read
     for file in read.manifest.insert_logs:
         with opened(store, file.path, INSERT_LOG) as parquet:
             for number in range(parquet.num_row_groups):
-                group = parquet.metadata.row_group(number)
-                if _may_match(group, chosen):
+                if _may_match(read.schema, parquet, number, chosen):
                     first, mask = _visible(read, parquet, number, chosen, deletes, file.until)
                     keys += first.column(key.name).chunks
                     masks.append(mask)
                 else:
-                    keys.append(pa.nulls(group.num_rows, key.arrow_type))
-                    masks.append(np.zeros(group.num_rows, dtype=np.bool_))
+                    rows = parquet.metadata.row_group(number).num_rows
+                    keys.append(pa.nulls(rows, key.arrow_type))
+                    masks.append(np.zeros(rows, dtype=np.bool_))
     return SegmentRows(pa.chunked_array(keys, key.arrow_type), np.concatenate(masks))
 
 
@@ -177,13 +177,17 @@ def columns_of(schema: CollectionSchema, parquet: pq.ParquetFile, group: int, na
     return table
 
 
-def _may_match(group: pq.RowGroupMetaData, chosen: BoundFilter) -> bool:
+def _may_match(schema: CollectionSchema, parquet: pq.ParquetFile, group: int, chosen: BoundFilter) -> bool:
     """Whether the statistics of the row group leave room for a row that matches."""
     if chosen.matches_all:
         return True
+    absent = absent_fields(parquet.schema_arrow, sorted(chosen.field_names), schema.added_fields)
     bounds: dict[str, tuple[object, object]] = {}
-    for number in range(group.num_columns):
-        column = group.column(number)
+    found = parquet.metadata.row_group(group)
+    for number in range(found.num_columns):
+        column = found.column(number)
+        if column.path_in_schema in absent:
+            continue  # a dropped field had this name
         stats = column.statistics if column.is_stats_set else None
         if stats is None or not stats.has_min_max or isinstance(stats.min, float):
             continue  # the bounds of floats say nothing of NaN

@@ -11,6 +11,9 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.text.normalizing import arabic_normalization, decimal_digits
 from elanus.text.pinyin import PINYIN, pinyin_filter
@@ -146,10 +149,11 @@ def _regex(expression: object) -> Filter:
     if not isinstance(expression, str):
         raise InvalidParameter(f"the expr of filter regex should be a string, but got {expression!r}")
     try:
-        pattern = re.compile(expression)
-    except re.error as error:
+        pc.match_substring_regex(pa.array([""]), expression)
+    except pa.ArrowInvalid as error:
         raise InvalidParameter(f"the expr of filter regex is no pattern: {expression}: {error}") from None
-    return lambda token: (token,) if pattern.search(token) else ()
+    # RE2 takes linear time; with `re` a pattern like (a+)+$ and one long word would stop the process.
+    return lambda token: (token,) if pc.match_substring_regex(pa.scalar(token), expression).as_py() else ()
 
 
 def _without_punctuation(token: str) -> Sequence[str]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from data_bench import COMPACTION, Bench, FakeImporter
 from fakes import CID, DEFAULT, binlog, settle
@@ -13,7 +16,9 @@ from elanus.api.connector import SNAPSHOTS
 from elanus.api.imports import ImportedSegment, ImportOutcome, ImportRequest
 from elanus.core.ids import SegmentID
 from elanus.core.imports import Duplicates, ImportState, WriteMode
-from elanus.core.segments import DeltaLog
+from elanus.core.segments import DeltaLog, SegmentManifest
+from elanus.core.timestamps import Timestamp
+from elanus.spark.change_rows import change_reads
 from elanus.storage.snapshots import read_snapshot
 
 UPSERT = ImportRequest(CID, "docs", DEFAULT, "_default", ("a.parquet",), "nightly", mode=WriteMode.UPSERT)
@@ -155,4 +160,40 @@ async def test_an_import_that_spares_keys_is_given_the_rows_that_exist(tmp_path:
     await coord.start_import(replace(UPSERT, duplicates=Duplicates.LAST))
     await settle()
     assert bench.importers[0].orders[0].existing == "", "the rows that exist do not matter"
+    await coord.stop()
+
+
+async def test_changes_read_while_a_write_is_being_committed_are_in_one_batch(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.compaction = replace(COMPACTION, plan=replace(COMPACTION.plan, retention_s=60))
+    bench.root.now_ms = 10_000_000
+    coord = await bench.watched()
+    await bench.commit(checkpoint=replace(await bench.recovery(), ts=Timestamp(2**60)))
+    since = bench.root.stamp()
+    await coord.start_import(UPSERT)
+    await settle()
+    manifests, begun, may_go_on = coord.context.manifests, asyncio.Event(), asyncio.Event()
+    put_all = manifests.put_all
+
+    async def slow(written: Sequence[SegmentManifest], name: str) -> Any:
+        if name.endswith("import"):
+            begun.set()
+            await may_go_on.wait()
+        return await put_all(written, name)
+
+    with patch.object(manifests, "put_all", slow):
+        bench.importers[0].answers.put_nowait(outcome(bench, 51, "delta_log/5-write"))
+        await begun.wait()
+        first_read = asyncio.ensure_future(coord.take_changes(CID, since, "", 60_000))
+        await asyncio.sleep(1)
+        may_go_on.set()
+        first = await first_read
+    second = await coord.take_changes(CID, first.read_ts, "", 60_000)
+    found = [
+        read.source
+        for lease, start in ((first, since), (second, first.read_ts))
+        for read in change_reads(read_snapshot(bench.store, lease.path, SNAPSHOTS), "", start, ())
+    ]
+    assert [source.segment_id for source in found if isinstance(source, SegmentManifest)] == [51]
+    assert [s.file.path for s in found if isinstance(s, DeltaLog)] == ["delta_log/5-write"]
     await coord.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -263,6 +264,17 @@ def test_queued_calls_of_clients_that_gave_up_are_not_run(channel: grpc.Channel,
     assert kept.result(LIMIT_S) == b"kept"
     assert [one.result(LIMIT_S) for one in staying] == [b""] * WORKERS
     assert handlers.after == 1
+
+
+@pytest.mark.parametrize("path", [b"", b"/\xff"])
+def test_calls_without_a_readable_path_take_no_place(channel: grpc.Channel, path: bytes) -> None:
+    for _ in range(70):  # more than the calls that are asked for at a time
+        with pytest.raises(grpc.RpcError):
+            channel.unary_unary(path)(b"x", timeout=0.05)
+    assert call(channel, "echo") == b"x"
+    began_s = time.monotonic()
+    channel.server.stop(0.05)
+    assert time.monotonic() - began_s < 5.0, "no call is left over"
 
 
 def test_a_stopping_server_waits_for_its_calls(channel: grpc.Channel, handlers: Handlers) -> None:

@@ -13,12 +13,12 @@ from pyspark.sql.types import StructType
 from elanus.core.errors import InvalidParameter, MissingParameter, NotSupported
 from elanus.core.field_changes import with_added_field
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
-from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.schema import CollectionSchema, DataType, DroppedField, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.rpc.security import ClientSecurity
 from elanus.spark.options import parse_options
-from elanus.spark.segment import SegmentRead, read_segment
+from elanus.spark.segment import SegmentRead, read_segment, segment_rows
 from elanus.spark.source import ElanusSource, as_spark, spark_schema
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
@@ -242,3 +242,17 @@ def test_rows_after_a_clones_moment_are_no_part_of_it(read: SegmentRead, store: 
     cloned = replace(read, manifest=replace(read.manifest, insert_logs=cut))
     found = [key for batch in read_segment(cloned, store) for key in batch.column("id").to_pylist()]
     assert found == list(range(10))
+
+
+@pytest.mark.parametrize(("data_type", "default"), [(DataType.DOUBLE, 500.0), (DataType.VARCHAR, "new")])
+def test_a_field_with_the_name_of_a_dropped_one_is_not_ruled_out_by_the_values_of_that(
+    read: SegmentRead, store: LocalStore, data_type: DataType, default: float | str
+) -> None:
+    fields = [field for field in SCHEMA.fields if field.name != "ok"]
+    named = FieldSchema(
+        FieldID(106), "ok", data_type, max_length=9, nullable=True, default_value=default, is_added=True
+    )
+    schema = replace(SCHEMA, fields=(*fields, named), dropped=(DroppedField("ok", FieldID(102)),))
+    wanted = replace(read, schema=schema, filter=f"ok == {default!r}")
+    assert sorted(keys(wanted, store)) == list(range(20))
+    assert segment_rows(wanted, store).visible.all()

@@ -370,3 +370,11 @@ def test_a_server_without_text_fields_loads_no_library() -> None:
         "assert not {'tantivy', 'rjieba'} & set(sys.modules), 'loaded'"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_pattern_takes_time_in_proportion_to_the_word() -> None:
+    analyzer = analyzer_from(
+        json.dumps({"tokenizer": "whitespace", "filter": [{"type": "regex", "expr": "^(a+)+$"}]})
+    )
+    words = ["a" * 40 + "b", "a" * 40]
+    assert [token.text for token in analyzer.tokens(" ".join(words))] == words[1:]

@@ -132,11 +132,11 @@ class LoopServer:
 
     def _on_arrival(self, arrival: Any) -> None:
         self._asked -= 1
-        path = queue.path_of(arrival)
-        if not path:
+        if not arrival.success:
             self._end_if_over()
             return
         self._ask()
+        path = queue.path_of(arrival)
         self._live += 1
         method = self._methods.get(path) or self._find(path, arrival)
         if method is not None:
@@ -146,7 +146,7 @@ class LoopServer:
 
     def _find(self, path: bytes, arrival: Any) -> UnaryMethod | None:
         """Return the unary method of the path; None for streams and unknown methods, which are not kept."""
-        asked = _Asked(path.decode(), arrival.invocation_metadata)
+        asked = _Asked(path.decode(errors="replace"), arrival.invocation_metadata)
         for handler in self._handlers:
             found = handler.service(asked)
             if found is None:

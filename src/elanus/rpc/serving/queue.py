@@ -68,8 +68,9 @@ class CompletionQueue:
 
 
 def path_of(arrival: Any) -> bytes:
-    """Return the method of an arrived call; empty when the server shut down instead."""
-    return arrival.call_details.method if arrival.success else b""
+    """Return the method of an arrived call: whatever the client sent, which may be empty or no text."""
+    method: bytes = arrival.call_details.method
+    return method
 
 
 def message_of(event: Any) -> bytes | None:
