@@ -29,7 +29,7 @@ def share_port(
     Runs next to the server until it is interrupted. With TLS the server's own certificates are used.
     """
     from elanus.core.errors import InvalidParameter
-    from elanus.proxy.rest.entrance import is_local_name
+    from elanus.rpc.origins import is_local_name
     from elanus.server.shared_port import PACKAGE, envoy_config, envoy_program, place_of
 
     try:

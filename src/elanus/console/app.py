@@ -19,8 +19,9 @@ header ``X-Elanus-Request``: pages of other origins cannot set it. The cookie is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -152,15 +153,21 @@ class _Console:
     def _facts(self) -> Mapping[str, object]:
         return {"version": __version__, "signInNeeded": self._sessions.are_needed}
 
-    async def _body(self, request: Request) -> bytes:
-        """Return the body, which counts while it is received. Raises `Refused`."""
+    @contextmanager
+    def _holding(self) -> Iterator[Holding | None]:
+        """Count the body of a request until it is answered."""
         if self._held is None:
-            return await self._entrance.body(request)
-        with Holding(self._held) as holding:
-            return await self._entrance.body(request, holding)
+            yield None
+        else:
+            with Holding(self._held) as holding:
+                yield holding
 
     async def _sign_in(self, request: Request) -> Response:
-        body = await self._body(request)
+        with self._holding() as holding:
+            body = await self._entrance.body(request, holding)
+            return await self._signed_in(request, body)
+
+    async def _signed_in(self, request: Request, body: bytes) -> Response:
         origin = request.client.host if request.client else ""
         session_ids: list[str] = []
 
@@ -208,13 +215,20 @@ class _Console:
         endpoint = table.get(request.path_params["path"])
         if endpoint is None:
             raise Refused(HTTPStatus.NOT_FOUND, f"there is no {request.url.path}")
-        body = await self._body(request)
+        users: list[str] = []
 
-        def work() -> Mapping[str, object]:
-            caller = self._caller(request, self._user(request))
-            return answer_of(endpoint, Session(self._calls, caller), body)
+        def look_up() -> Mapping[str, object]:
+            users.append(self._user(request))
+            return {}
 
-        return await self._reply(request, work)
+        refusal = await self._reply(request, look_up)
+        if not users:
+            refusal.headers["connection"] = "close"  # the body is not read
+            return refusal
+        caller = self._caller(request, users[0])
+        with self._holding() as holding:
+            body = await self._entrance.body(request, holding)
+            return await self._reply(request, lambda: answer_of(endpoint, Session(self._calls, caller), body))
 
     def _user(self, request: Request) -> str:
         return self._sessions.user_of(request.cookies.get(COOKIE, ""))

@@ -118,7 +118,7 @@ class HttpFront:
             return []
         from elanus.console.app import Site, console_routes
         from elanus.console.sessions import Sessions
-        from elanus.proxy.rest.entrance import is_local_name
+        from elanus.rpc.origins import is_local_name
 
         sessions = Sessions(calls.sign_in, time.monotonic)
         site = Site(proxy.message_max_mb * _MB, is_local_name(proxy.host), bool(proxy.tls_cert), held)

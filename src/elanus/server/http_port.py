@@ -21,16 +21,19 @@ minute do not justify a framework's memory.
 
 Requests that change the server (restart a role, cancel a job, collect garbage) are accepted only from
 this machine and only with the header ``X-Elanus-Request``: a web page that the user happens to have open
-can make the browser post to loopback, but not with a custom header.
+can make the browser post to loopback, but not with a custom header. A page whose own name resolves to
+loopback could; so requests from this machine must call it by an address, or by a name of this machine.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import re
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -45,6 +48,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from elanus.api.gc import GcStatus
 from elanus.core.errors import ElanusError, InvalidParameter, JobNotFound, NotCancellable
 from elanus.core.slow_requests import SlowRequest
+from elanus.rpc.origins import host_of, is_local_name, place_of
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
 from elanus.server.status import REQUEST_HEADER, JobStatus, RoleStatus, Status
@@ -57,6 +61,11 @@ log = structlog.get_logger(__name__)
 _Answer = tuple[HTTPStatus, object]
 _OPEN = frozenset({"/healthz", "/readyz"})
 _WAKE_S = 5.0
+CONNECTIONS_MAX = 64
+"""At a time; further ones are closed. They take threads and open files, of which the server needs its own."""
+REQUEST_WAIT_S = 10.0
+"""How long a connection may be silent before its request is complete."""
+_NO_FILES_S = 0.2
 _RESTART = re.compile(r"/roles/([a-z0-9-]+)/restart")
 _CANCEL = re.compile(r"/jobs/([\w-]+)/cancel")
 _GC = re.compile(r"/gc/(run|dry-run)")
@@ -155,7 +164,8 @@ class ObservePort:
         if method == "GET" and path == "/metrics":
             return self._metrics(environ, start_response)
         try:
-            status, body = self._route(method, path, environ)
+            refusal = None if path in _OPEN else _refusal_of_page(environ)
+            status, body = refusal or self._route(method, path, environ)
         except ElanusError as error:
             status, body = _status_of(error), {"error": error.message}
         except Exception as error:
@@ -229,6 +239,27 @@ def _is_local(environ: WSGIEnvironment) -> bool:
     return ipaddress.ip_address(environ["REMOTE_ADDR"]).is_loopback
 
 
+def _refusal_of_page(environ: WSGIEnvironment) -> _Answer | None:
+    """Return the refusal of a request that a browser of this machine makes for a page of another name."""
+    host, origin = environ.get("HTTP_HOST", ""), environ.get("HTTP_ORIGIN")
+    if _is_local(environ) and not _is_of_this_machine(host_of(host)):
+        return HTTPStatus.FORBIDDEN, {
+            "error": f"from this machine the port is called as localhost, not as {host[:100]}"
+        }
+    if origin is not None and place_of(origin) != host.lower():
+        return HTTPStatus.FORBIDDEN, {"error": f"pages of {origin[:100]} may not call this server"}
+    return None
+
+
+def _is_of_this_machine(host: str) -> bool:
+    """Whether no page of others can have this host: it is an address, or this machine's name."""
+    if is_local_name(host) or host == socket.gethostname().lower():
+        return True
+    with contextlib.suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return False
+
+
 def _status_of(error: ElanusError) -> HTTPStatus:
     if isinstance(error, InvalidParameter | JobNotFound):
         return HTTPStatus.NOT_FOUND
@@ -243,9 +274,27 @@ class _Server(ThreadingMixIn, WSGIServer):
     block_on_close = False
     closing = False
 
+    def __init__(self, *args: Any, **more: Any) -> None:
+        self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(*args, **more)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(_NO_FILES_S)  # the connection still waits, and would be tried again at once
+            raise
+
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Reject the connection that only wakes the server up for closing."""
-        return not self.closing
+        """Reject the connection that only wakes the server up for closing, and those beyond the limit."""
+        return not self.closing and self._places.acquire(blocking=False)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
 
     def server_bind(self) -> None:
         """Bind without the base class's lookup of the host's full name, which may take seconds."""
@@ -259,5 +308,11 @@ class _ServerV6(_Server):
 
 
 class _QuietHandler(WSGIRequestHandler):
+    timeout = REQUEST_WAIT_S
+
+    def handle(self) -> None:
+        with contextlib.suppress(TimeoutError):  # nothing came
+            super().handle()
+
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Do not log requests: a scrape every few seconds would drown the messages that matter."""

@@ -103,14 +103,19 @@ class RoleHost:
             await self._stop(hosted)
 
     async def restart(self, name: str) -> None:
-        """Restart a role. Raises `InvalidParameter` for a role that is not hosted here."""
+        """Restart a role. Raises `InvalidParameter` for a role that is not hosted here, and whatever starting
+        it raises; it is then tried again until the role runs."""
         if name not in self._hosted:
             raise InvalidParameter(f"no role {name!r} here: there are {', '.join(self._hosted)}")
         hosted = self._hosted[name]
         async with hosted.changing:
             _log.warning("role restarting", role=name)
-            await self._stop(hosted)
-            await self._start(hosted)
+            try:
+                await self._stop(hosted)
+                await self._start(hosted)
+            except BaseException:
+                self._return(hosted)
+                raise
 
     async def _come_back(self, hosted: _Hosted) -> None:
         """Stop what is left of the role, and retry starting it until that succeeds."""
@@ -128,6 +133,10 @@ class RoleHost:
 
     async def _when_lost(self, hosted: _Hosted, session: Session) -> None:
         await session.lost.wait()
+        self._return(hosted)
+
+    def _return(self, hosted: _Hosted) -> None:
+        """Have the role come back, in a task of its own."""
         returning = asyncio.create_task(self._come_back(hosted), name=f"return of {hosted.handle.name}")
         self._returning.add(returning)
         returning.add_done_callback(self._returning.discard)
@@ -153,7 +162,9 @@ class RoleHost:
         hosted.handle.down()
         if hosted.watch is not None:
             hosted.watch.cancel()
-        if instance is not None:
-            await instance.stop()
-        if session is not None:
-            await session.close()
+        try:
+            if instance is not None:
+                await instance.stop()
+        finally:
+            if session is not None:
+                await session.close()

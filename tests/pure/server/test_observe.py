@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from typing import Any
+from unittest.mock import patch
+from urllib.parse import urlsplit
 
 import pytest
 
 from elanus.api.gc import GcState, GcStatus
 from elanus.core.errors import InvalidParameter, JobNotFound, NotCancellable, NotReady
 from elanus.metrics import Metrics
-from elanus.server.http_port import Health, ObservePort
+from elanus.server import http_port
+from elanus.server.http_port import CONNECTIONS_MAX, Health, ObservePort
 from elanus.server.settings import MetricsSettings
 from elanus.server.startup import PortTaken
 from elanus.server.status import REQUEST_HEADER, JobStatus, PipelineStatus, RoleStatus, Status
@@ -229,3 +234,36 @@ def test_of_a_server_with_users_others_see_health_and_metrics_only(
     finally:
         port.close()
     assert answered[0].startswith(status)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example:9091"}, 403),
+        ({"Origin": "http://evil.example:9091"}, 403),
+        ({"Host": "localhost:9091"}, 200),
+        ({"Host": "0.0.0.0:9091"}, 200),
+        ({"Host": socket.gethostname()}, 200),
+        ({"Host": "localhost:9091", "Origin": "http://localhost:9091"}, 200),
+    ],
+)
+def test_a_page_whose_name_resolves_to_this_machine_is_refused(
+    port: ObservePort, server: FakeServer, headers: dict[str, str], status: int
+) -> None:
+    assert ask(f"{port.url}/status", **headers)[0] == status
+    assert ask(f"{port.url}/gc/run", "POST", **{REQUEST_HEADER: "1"}, **headers)[0] == status
+    assert len(server.restarted) == (status == 200)
+    assert ask(f"{port.url}/metrics", **headers)[0] == 200
+    assert ask(f"{port.url}/healthz", **headers)[0] == 200
+
+
+def test_silent_connections_are_bounded_and_end(port: ObservePort) -> None:
+    address = (urlsplit(port.url).hostname, urlsplit(port.url).port)
+    with ExitStack() as open_ones, patch.object(http_port._QuietHandler, "timeout", 1.0):
+        silent = [
+            open_ones.enter_context(socket.create_connection(address, 30)) for _ in range(CONNECTIONS_MAX + 8)
+        ]
+        beyond = [one.recv(1) for one in silent[CONNECTIONS_MAX:]]
+        assert beyond == [b""] * 8, "closed at once"
+        assert [one.recv(1) for one in silent[:CONNECTIONS_MAX]] == [b""] * CONNECTIONS_MAX, "after a second"
+    assert ask(f"{port.url}/healthz")[0] == 200

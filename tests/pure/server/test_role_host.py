@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -174,3 +175,27 @@ async def test_stopping_ends_a_return_that_is_under_way() -> None:
     assert len(bench.sessions) == count
     with pytest.raises(LeaseLost):
         await bench.sessions[0].confirm()
+
+
+async def test_a_role_that_could_not_be_restarted_comes_back_by_itself() -> None:
+    bench = Bench("a")
+    await bench.host.start()
+    bench.failing["a"] = 2
+    with pytest.raises(Unavailable, match="its peers are not there"):
+        await bench.host.restart("a")
+    assert not bench.host.is_running("a")
+    await asyncio.sleep(5)
+    assert bench.host.is_running("a")
+    await bench.host.stop()
+    assert await bench.there() == []
+
+
+async def test_a_role_that_fails_to_stop_leaves_no_session() -> None:
+    bench = Bench("a")
+    await bench.host.start()
+    with patch.object(Role, "stop", side_effect=Unavailable("no")), pytest.raises(Unavailable):
+        await bench.host.restart("a")
+    assert await bench.there() == []
+    await asyncio.sleep(5)
+    assert bench.host.is_running("a")
+    await bench.host.stop()

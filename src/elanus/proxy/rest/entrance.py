@@ -10,9 +10,7 @@ Slow clients cost a connection, not a thread: a body is read on the event loop, 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -20,11 +18,11 @@ from starlette.responses import Response
 from elanus.core.errors import Unavailable
 from elanus.proxy.rest.front import Reply
 from elanus.proxy.rest.values import encoded
+from elanus.rpc.origins import host_of, is_local_name, place_of
 from elanus.rpc.serving.held import Holding
 
 BODY_WAIT_S = 60.0
 """How long the body of a request may take to arrive."""
-_LOCAL_NAMES = frozenset({"localhost", ""})
 
 
 class Refused(Exception):
@@ -56,7 +54,7 @@ class Entrance:
         if len(hosts) > 1:
             raise Refused(HTTPStatus.BAD_REQUEST, "the request has several headers Host: send one")
         host = "".join(hosts)
-        if self._is_local and not is_local_name(_host_of(f"//{host}")):
+        if self._is_local and not is_local_name(host_of(host)):
             raise Refused(
                 HTTPStatus.FORBIDDEN,
                 f"this server answers on loopback only, but is called as {host[:100]}: call it as localhost, "
@@ -99,28 +97,3 @@ class Entrance:
             HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
             f"the body is larger than {limit_mb} MB (proxy.message_max_mb): insert fewer rows at a time",
         )
-
-
-def _host_of(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return "?"
-
-
-def place_of(origin: str) -> str:
-    """Return host and port of an origin, in lower case; a text that no host has if it is none."""
-    try:
-        return urlsplit(origin).netloc.lower() or "?"
-    except ValueError:
-        return "?"
-
-
-def is_local_name(host: str) -> bool:
-    """Whether a host names this machine's loopback, whatever the name service says."""
-    if host in _LOCAL_NAMES or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -21,10 +21,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from elanus.core.errors import Unavailable
 from elanus.proxy.rest.app import application
-from elanus.proxy.rest.entrance import is_local_name
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.lingering import LingeringTransport
 from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
+from elanus.rpc.origins import is_local_name
 from elanus.rpc.serving.held import HeldBytes
 
 HEAD_WAIT_S = 60.0
