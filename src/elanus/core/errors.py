@@ -200,14 +200,18 @@ class AccessConflict(ElanusError):
 class PartlyWritten(ElanusError):
     """A part of a write was stored. Not retriable: rows that are sent twice may be stored twice.
 
-    ``pchannels``: those that stored their part.
+    ``pchannels``: those that stored their part. ``is_certain``: the others stored nothing; otherwise they may
+    have.
     """
 
     code = 1302
 
-    def __init__(self, message: str, pchannels: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self, message: str, pchannels: frozenset[str] = frozenset(), *, is_certain: bool = True
+    ) -> None:
         super().__init__(message)
         self.pchannels = pchannels
+        self.is_certain = is_certain
 
 
 class NotSupported(ElanusError):

@@ -17,7 +17,7 @@ from proxy_bench import Bench
 
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of, shard_of_keys
-from elanus.core.errors import DiskFull, LeaseLost
+from elanus.core.errors import DiskFull, LeaseLost, Unavailable
 from elanus.core.schema import DataType
 from elanus.log.memory import MemoryLog
 from elanus.proxy.access.guard import AllowAll
@@ -37,11 +37,15 @@ Send = Callable[[str, Message], Any]
 
 
 class FailingLog(MemoryLog):
-    """Has no room on one pchannel, or on none."""
+    """Has no room on one pchannel, or on none. ``answers``: False if that one stores, and does not say so."""
 
     lost: str = LOST
+    answers = True
 
     async def append(self, pchannel: str, entries: Any, *, durable: bool = True) -> Any:
+        if pchannel == self.lost and not self.answers:
+            await super().append(pchannel, entries, durable=durable)
+            raise Unavailable("the server went away; whether it was stored is not known")
         if pchannel == self.lost:
             raise DiskFull("no room left for the log; free disk space")
         return await super().append(pchannel, entries, durable=durable)
@@ -125,6 +129,19 @@ def test_an_insert_that_failed_in_part_says_which_rows_are_stored_and_a_client_c
         again = insert(rows=len(answer.err_index))
         again.fields_data[1].scalars.double_data.data[:] = [float(n) for n in answer.err_index]
         assert send("Insert", again).status.code == 0
+
+    assert stored_prices(over_the_wire(AUTO, work)) == [float(n) for n in range(ROWS)]
+
+
+def test_rows_that_may_have_been_stored_are_not_to_be_sent_again_unseen() -> None:
+    def work(send: Send, bench: Bench) -> None:
+        bench.log.answers = False  # type: ignore[attr-defined]
+        answer = send("Insert", insert())
+        assert answer.status.code == 1302
+        assert 0 < len(answer.succ_index) < ROWS
+        assert len(answer.IDs.int_id.data) == ROWS
+        assert "send only the other rows again" not in answer.status.reason
+        assert "look for their keys, which are in the answer, before you send them" in answer.status.reason
 
     assert stored_prices(over_the_wire(AUTO, work)) == [float(n) for n in range(ROWS)]
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from elanus.core.allocation import SegmentRows
 from elanus.core.begun import Begun
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import ElanusError, PartlyWritten
+from elanus.core.errors import ChannelRewound, ElanusError, PartlyWritten, Unavailable
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.lease import Lease
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
@@ -149,7 +149,8 @@ def _failure_of_all(failed: Mapping[str, Exception], stored: frozenset[str]) -> 
         if not stored or not isinstance(error, ElanusError):
             return error
     pchannel, error = next(iter(failed.items()))
-    return PartlyWritten(f"{pchannel}: {error}", stored)
+    is_certain = all(isinstance(e, ChannelRewound) or not isinstance(e, Unavailable) for e in failed.values())
+    return PartlyWritten(f"{pchannel}: {error}", stored, is_certain=is_certain)
 
 
 def _row_count(message: WriteMessage) -> int:

@@ -32,11 +32,16 @@ def partial_mutation(
     stored = has_stored[shard_of_keys(keys, len(vchannels))]
     numbers = f", namely numbers {_ranges(np.flatnonzero(stored).tolist())} of the request, counted from 0"
     rows, which = ("keys", "") if verb == "deleted" else ("rows", numbers)
-    remedy = (
-        "repeating the whole request does no harm"
-        if may_repeat
-        else f"send only the other rows again, because rows that are {verb} twice are there twice"
-    )
+    twice = f"rows that are {verb} twice are there twice"
+    if may_repeat:
+        remedy = "repeating the whole request does no harm"
+    elif error.is_certain:
+        remedy = f"send only the other rows again, because {twice}"
+    else:
+        remedy = (
+            "the others may have been stored all the same: look for their keys, which are in the answer, "
+            f"before you send them again, because {twice}"
+        )
     return PartialMutation(
         f"{int(stored.sum())} of {len(keys)} {rows} were {verb}{which}; the others failed: "
         f"{error.message}: {remedy}",
