@@ -17,6 +17,7 @@ from elanus.core.schema import CollectionSchema, DataType, DroppedField, FieldSc
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.rpc.security import ClientSecurity
+from elanus.spark.change_rows import ChangeRead, read_changes
 from elanus.spark.options import parse_options
 from elanus.spark.segment import SegmentRead, read_segment, segment_rows
 from elanus.spark.source import ElanusSource, as_spark, spark_schema
@@ -256,3 +257,11 @@ def test_a_field_with_the_name_of_a_dropped_one_is_not_ruled_out_by_the_values_o
     wanted = replace(read, schema=schema, filter=f"ok == {default!r}")
     assert sorted(keys(wanted, store)) == list(range(20))
     assert segment_rows(wanted, store).visible.all()
+
+
+def test_the_changes_of_a_clone_end_at_its_moment(read: SegmentRead, store: LocalStore) -> None:
+    cut = tuple(replace(file, until=Timestamp(15)) for file in read.manifest.insert_logs)
+    cloned = replace(read.manifest, insert_logs=cut)
+    changes = ChangeRead(store.url, SCHEMA, ("id",), NO_TIMESTAMP, Timestamp(30), cloned)
+    found = [key for batch in read_changes(changes, store) for key in batch.column("id").to_pylist()]
+    assert found == list(range(10))
