@@ -13,6 +13,7 @@ from elanus import __version__
 from elanus.cli.app import app
 from elanus.cli.pages import pages
 from elanus.metrics import SPECS
+from elanus.proxy.wire.tolerances import TOLERANCES
 from elanus.server.settings import Settings
 from elanus.server.settings_load import setting_names
 
@@ -42,6 +43,13 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 @pytest.mark.parametrize("name", pages())
 def test_a_generated_page_is_current(name: str) -> None:
     assert (DOCS / name).read_text() == pages()[name], "run `make docs`"
+
+
+def test_the_compatibility_page_has_today_s_parameters() -> None:
+    """The whole page takes a run of every client; its last table does not."""
+    table = (DOCS / "compatibility.md").read_text().rpartition("|---|---|---|\n")[2]
+    rows = [f"| {row.parameters} | {row.where} | {row.treatment} |" for row in TOLERANCES]
+    assert table.splitlines() == rows, "run `make compatibility`"
 
 
 def test_every_setting_has_its_heading_and_a_sentence() -> None:
