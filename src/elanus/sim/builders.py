@@ -304,7 +304,7 @@ class SimBuilders:
         )
         # Databases have no properties here, and a verb must not block the one thread by asking for them.
         proxy.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, needs.turns.now_s)
-        self.verbs[berth.life.role] = ClientVerbs(proxy, needs.turns)
+        self.verbs[berth.life.role] = ClientVerbs(proxy, berth.life, needs.turns)
         return proxy
 
     def _reads_in_process(self, berth: Berth) -> ReadsInTurns:

@@ -28,6 +28,7 @@ from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.verbs.query import matching_keys
 from elanus.proxy.verbs.row_writes import row_write
 from elanus.sim.coop_threads import Turns
+from elanus.sim.incarnation import Life
 
 T = TypeVar("T")
 
@@ -37,10 +38,11 @@ _NO_LIMITS = PressureLimits(1 << 62, 1 << 62, disk_reserve_bytes=0, delayed_writ
 
 
 class ClientVerbs:
-    """The verbs of one proxy."""
+    """The verbs of one proxy, in its ``life``."""
 
-    def __init__(self, proxy: Proxy, turns: Turns) -> None:
+    def __init__(self, proxy: Proxy, life: Life, turns: Turns) -> None:
         self._proxy = proxy
+        self._life = life
         self._turns = turns
         unlimited = Pressure(_NO_LIMITS, lambda: GrowingData(0), lambda: 1, turns.sleep, NoMeasures())
         self._front = ProxyVerbs(lambda: proxy, unlimited, tuple)
@@ -50,7 +52,15 @@ class ClientVerbs:
         return cached if cached is not None else await self._proxy.cache.fill(DEFAULT_DATABASE, name)
 
     async def define(self, name: str, work: Callable[[], Awaitable[T]]) -> T:
-        return await self._proxy.dd_queue.run(name, work)
+        """Have the proxy carry out a definition. ``work`` calls a coordinator as the clients do, not as the
+        proxy, so the proxy's gate is passed here: what it had not sent when it died is never sent."""
+
+        async def in_its_life() -> T:
+            if self._life.is_held:
+                await self._life.gate()
+            return await work()
+
+        return await self._proxy.dd_queue.run(name, in_its_life)
 
     async def write(
         self,
