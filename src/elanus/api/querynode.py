@@ -129,7 +129,8 @@ class LoadSegment:
 
     ``delta_logs`` are the vchannel's delete files up to ``checkpoint``; deletes after it come from the
     vchannel that the node follows. ``indexes``: built indexes by vector field; a field without one is
-    searched exactly over its raw vectors. ``moments``: as in `WatchVchannel`.
+    searched exactly over its raw vectors. ``moments``: as in `WatchVchannel`. ``unserved``: the paths of the
+    vchannel's delta logs that are unserved there, and are therefore not among ``delta_logs``.
     """
 
     collection_id: CollectionID
@@ -138,6 +139,7 @@ class LoadSegment:
     delta_logs: tuple[DeltaLog, ...]
     checkpoint: Checkpoint
     moments: Mapping[Timestamp, Timestamp] = field(default_factory=dict)
+    unserved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

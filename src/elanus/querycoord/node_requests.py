@@ -71,6 +71,7 @@ def segment_request(target: Target, segment_id: SegmentID) -> LoadSegment:
         recovery.delta_logs,
         recovery.checkpoint,
         _of_segment(target.writes, manifest, recovery.delta_logs),
+        tuple(log.file.path for log in recovery.unserved),
     )
 
 

@@ -26,7 +26,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querynode.block import Block
 from elanus.querynode.coverage import Coverage
 from elanus.querynode.delete_applier import DeleteApplier
-from elanus.querynode.deletes import DeleteBatch, DeleteBuffer
+from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.followed_vchannel import FollowedVchannel, gaps_of
 from elanus.querynode.follower import Follower
 from elanus.querynode.growing import GrowingSegment
@@ -34,9 +34,10 @@ from elanus.querynode.growth import Growth
 from elanus.querynode.held_segments import HeldSegments
 from elanus.querynode.index_specs import check_same_indexes, index_specs
 from elanus.querynode.key_ranges import Visits, visits_to
+from elanus.querynode.load_checks import check_still_loadable, loadable
 from elanus.querynode.loaded_fields import Unloaded, held_schema
 from elanus.querynode.log_troubles import LogTroubles
-from elanus.querynode.sealed import SealedSegment
+from elanus.querynode.sealed import SealedSegment, files_of
 from elanus.querynode.sealed_servings import SealedServings
 from elanus.querynode.sealed_views import SealedViews
 from elanus.querynode.search_interest import SearchInterest
@@ -383,26 +384,15 @@ class LoadedCollection:
     def check_loadable(self, request: LoadSegment) -> FollowedVchannel:
         """Return the vchannel whose deletes the segment needs. Raises as `QueryNodeApi.load_segment` does."""
         self.check_open()
-        manifest = request.manifest
-        channel = self.channels.get(manifest.vchannel)
-        if channel is None or channel.follower is None:
-            raise NotReady(
-                f"segment {manifest.segment_id} needs vchannel {manifest.vchannel}: watch it before"
-            )
-        if request.checkpoint.ts < channel.deletes.floor:
-            raise NotReady(
-                f"segment {manifest.segment_id} is to be loaded as of {request.checkpoint.ts}, but deletes "
-                f"of {manifest.vchannel} are kept only since {channel.deletes.floor}: use a newer checkpoint"
-            )
-        if not self._takes(channel.follower, manifest.partition_id):
-            raise PartitionNotLoaded(f"partition not loaded[partition={manifest.partition_id}]")
-        return channel
+        return loadable(request, self.channels, self.wanted)
 
-    def _takes(self, follower: Follower, partition_id: PartitionID) -> bool:
-        """Whether sealed segments of the partition may be served together with what the follower takes in."""
-        if self.channels[follower.vchannel].rows:
-            return follower.coverage.takes(partition_id)
-        return partition_id not in follower.coverage.dropped and self.wanted.takes(partition_id)
+    def is_held(self, request: LoadSegment) -> bool:
+        """Whether a copy of the segment is here that was loaded from these files, with all that the request
+        brings: it may lack only deletes that are still unserved."""
+        copy = self.copy_of(request.manifest.segment_id)
+        if copy is None or copy.files != files_of(request):
+            return False
+        return self._held.lacking(copy.segment_id) <= frozenset(request.unserved)
 
     async def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
         """Keep a loaded segment for the version that will name it, with all deletes up to now applied.
@@ -412,28 +402,16 @@ class LoadedCollection:
         channel = self.check_loadable(request)
         deletes = channel.deletes
         self._held.join(segment)
+        lacking = channel.writes.not_in_effect(request.unserved)
         try:
             since = [*deletes.since(request.checkpoint.ts), *channel.writes.in_effect()]
             await self.applier.apply(visits_to([segment], since))
-            self._check_still_loadable(segment, channel, deletes)
+            self.check_open()
+            check_still_loadable(segment, channel, deletes, self.channels, self.wanted)
         except BaseException:
             self._held.leave((segment,))
             raise
-        self.release_segments(self._held.stage(segment))
-
-    def _check_still_loadable(
-        self, segment: SealedSegment, channel: FollowedVchannel, deletes: DeleteBuffer
-    ) -> None:
-        """Raise if the segment may have missed deletes while its own were applied, or is not wanted now."""
-        self.check_open()
-        current = self.channels.get(segment.vchannel)
-        if current is not channel or channel.follower is None or channel.deletes is not deletes:
-            raise NotReady(
-                f"segment {segment.segment_id} was loaded while vchannel {segment.vchannel} was given up: "
-                "watch the vchannel and load the segment again"
-            )
-        if not self._takes(channel.follower, segment.partition_id):
-            raise PartitionNotLoaded(f"partition not loaded[partition={segment.partition_id}]")
+        self.release_segments(self._held.stage(segment, channel.writes.not_in_effect(lacking)))
 
     def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
         """Release loaded segments that no version will name here."""
@@ -458,6 +436,7 @@ class LoadedCollection:
                 for follower in channel.followers():
                     visits += follower.growing.concerned(deletes)
                 await self.applier.apply(visits)
+            self._held.received(change.deletes)
         self.announce(change)
 
     def announce(self, change: SealedSegmentsChange) -> None:
@@ -489,7 +468,7 @@ class LoadedCollection:
         if change.version <= self._given_up:
             raise NotReady(f"a vchannel was given up under version {self._given_up}: a later one is awaited")
         leads = self.leads if change.leads is None else frozenset(change.leads)
-        check_segments(change, self._held)
+        check_segments(change, self._held, self.channels)
         check_vchannels(change, leads, self._held, self.channels, self.wanted)
         return leads
 

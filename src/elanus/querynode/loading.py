@@ -88,6 +88,7 @@ class Loading:
         Those of the request that are not served yet wait for their version. Those that are served, but later
         than the checkpoint, concern rows that are still to be read from the log.
         """
+        channel.writes.unserved(log.file.path for log in request.unserved)
         late = [log.file for log in request.delta_logs if log.file.ts_max > request.checkpoint.ts]
         pending = [log.file for log in request.unserved]
         moments = WriteMoments.of(request.moments)
@@ -131,7 +132,8 @@ class Loading:
                 )
             await self._delete_by_writes(channel, recovered)
             collection.check_current(channel)
-            if channel.holds(collection.wanted) and recovered.damaged == channel.unrecovered():
+            holds = channel.holds(collection.wanted) and not channel.has_missed_deletes
+            if holds and recovered.damaged == channel.unrecovered():
                 channel.withdraw(follower)  # nothing that could not be recovered before can be now
                 return
             follower.start(self._dispatcher, recovered)

@@ -4,12 +4,17 @@ A version says from which moment reads see them, as it says for the write's rows
 is older than the write's commit: rows in segments that are held when the version arrives, in segments that
 are loaded under an earlier target afterwards, and growing rows that are yet to be read from the log. So they
 are kept until the checkpoint and the node's own reading have both passed the commit: everything that is
-loaded, followed or read from then on has them already, or is newer.
+loaded, followed or read from then on has them already, or is newer. Deletes that are still unserved are kept
+longer: the other nodes have yet to serve them, and until then what is requested lacks them.
+
+A node that serves nothing yet may have read deletes that the others have served before its first version: no
+version will name them. They are *missed* here: segments that were loaded without them are loaded again, and
+growing rows are read again, with the deletes then among those that both have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from elanus.core.segments import BinlogFile
@@ -35,8 +40,19 @@ class WriteDeletes:
     def __init__(self) -> None:
         self._waiting: dict[str, _Write] = {}
         self._served: dict[str, _Write] = {}
+        self._unserved: frozenset[str] = frozenset()
         self.changes = 0
         """How often deletes have come into effect."""
+        self.missed = 0
+        """How often no version had named deletes when they were served."""
+
+    def unserved(self, paths: Iterable[str]) -> None:
+        """Take note of the delta logs of the vchannel that are unserved now."""
+        self._unserved = frozenset(paths)
+        served = [path for path in self._waiting if path not in self._unserved]
+        for path in served:
+            del self._waiting[path]
+        self.missed += bool(served)
 
     def unread(self, files: Iterable[BinlogFile]) -> list[BinlogFile]:
         """Return the files whose deletes are not here."""
@@ -50,6 +66,14 @@ class WriteDeletes:
         """Keep deletes that are in effect, for rows that are read from the log later."""
         self._served[file.path] = _Write(file.ts_max, batches)
         self.changes += 1
+
+    def waiting(self, paths: Iterable[str]) -> Iterator[str]:
+        """Return those of the delta logs that wait for a version."""
+        return (path for path in paths if path in self._waiting)
+
+    def not_in_effect(self, paths: Iterable[str]) -> frozenset[str]:
+        """Return those of the delta logs that `in_effect` does not return the deletes of."""
+        return frozenset(path for path in paths if path not in self._served)
 
     def announced(self, deletes: Mapping[str, Timestamp]) -> Batches:
         """Take note of the moments of a version; return the deletes that take effect with it.
@@ -75,7 +99,8 @@ class WriteDeletes:
 
     def forget(self, before: Timestamp) -> None:
         """Drop deletes in effect that concern nothing that is loaded, followed or read from ``before`` on."""
-        self._served = {path: w for path, w in self._served.items() if w.until > before}
+        kept = self._unserved
+        self._served = {path: w for path, w in self._served.items() if w.until > before or path in kept}
 
 
 def read_write(store: ObjectStore, file: BinlogFile, moments: WriteMoments | None) -> Batches:

@@ -11,7 +11,7 @@ from node_world import COLLECTION, VCHANNEL, World, scenario
 from test_node_imports import imported
 
 from elanus.api.querynode import SealedSegmentsChange
-from elanus.core.errors import TimestampTooOld
+from elanus.core.errors import NotReady, TimestampTooOld
 from elanus.core.ids import ALL_PARTITIONS, SegmentID
 from elanus.core.segments import DeltaLog
 from elanus.core.timestamps import Timestamp
@@ -114,6 +114,74 @@ async def test_a_segment_that_was_asked_for_before_the_version_gets_the_deletes(
     await world.node.load_segment(asked)
     await world.announce([segment])
     assert world.keys() == [2], "the sealed copy has the delete as the growing one had"
+
+
+@scenario()
+async def test_deletes_that_are_unserved_elsewhere_are_kept_for_what_lacks_them(world: World) -> None:
+    """This node serves them, another one does not yet: a load that was requested meanwhile lacks them."""
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    world.seal()
+    (segment,) = world.flush()
+    asked = world.segment_request(segment)
+    commit_ts = world.stamp()
+    log = deletes(world, [1], commit_ts)
+    await serve(world, log, [], commit_ts + 5)
+    world.now = commit_ts + 5
+    await world.tick()
+    await world.node.forget_deletes(COLLECTION, VCHANNEL, Timestamp(commit_ts + 1))
+    newer = replace(asked.checkpoint, ts=Timestamp(commit_ts + 1))
+    await world.node.load_segment(replace(asked, checkpoint=newer, unserved=(log.file.path,)))
+    await world.announce([segment])
+    assert world.keys() == [2]
+
+
+async def lacking(world: World, log: DeltaLog, segment: SegmentID) -> None:
+    """A node that serves nothing loads a segment while a write is unserved. Then other nodes serve it."""
+    await world.node.release_collection(COLLECTION)
+    await world.node.load_collection(world.load_request())
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+    await world.node.load_segment(replace(world.segment_request(segment), unserved=(log.file.path,)))
+    world.delta_logs = (*world.delta_logs, log)
+    await world.node.watch_vchannel(world.watch_request())
+
+
+@pytest.mark.parametrize("is_loaded_again", [False, True])
+def test_a_segment_without_deletes_that_others_have_served_is_loaded_again(  # type: ignore[no-untyped-def]
+    tmp_path, is_loaded_again: bool
+) -> None:
+    @scenario()
+    async def play(world: World) -> None:
+        await world.insert([(1, 10), (2, 20)])
+        await world.tick()
+        world.seal()
+        (segment,) = world.flush()
+        log = deletes(world, [1], world.stamp())
+        await world.stamp_and_tick()
+        await lacking(world, log, segment)
+        if not is_loaded_again:
+            with pytest.raises(NotReady, match="load the segment again"):
+                await world.announce([segment])
+        await world.node.load_segment(world.segment_request(segment))
+        await world.announce([segment])
+        assert world.keys() == [2]
+
+    play(tmp_path)
+
+
+@scenario()
+async def test_growing_rows_without_deletes_that_others_have_served_are_read_again(world: World) -> None:
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    world.seal()
+    (segment,) = world.flush()
+    await world.insert([(3, 30), (4, 40)])
+    log = deletes(world, [1, 3], world.stamp())
+    await world.stamp_and_tick()
+    await lacking(world, log, segment)
+    await world.node.load_segment(world.segment_request(segment))
+    await world.announce([segment])
+    assert world.keys() == [2, 4]
 
 
 @pytest.mark.parametrize("is_read_later", [False, True])
