@@ -39,9 +39,6 @@ class FollowedVchannel:
         self.writes = WriteDeletes()
         self.follower: Follower | None = None
         self.successor: Follower | None = None
-        self._missed, self._missed_by_successor = 0, 0
-        """How often deletes had been missed when the follower began (`WriteDeletes`); the same of the
-        successor."""
         self._settled = asyncio.Event()
         self._caught_up = asyncio.Event()
 
@@ -71,12 +68,6 @@ class FollowedVchannel:
         if self.follower is None:
             return False
         return not self.rows or self.follower.coverage.includes(wanted)
-
-    @property
-    def has_missed_deletes(self) -> bool:
-        """Whether growing rows may lack deletes that no version will bring, so that it must be followed
-        again."""
-        return self.rows and self.follower is not None and self._missed < self.writes.missed
 
     def join(self, served: Timestamp) -> None:
         """Join the service time if the vchannel has reached ``served``."""
@@ -109,7 +100,6 @@ class FollowedVchannel:
         if self.follower is not None:
             follower.excluded |= self.follower.excluded
         self.successor = follower
-        self._missed_by_successor = self.writes.missed
         self._settled = asyncio.Event()
 
     def settle(self) -> Follower | None:
@@ -128,7 +118,6 @@ class FollowedVchannel:
         elif successor.is_busy or predecessor.is_busy or successor.tick != predecessor.tick:
             return None
         self.follower = successor
-        self._missed = self._missed_by_successor
         self.withdraw(successor)
         return predecessor
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -58,6 +58,30 @@ class PackEffect:
     deleting: tuple[DeleteMessage | UpsertMessage, ...]
     dropped_partitions: frozenset[PartitionID]
     drops_collection: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """Work on the growing blocks. ``done``: whether it was done in its turn."""
+
+    work: Callable[[], Awaitable[None]]
+    done: asyncio.Future[bool]
+
+    async def take(self) -> None:
+        try:
+            await self.work()
+        except Exception as error:  # noqa: BLE001 - it is that of who asked for the work
+            self.end(error)
+        else:
+            self.end()
+
+    def end(self, error: Exception | None = None, *, taken: bool = True) -> None:
+        if self.done.done():
+            return  # who asked has given up
+        if error is None:
+            self.done.set_result(taken)
+        else:
+            self.done.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +159,8 @@ class Follower:
         self._packs: deque[Sequence[EntryPack]] = deque()
         """Taken and not yet applied; the first ones are being applied."""
         self._packs_bytes = 0
+        self._turns: deque[_Turn] = deque()
+        self._is_retired = False
         self._held: tuple[Timestamp, int] | None = None
         """The tick and position before the first of them."""
         self._task: asyncio.Task[None] | None = None
@@ -221,8 +247,30 @@ class Follower:
         """The collection is searched again: make what only searches need."""
         self._interim.consider(self.growing.values())
 
+    async def between_packs(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do some work on the growing blocks while no others take their places. Raises what it raises."""
+        if not self._replaces_blocks:
+            await work()
+            return
+        turn = _Turn(work, asyncio.get_running_loop().create_future())
+        self._turns.append(turn)
+        self._continue()
+        if not await turn.done:
+            await work()
+
+    @property
+    def _replaces_blocks(self) -> bool:
+        return self.failure is None and not self._is_retired
+
+    def _end_turns(self) -> None:
+        """Blocks are no longer replaced, so work on them need not wait."""
+        while self._turns:
+            self._turns.popleft().end(taken=False)
+
     def retire(self) -> None:
         """Take in nothing any more; may be called from within `absorb`."""
+        self._is_retired = True
+        self._end_turns()
         if self._subscription is not None:
             self._subscription.close()
         self._interim.retire()
@@ -260,11 +308,16 @@ class Follower:
         )
         self.failure = f"{type(error).__name__}: {error}"
         self.log_fault = error if isinstance(error, LogFault) else None
+        self._end_turns()
         self._absorber.failed(self)
 
     async def _apply(self) -> None:
         try:
-            while self._packs or self._interim.is_ready:
+            while self._packs or self._interim.is_ready or self._turns:
+                if self._turns:
+                    await self._turns[0].take()
+                    self._turns.popleft()
+                    continue
                 if self._interim.is_ready:
                     self._absorber.exchanged(self, await self._interim.exchange(self.growing))
                     continue

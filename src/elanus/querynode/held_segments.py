@@ -7,7 +7,7 @@ delete that is read meanwhile is missed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from elanus.core.ids import SegmentID
 from elanus.querynode.block import Block
@@ -19,9 +19,6 @@ from elanus.querynode.sealed import SealedSegment
 class HeldSegments:
     """For the loop thread. ``serving``: of the version in force. ``staged``: for versions to come.
 
-    A staged segment may lack the deletes of writes that were unserved when it was asked for. The version that
-    serves them brings them; if other nodes have served them since, only another load does.
-
     Methods that let go of segments return them.
     """
 
@@ -29,19 +26,10 @@ class HeldSegments:
         self.serving: dict[SegmentID, SealedSegment] = {}
         self.staged: dict[SegmentID, SealedSegment] = {}
         self._ranges: dict[str, KeyRanges] = {}
-        self._lacking: dict[SegmentID, frozenset[str]] = {}
 
     def newest(self, segment_id: SegmentID) -> SealedSegment | None:
         """Return the newest copy of a segment, served or not."""
         return self.staged.get(segment_id) or self.serving.get(segment_id)
-
-    def lacking(self, segment_id: SegmentID) -> frozenset[str]:
-        """Return the paths of the delta logs that the newest copy of a segment lacks."""
-        return self._lacking.get(segment_id, frozenset())
-
-    def received(self, paths: Collection[str]) -> None:
-        """The deletes in these delta logs have been applied to everything that is held."""
-        self._lacking = {s: left for s, lacked in self._lacking.items() if (left := lacked.difference(paths))}
 
     def of_vchannel(self, vchannel: str) -> list[SegmentID]:
         held = (*self.serving.values(), *self.staged.values())
@@ -71,12 +59,10 @@ class HeldSegments:
             if not len(ranges):
                 del self._ranges[vchannel]
 
-    def stage(self, segment: SealedSegment, lacking: frozenset[str]) -> list[SealedSegment]:
-        """Keep a segment that has joined for a version to come. ``lacking``: see `lacking`."""
+    def stage(self, segment: SealedSegment) -> list[SealedSegment]:
+        """Keep a segment that has joined for a version to come."""
         replaced = self.unstage((segment.segment_id,))
         self.staged[segment.segment_id] = segment
-        if lacking:
-            self._lacking[segment.segment_id] = lacking
         return replaced
 
     def unstage(self, segment_ids: Iterable[SegmentID]) -> list[SealedSegment]:
@@ -85,7 +71,6 @@ class HeldSegments:
     def put_online(self, segment_ids: Iterable[SegmentID]) -> list[SealedSegment]:
         """Serve the staged copy of each segment, if there is one."""
         coming = {s: self.staged.pop(s) for s in segment_ids if s in self.staged}
-        self._forget_lacking(coming)
         replaced = self._popped(self.serving, coming)
         self.serving.update(coming)
         return replaced
@@ -112,7 +97,6 @@ class HeldSegments:
         gone = [*self.serving.values(), *self.staged.values()]
         self.serving.clear()
         self.staged.clear()
-        self._lacking.clear()
         self._ranges.clear()
         return gone
 
@@ -120,12 +104,5 @@ class HeldSegments:
         self, held: dict[SegmentID, SealedSegment], segment_ids: Iterable[SegmentID]
     ) -> list[SealedSegment]:
         gone = [segment for s in segment_ids if (segment := held.pop(s, None)) is not None]
-        if held is self.staged:
-            self._forget_lacking(segment.segment_id for segment in gone)
         self.leave(gone)
         return gone
-
-    def _forget_lacking(self, segment_ids: Iterable[SegmentID]) -> None:
-        if self._lacking:
-            for segment_id in segment_ids:
-                self._lacking.pop(segment_id, None)

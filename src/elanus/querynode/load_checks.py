@@ -31,6 +31,11 @@ def loadable(
             f"segment {manifest.segment_id} is to be loaded as of {request.checkpoint.ts}, but deletes "
             f"of {manifest.vchannel} are kept only since {channel.deletes.floor}: use a newer checkpoint"
         )
+    if channel.writes.forgotten(request.unserved):
+        raise NotReady(
+            f"segment {manifest.segment_id} was requested before the deletes of a write had been served "
+            "everywhere, and they are no longer kept: request it again"
+        )
     _check_taken(channel, channel.follower, manifest.partition_id, wanted)
     return channel
 

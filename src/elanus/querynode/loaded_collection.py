@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 
 from elanus.api.query_channel import MissingSegment
@@ -37,7 +38,7 @@ from elanus.querynode.key_ranges import Visits, visits_to
 from elanus.querynode.load_checks import check_still_loadable, loadable
 from elanus.querynode.loaded_fields import Unloaded, held_schema
 from elanus.querynode.log_troubles import LogTroubles
-from elanus.querynode.sealed import SealedSegment, files_of
+from elanus.querynode.sealed import SealedSegment
 from elanus.querynode.sealed_servings import SealedServings
 from elanus.querynode.sealed_views import SealedViews
 from elanus.querynode.search_interest import SearchInterest
@@ -386,14 +387,6 @@ class LoadedCollection:
         self.check_open()
         return loadable(request, self.channels, self.wanted)
 
-    def is_held(self, request: LoadSegment) -> bool:
-        """Whether a copy of the segment is here that was loaded from these files, with all that the request
-        brings: it may lack only deletes that are still unserved."""
-        copy = self.copy_of(request.manifest.segment_id)
-        if copy is None or copy.files != files_of(request):
-            return False
-        return self._held.lacking(copy.segment_id) <= frozenset(request.unserved)
-
     async def stage(self, segment: SealedSegment, request: LoadSegment) -> None:
         """Keep a loaded segment for the version that will name it, with all deletes up to now applied.
 
@@ -402,7 +395,6 @@ class LoadedCollection:
         channel = self.check_loadable(request)
         deletes = channel.deletes
         self._held.join(segment)
-        lacking = channel.writes.not_in_effect(request.unserved)
         try:
             since = [*deletes.since(request.checkpoint.ts), *channel.writes.in_effect()]
             await self.applier.apply(visits_to([segment], since))
@@ -411,7 +403,7 @@ class LoadedCollection:
         except BaseException:
             self._held.leave((segment,))
             raise
-        self.release_segments(self._held.stage(segment, channel.writes.not_in_effect(lacking)))
+        self.release_segments(self._held.stage(segment))
 
     def unstage(self, segment_ids: Iterable[SegmentID]) -> None:
         """Release loaded segments that no version will name here."""
@@ -428,16 +420,29 @@ class LoadedCollection:
         if change.version > self._version:
             coming = [segment for s in change.online if (segment := self.copy_of(s)) is not None]
             await self._views.prepare(coming, change.visible_from)
-        if change.deletes and change.version > self._version:
             self._check(change)
             for channel in self.channels.values():
-                deletes = channel.writes.announced(change.deletes)
-                visits = self.sealed_visits(channel.vchannel, deletes)
-                for follower in channel.followers():
-                    visits += follower.growing.concerned(deletes)
-                await self.applier.apply(visits)
-            self._held.received(change.deletes)
+                channel.writes.announced(change.deletes)
+            await self.apply_writes()
         self.announce(change)
+
+    async def apply_writes(self) -> None:
+        """Apply the deletes of writes that have come into effect to everything that is held.
+
+        What is loaded, recovered or read from the log meanwhile gets them there. May be interrupted: what is
+        left is applied by the next call.
+        """
+        for channel in self.channels.values():
+            unapplied = channel.writes.unapplied()
+            if unapplied:
+                deletes = [batch for batches in unapplied.values() for batch in batches]
+                await self.applier.apply(self.sealed_visits(channel.vchannel, deletes))
+                for follower in channel.followers():
+                    await follower.between_packs(partial(self._delete_growing, follower, deletes))
+                channel.writes.applied(unapplied)
+
+    async def _delete_growing(self, follower: Follower, deletes: Sequence[DeleteBatch]) -> None:
+        await self.applier.apply(follower.growing.concerned(deletes))
 
     def announce(self, change: SealedSegmentsChange) -> None:
         """See `QueryNodeApi.announce`."""
@@ -468,7 +473,7 @@ class LoadedCollection:
         if change.version <= self._given_up:
             raise NotReady(f"a vchannel was given up under version {self._given_up}: a later one is awaited")
         leads = self.leads if change.leads is None else frozenset(change.leads)
-        check_segments(change, self._held, self.channels)
+        check_segments(change, self._held)
         check_vchannels(change, leads, self._held, self.channels, self.wanted)
         return leads
 

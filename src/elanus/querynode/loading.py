@@ -13,6 +13,7 @@ from elanus.api.querynode import LoadSegment, WatchVchannel
 from elanus.core.errors import FieldNotFound, SegmentUnreadable
 from elanus.core.ids import FieldID
 from elanus.core.offload import Offload
+from elanus.core.segments import BinlogFile
 from elanus.index.spec import IndexSpec
 from elanus.log.dispatcher import Dispatcher
 from elanus.querynode.arrivals import Intake
@@ -86,17 +87,27 @@ class Loading:
         """Read the deletes of writes that reach rows otherwise than by the log and by what is loaded.
 
         Those of the request that are not served yet wait for their version. Those that are served, but later
-        than the checkpoint, concern rows that are still to be read from the log.
+        than the checkpoint, concern rows that are still to be read from the log. Those that have been served
+        without this node are applied to what it holds.
         """
-        channel.writes.unserved(log.file.path for log in request.unserved)
+        writes, moments = channel.writes, WriteMoments.of(request.moments)
+
+        async def read(file: BinlogFile) -> Batches:
+            batches = await self.offload(read_write, self._store, file, moments)
+            collection.check_current(channel)
+            return batches
+
+        writes.listed(request)
+        missed = writes.missed(request) if channel.followers() else []
         late = [log.file for log in request.delta_logs if log.file.ts_max > request.checkpoint.ts]
-        pending = [log.file for log in request.unserved]
-        moments = WriteMoments.of(request.moments)
-        for files, put in ((late, channel.writes.serve), (pending, channel.writes.wait)):
-            for file in channel.writes.unread(files):
-                batches = await self.offload(read_write, self._store, file, moments)
-                collection.check_current(channel)
-                put(file, batches)
+        for file in writes.unread([*missed, *late]):
+            writes.serve(file, await read(file))
+        for file in missed:
+            writes.catch_up(file)
+        for file in writes.unread(log.file for log in request.unserved):
+            writes.wait(file, await read(file), request.checkpoint.ts)
+        writes.know(request)
+        await collection.apply_writes()
 
     async def watch(
         self,
@@ -132,8 +143,7 @@ class Loading:
                 )
             await self._delete_by_writes(channel, recovered)
             collection.check_current(channel)
-            holds = channel.holds(collection.wanted) and not channel.has_missed_deletes
-            if holds and recovered.damaged == channel.unrecovered():
+            if channel.holds(collection.wanted) and recovered.damaged == channel.unrecovered():
                 channel.withdraw(follower)  # nothing that could not be recovered before can be now
                 return
             follower.start(self._dispatcher, recovered)

@@ -208,7 +208,7 @@ class QueryNode:
         await self._loading.read_writes(collection, channel, request)
         channel.rows = channel.rows or request.rows
         again = any(s.segment_id in request.again for s in channel.unrecovered())
-        while again or channel.has_missed_deletes or not channel.holds(collection.wanted):
+        while again or not channel.holds(collection.wanted):
             again = False
             await self._flights.join(
                 (request.collection_id, request.vchannel),
@@ -233,10 +233,11 @@ class QueryNode:
     async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         collection = self._loaded(request.collection_id)
         segment_id = request.manifest.segment_id
-        if not collection.is_held(request):
-            key = (request.collection_id, segment_id, files_of(request), request.unserved)
-            await self._flights.join(key, lambda: self._loading.load(collection, request))
+        key = (request.collection_id, segment_id, files_of(request))
         held = collection.copy_of(segment_id)
+        if held is None or held.files != files_of(request):
+            await self._flights.join(key, lambda: self._loading.load(collection, request))
+            held = collection.copy_of(segment_id)
         wanted = {file.path for file in request.indexes}
         return () if held is None else tuple(file for file in held.damaged if file.path in wanted)
 

@@ -7,7 +7,6 @@ since refuses the version.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import chain
 
 from elanus.api.querynode import SealedSegmentsChange
 from elanus.core.errors import NotReady, SegmentNotFound
@@ -16,27 +15,12 @@ from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.held_segments import HeldSegments
 
 
-def check_segments(
-    change: SealedSegmentsChange, held: HeldSegments, channels: Mapping[str, FollowedVchannel]
-) -> None:
-    """Raise `SegmentNotFound` if the version names segments that are not loaded, `NotReady` if one of them
-    lacks deletes that the version does not bring."""
+def check_segments(change: SealedSegmentsChange, held: HeldSegments) -> None:
+    """Raise `SegmentNotFound` if the version names segments that are not loaded."""
     staged, serving = held.staged, held.serving
     missing = [s for s in change.online if s not in staged and s not in serving]
     if missing:
         raise SegmentNotFound(f"version {change.version} names segments that are not ready here: {missing}")
-    for segment_id in change.online:
-        lacking = held.lacking(segment_id)
-        if lacking and not lacking <= _brought(change, channels):
-            raise NotReady(
-                f"segment {segment_id} was loaded before the deletes of a write were served, and version "
-                f"{change.version} does not bring them: load the segment again"
-            )
-
-
-def _brought(change: SealedSegmentsChange, channels: Mapping[str, FollowedVchannel]) -> frozenset[str]:
-    """Return the paths of the delta logs whose deletes take effect with the version."""
-    return frozenset(chain.from_iterable(c.writes.waiting(change.deletes) for c in channels.values()))
 
 
 def check_vchannels(

@@ -5,33 +5,40 @@ is older than the write's commit: rows in segments that are held when the versio
 are loaded under an earlier target afterwards, and growing rows that are yet to be read from the log. So they
 are kept until the checkpoint and the node's own reading have both passed the commit: everything that is
 loaded, followed or read from then on has them already, or is newer. Deletes that are still unserved are kept
-longer: the other nodes have yet to serve them, and until then what is requested lacks them.
+longer: until the other nodes serve them too, what is requested lacks them.
 
-A node that serves nothing yet may have read deletes that the others have served before its first version: no
-version will name them. They are *missed* here: segments that were loaded without them are loaded again, and
-growing rows are read again, with the deletes then among those that both have.
+The others may serve a write before this node takes the version that names its deletes: it serves nothing yet,
+lags, or is a mirror that was busy. The next request to follow the vchannel shows that: the file is no longer
+unserved, or the commit has a moment and was not known here.
+
+Deletes that have come into effect are *unapplied* until they have reached everything that is held. Applying
+them twice changes nothing, so an interrupted application is repeated.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from elanus.api.querynode import WatchVchannel
 from elanus.core.segments import BinlogFile
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.querynode.deletes import DeleteBatch, WriteMoments, deletes_of_delta_logs
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.port import ObjectStore
 
 Batches = tuple[DeleteBatch, ...]
+_KNOWN_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """``until``: no row later than this is concerned."""
+    """``until``: no row later than this is concerned. ``listed``: the checkpoint of the request that had it
+    as unserved."""
 
     until: Timestamp
     batches: Batches
+    listed: Timestamp = NO_TIMESTAMP
 
 
 class WriteDeletes:
@@ -40,54 +47,76 @@ class WriteDeletes:
     def __init__(self) -> None:
         self._waiting: dict[str, _Write] = {}
         self._served: dict[str, _Write] = {}
+        self._unapplied: dict[str, None] = {}
         self._unserved: frozenset[str] = frozenset()
+        self._known: set[Timestamp] = set()
+        """The commits of writes that everything held has, or will have once what is unapplied is applied."""
         self.changes = 0
         """How often deletes have come into effect."""
-        self.missed = 0
-        """How often no version had named deletes when they were served."""
 
-    def unserved(self, paths: Iterable[str]) -> None:
-        """Take note of the delta logs of the vchannel that are unserved now."""
-        self._unserved = frozenset(paths)
-        served = [path for path in self._waiting if path not in self._unserved]
-        for path in served:
-            del self._waiting[path]
-        self.missed += bool(served)
+    # what a request to follow the vchannel says
+
+    def listed(self, request: WatchVchannel) -> None:
+        """Take note of what is unserved now. What waits here and is not has been served by others."""
+        self._unserved = frozenset(log.file.path for log in request.unserved)
+        for path, write in tuple(self._waiting.items()):
+            is_outdated = request.checkpoint.ts < write.listed
+            if path not in self._unserved and not is_outdated:
+                self._take_effect(path, request.moments.get(write.until, NO_TIMESTAMP))
+
+    def missed(self, request: WatchVchannel) -> list[BinlogFile]:
+        """Return the delta logs with deletes that have been served without this node's knowing of them."""
+        commits = _served_by(request) - self._known
+        files = [log.file for log in request.delta_logs] if commits else []
+        return [f for f in files if any(f.ts_min <= commit <= f.ts_max for commit in commits)]
+
+    def know(self, request: WatchVchannel) -> None:
+        """What is held has all that the request says is served."""
+        self._known |= _served_by(request)
+        if len(self._known) > _KNOWN_MAX:
+            first = min(request.moments, default=NO_TIMESTAMP)
+            self._known = {commit for commit in self._known if commit >= first}
 
     def unread(self, files: Iterable[BinlogFile]) -> list[BinlogFile]:
         """Return the files whose deletes are not here."""
         return [f for f in files if f.path not in self._waiting and f.path not in self._served]
 
-    def wait(self, file: BinlogFile, batches: Batches) -> None:
-        """Keep deletes for the version that will name their file."""
-        self._waiting[file.path] = _Write(file.ts_max, batches)
+    def wait(self, file: BinlogFile, batches: Batches, checkpoint: Timestamp) -> None:
+        """Keep deletes for the version that will name their file. ``checkpoint``: that of the request."""
+        self._waiting[file.path] = _Write(file.ts_max, batches, checkpoint)
 
     def serve(self, file: BinlogFile, batches: Batches) -> None:
         """Keep deletes that are in effect, for rows that are read from the log later."""
         self._served[file.path] = _Write(file.ts_max, batches)
         self.changes += 1
 
-    def waiting(self, paths: Iterable[str]) -> Iterator[str]:
-        """Return those of the delta logs that wait for a version."""
-        return (path for path in paths if path in self._waiting)
+    def catch_up(self, file: BinlogFile) -> None:
+        """Have the deletes in a file, which are in effect, applied to what is held."""
+        self._unapplied[file.path] = None
 
-    def not_in_effect(self, paths: Iterable[str]) -> frozenset[str]:
-        """Return those of the delta logs that `in_effect` does not return the deletes of."""
-        return frozenset(path for path in paths if path not in self._served)
+    # what comes into effect
 
-    def announced(self, deletes: Mapping[str, Timestamp]) -> Batches:
-        """Take note of the moments of a version; return the deletes that take effect with it.
-
-        From now on they are among those of `of_later_rows` and `in_effect`.
-        """
-        found: list[DeleteBatch] = []
+    def announced(self, deletes: Mapping[str, Timestamp]) -> None:
+        """Take note of the moments of a version: the deletes that it names take effect."""
         for path in [path for path in self._waiting if path in deletes]:
-            write, moment = self._waiting.pop(path), deletes[path]
-            batches = tuple(replace(batch, moment=moment) for batch in write.batches)
-            self._served[path] = _Write(write.until, batches)
-            found += batches
-            self.changes += 1
-        return tuple(found)
+            self._take_effect(path, deletes[path])
+
+    def _take_effect(self, path: str, moment: Timestamp) -> None:
+        write = self._waiting.pop(path)
+        batches = tuple(replace(batch, moment=moment) for batch in write.batches)
+        self._served[path] = replace(write, batches=batches)
+        self._unapplied[path] = None
+        self._known.add(write.until)
+        self.changes += 1
+
+    def unapplied(self) -> dict[str, Batches]:
+        """Return the deletes in effect, by file, that may not have reached everything that is held."""
+        return {path: self._served[path].batches for path in self._unapplied}
+
+    def applied(self, paths: Iterable[str]) -> None:
+        """The deletes in these files have reached everything that is held."""
+        for path in paths:
+            self._unapplied.pop(path, None)
 
     def of_later_rows(self, tick: Timestamp) -> Batches:
         """Return the deletes that may concern rows that are read from the log after ``tick``."""
@@ -97,10 +126,19 @@ class WriteDeletes:
         """Return the deletes that what was requested from an earlier target may lack."""
         return tuple(batch for w in self._served.values() for batch in w.batches)
 
+    def forgotten(self, paths: Iterable[str]) -> list[str]:
+        """Return those of the files whose deletes are not here."""
+        return [path for path in paths if path not in self._waiting and path not in self._served]
+
     def forget(self, before: Timestamp) -> None:
         """Drop deletes in effect that concern nothing that is loaded, followed or read from ``before`` on."""
-        kept = self._unserved
+        kept = self._unserved.union(self._unapplied)
         self._served = {path: w for path, w in self._served.items() if w.until > before or path in kept}
+
+
+def _served_by(request: WatchVchannel) -> set[Timestamp]:
+    """Return the commits of writes that are served, of those with a moment."""
+    return request.moments.keys() - {log.file.ts_max for log in request.unserved}
 
 
 def read_write(store: ObjectStore, file: BinlogFile, moments: WriteMoments | None) -> Batches:

@@ -136,52 +136,117 @@ async def test_deletes_that_are_unserved_elsewhere_are_kept_for_what_lacks_them(
     assert world.keys() == [2]
 
 
-async def lacking(world: World, log: DeltaLog, segment: SegmentID) -> None:
-    """A node that serves nothing loads a segment while a write is unserved. Then other nodes serve it."""
-    await world.node.release_collection(COLLECTION)
-    await world.node.load_collection(world.load_request())
-    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
-    await world.node.load_segment(replace(world.segment_request(segment), unserved=(log.file.path,)))
+async def served_by_others(world: World, log: DeltaLog, commit_ts: int, moment: int) -> None:
+    """Other nodes have served the write: the next round of the coordinator reads a target that says so."""
     world.delta_logs = (*world.delta_logs, log)
+    world.moments = {Timestamp(commit_ts): Timestamp(moment)}
     await world.node.watch_vchannel(world.watch_request())
 
 
-@pytest.mark.parametrize("is_loaded_again", [False, True])
-def test_a_segment_without_deletes_that_others_have_served_is_loaded_again(  # type: ignore[no-untyped-def]
-    tmp_path, is_loaded_again: bool
-) -> None:
+@pytest.mark.parametrize("moment", [0, 5])
+def test_a_node_that_serves_nothing_yet_gets_the_deletes_that_others_serve(tmp_path, moment: int) -> None:  # type: ignore[no-untyped-def]
+    """It has loaded a segment and growing rows while the write was unserved; then the round failed."""
+
     @scenario()
     async def play(world: World) -> None:
         await world.insert([(1, 10), (2, 20)])
         await world.tick()
         world.seal()
         (segment,) = world.flush()
-        log = deletes(world, [1], world.stamp())
+        await world.insert([(3, 30), (4, 40)])
+        commit_ts = world.stamp()
+        log = deletes(world, [1, 3], commit_ts)
         await world.stamp_and_tick()
-        await lacking(world, log, segment)
-        if not is_loaded_again:
-            with pytest.raises(NotReady, match="load the segment again"):
-                await world.announce([segment])
-        await world.node.load_segment(world.segment_request(segment))
+        await world.node.release_collection(COLLECTION)
+        await world.node.load_collection(world.load_request())
+        await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+        await world.node.load_segment(replace(world.segment_request(segment), unserved=(log.file.path,)))
+        await served_by_others(world, log, commit_ts, moment and commit_ts + moment)
         await world.announce([segment])
-        assert world.keys() == [2]
+        world.now = commit_ts + 5
+        await world.tick()
+        assert world.keys() == [2, 4]
 
     play(tmp_path)
 
 
+async def busy(world: World) -> tuple[DeltaLog, int]:
+    """A node that serves keys 1 and 2 sealed, 5 and 6 growing, and a write that deletes 1 and 5."""
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    world.seal()
+    await world.hand_off(world.flush())
+    await world.insert([(5, 50), (6, 60)])
+    await world.tick()
+    commit_ts = world.stamp()
+    log = deletes(world, [1, 5], commit_ts)
+    await world.stamp_and_tick()
+    return log, commit_ts
+
+
 @scenario()
-async def test_growing_rows_without_deletes_that_others_have_served_are_read_again(world: World) -> None:
+async def test_a_mirror_that_was_busy_meanwhile_gets_the_deletes(world: World) -> None:
+    log, commit_ts = await busy(world)
+    await served_by_others(world, log, commit_ts, commit_ts + 5)
+    await world.hand_off([imported(world, 50, [9], commit_ts)])
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [2, 6, 9]
+
+
+@scenario()
+async def test_deletes_are_found_in_a_file_that_compaction_has_merged_meanwhile(world: World) -> None:
+    log, commit_ts = await busy(world)
+    schema = delta_log_schema(world.schema.primary_field, COLLECTION, VCHANNEL)
+    with delta_log_writer(world.store, "delta_log/merged.parquet", schema, world.scratch) as writer:
+        writer.write(delete_rows(pa.array([7]), Timestamp(3), ALL_PARTITIONS, schema))
+        writer.write(delete_rows(pa.array([1, 5]), Timestamp(commit_ts), ALL_PARTITIONS, schema))
+        merged = writer.finish()
+    assert (merged.ts_min, merged.ts_max) == (3, commit_ts)
+    await served_by_others(world, replace(log, file=merged), commit_ts, commit_ts + 5)
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [2, 6]
+
+
+@scenario()
+async def test_a_version_that_is_taken_after_the_write_was_complete_changes_nothing(world: World) -> None:
+    """The node lags: the coordinator announced the deletes, the others have them, and it goes on."""
+    log, commit_ts = await busy(world)
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+    await served_by_others(world, log, commit_ts, commit_ts + 5)
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))  # a late request
+    world.version += 1
+    named = {log.file.path: Timestamp(commit_ts + 5)}
+    await world.node.announce(SealedSegmentsChange(COLLECTION, world.version, (), (), deletes=named))
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [2, 6]
+
+
+@scenario()
+async def test_an_outdated_request_does_not_bring_deletes_into_effect(world: World) -> None:
+    """It was made before the write, and arrives after one that lists its deletes as unserved."""
+    await world.insert([(1, 10), (2, 20)])
+    await world.tick()
+    outdated = world.watch_request()
+    world.flush()
+    commit_ts = world.stamp()
+    log = deletes(world, [1], commit_ts)
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+    await world.node.watch_vchannel(outdated)
+    await world.stamp_and_tick()
+    assert world.keys() == [1, 2]
+
+
+@scenario()
+async def test_a_load_that_was_requested_too_long_ago_is_refused(world: World) -> None:
     await world.insert([(1, 10), (2, 20)])
     await world.tick()
     world.seal()
     (segment,) = world.flush()
-    await world.insert([(3, 30), (4, 40)])
-    log = deletes(world, [1, 3], world.stamp())
-    await world.stamp_and_tick()
-    await lacking(world, log, segment)
-    await world.node.load_segment(world.segment_request(segment))
-    await world.announce([segment])
-    assert world.keys() == [2, 4]
+    with pytest.raises(NotReady, match="request it again"):
+        await world.node.load_segment(replace(world.segment_request(segment), unserved=("forgotten",)))
 
 
 @pytest.mark.parametrize("is_read_later", [False, True])

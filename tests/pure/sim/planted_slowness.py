@@ -48,7 +48,7 @@ def deletes_looked_up_before_the_load(patch: pytest.MonkeyPatch) -> None:
         self.check_loadable(request)
         self._held.join(segment)
         await self.applier.apply(visits_to([segment], known[segment.segment_id]))
-        self.release_segments(self._held.stage(segment, frozenset()))
+        self.release_segments(self._held.stage(segment))
 
     patch.setattr(Loading, "load", early)
     patch.setattr(LoadedCollection, "stage", stage)
