@@ -279,26 +279,6 @@ def test_a_full_store_is_a_full_disk_and_leaves_nothing(tmp_path: Path) -> None:
         server.kill()
 
 
-def test_an_append_that_is_too_large_is_refused_alone(tmp_path: Path) -> None:
-    async def work() -> None:
-        log = await NatsLog.open(NatsSource((server.url,)))
-        too_large = log.append(CHANNEL, [entry(1, bytes(5_000_000))])
-        fits = log.append(CHANNEL, [entry(2)])
-        refused, stored = await asyncio.gather(too_large, fits, return_exceptions=True)
-        assert isinstance(refused, InvalidParameter)
-        assert "raise max_payload" in refused.message
-        assert not isinstance(stored, BaseException)
-        assert [e.position for e in await read_until(log, 1)] == list(stored)
-        await log.close()
-
-    server = Nats(tmp_path, max_payload_bytes=8192)
-    server.start()
-    try:
-        run(work())
-    finally:
-        server.kill()
-
-
 def test_what_no_log_wrote_is_corrupt(source: NatsSource) -> None:
     async def work() -> None:
         log = await NatsLog.open(source)

@@ -223,6 +223,22 @@ def test_entries_of_one_append_stand_together(adapter: Adapter) -> None:
     with_log(adapter, use)
 
 
+@pytest.mark.parametrize("count", [1001, 2500])
+def test_an_append_may_have_any_number_of_entries(adapter: Adapter, count: int) -> None:
+    """An insert has one for each partition that its rows fall into."""
+
+    async def use(log: Log) -> None:
+        new = [entry(ts) for ts in range(2, 2 + count)]
+        calls = [log.append(CHANNEL, entries) for entries in ([entry(1)], new, [entry(2 + count)])]
+        positions = [p for appended in await asyncio.gather(*calls) for p in appended]
+        found = await read_all(log)
+        assert stamps(found) == list(range(1, 3 + count))
+        assert [e.position for e in found] == positions == sorted(set(positions))
+        assert found[-1].next == log.end(CHANNEL)
+
+    with_log(adapter, use)
+
+
 def test_appends_keep_the_order_of_their_calls(adapter: Adapter) -> None:
     async def use(log: Log) -> None:
         calls = [log.append(CHANNEL, [entry(ts)], durable=ts % 3 == 0) for ts in range(1, 200)]

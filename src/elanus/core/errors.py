@@ -38,7 +38,7 @@
     ├── NotAuthenticated             1400   1   the old password of a password change is wrong
     ├── NotPermitted                 1401   1   what nobody may do: dropping root, or a default role
     ├── AccessConflict              65535   1   a user, role or group exists already, is missing, or is in use
-    ├── PartlyWritten                1302   1   some pchannels stored their part of a write, others did not
+    ├── PartlyWritten                1302   1   a part of a write was stored
     ├── CollectionNotFound            100   4
     ├── CollectionNotLoaded           101   1
     │   └── CollectionNotFullyLoaded  103   1   it is being loaded: by a request, or after a restart
@@ -200,8 +200,8 @@ class AccessConflict(ElanusError):
 class PartlyWritten(ElanusError):
     """A part of a write was stored. Not retriable: rows that are sent twice may be stored twice.
 
-    ``pchannels``: those that stored their part. ``is_certain``: the others stored nothing; otherwise they may
-    have.
+    ``pchannels``: those that stored all of their part. ``is_certain``: the others stored nothing; otherwise
+    they may have.
     """
 
     code = 1302

@@ -139,10 +139,22 @@ class Snapshots:
     async def take_changes(
         self, collection_id: CollectionID, since: Timestamp, name: str, lease_ms: int
     ) -> SnapshotLease:
+        since = max(since, (await self._rootcoord.collection_by_id(collection_id)).created)
+        with self._moments.hold(since):  # before its time is compared: no compaction passes it from now on
+            await self._check_kept(collection_id, since)
+            if name:
+                await self._pins.keep_changes(collection_id, since, name, lease_ms)
+            return await self.take_snapshot(collection_id, (), lease_ms)
+
+    async def release_snapshot(self, snapshot_id: int) -> None:
+        await self._pins.release(snapshot_id)
+
+    async def _check_kept(self, collection_id: CollectionID, since: Timestamp) -> None:
+        """Raises `InvalidParameter` if ``since`` is later than now, `TimestampTooOld` if deletes after it may
+        have been removed."""
         now = await self._rootcoord.alloc_timestamp(1)
         if since > now:
             raise InvalidParameter(f"changes since timestamp {since}, which is later than now, {now}")
-        since = max(since, (await self._rootcoord.collection_by_id(collection_id)).created)
         kept = minus_ms(now, round(self._retention_s * 1000))
         kept_from = min(kept, feed_start(self._state.pins(), collection_id, self._clock.wall_ms()))
         if since < kept_from:
@@ -153,12 +165,6 @@ class Snapshots:
                 "timestamp of that read. A reader that comes less often than datacoord.retention_s keeps "
                 "its changes under a name (option keep_as)"
             )
-        if name:
-            await self._pins.keep_changes(collection_id, since, name, lease_ms)
-        return await self.take_snapshot(collection_id, (), lease_ms)
-
-    async def release_snapshot(self, snapshot_id: int) -> None:
-        await self._pins.release(snapshot_id)
 
     def _vchannels(self, collection_id: CollectionID) -> list[Vchannel]:
         vchannels = self._state.vchannels_of(collection_id)

@@ -96,12 +96,14 @@ class Log(Protocol):
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
-        """Append the entries in order, without any other entry between them.
+        """Append the entries in order, without any other entry of this process between them.
 
+        Nor one of another process, unless the append has more entries than the adapter can write at once.
         ``durable``: returns after they are on stable storage. Without it (ticks of an idle channel)
         it returns when readers can see them; the next durable append, or a bounded delay, makes them
-        durable. Raises `DiskFull`, after which nothing of this call is in the log, and `ChannelRewound` if
-        the entries would get positions that others had before.
+        durable. Raises `DiskFull`, after which nothing of this call is in the log; `ChannelRewound` if
+        the entries would get positions that others had before; and `PartlyWritten` when it failed after some
+        of many entries had been stored.
         """
         ...
 

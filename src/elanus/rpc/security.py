@@ -14,10 +14,11 @@ the file.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import grpc
 import structlog
@@ -27,6 +28,7 @@ from elanus.core.errors import InvalidParameter
 ALPN = "h2"
 _log = structlog.get_logger("rpc")
 _HANDSHAKE_FLIGHTS_MAX = 10
+T = TypeVar("T")
 
 
 class DialSecurity(Protocol):
@@ -161,69 +163,84 @@ class FrontSecurity:
 
         Which CA clients trust, and when the certificate expires, is for the clients to check.
         """
+        self.serving()
+
+    def serving(self) -> ssl.SSLContext:
+        """Return a context of Python's own TLS with what the files hold now. Raises as `check`."""
         _readable(certificate=self.certificate, key=self.key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _load_pair(context, self.certificate, self.key)
         if self.client_ca is not None:
             _readable(CA=self.client_ca)
             _load_ca(context, self.client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
 
     def server_credentials(self) -> grpc.ServerCredentials:
-        renewal = _Renewal(self)
+        """Credentials that follow the files. gRPC looks at these in threads of its own."""
+        renewal = Renewal(self, "gRPC")
         return grpc.dynamic_ssl_server_credentials(
-            renewal.current(), renewal.changed, require_client_authentication=self.client_ca is not None
+            self._configuration(),
+            lambda: renewal.changed(self._configuration),
+            require_client_authentication=self.client_ca is not None,
         )
+
+    def _configuration(self) -> grpc.ServerCertificateConfiguration:
+        self.check()
+        ca = self.client_ca.read_bytes() if self.client_ca is not None else None
+        pair = (self.key.read_bytes(), self.certificate.read_bytes())
+        return grpc.ssl_server_certificate_configuration([pair], ca)
 
     @property
     def files(self) -> tuple[Path, ...]:
         return (self.certificate, self.key, *((self.client_ca,) if self.client_ca is not None else ()))
 
 
-class _Renewal:
-    """Reads the files of a front again when they have changed. Called by gRPC, from threads of its own."""
+class Renewal:
+    """Notices that the files of a front have changed since it was made.
 
-    def __init__(self, security: FrontSecurity) -> None:
+    Its owner asks at each new connection: that looks at the files, and reads only changed ones, once.
+    ``port``: what the log calls the owner.
+    """
+
+    def __init__(self, security: FrontSecurity, port: str) -> None:
         self._security = security
+        self._port = port
         self._used = self._marks()
         self._refused: object = None
 
-    def current(self) -> grpc.ServerCertificateConfiguration:
-        security = self._security
-        ca = security.client_ca.read_bytes() if security.client_ca is not None else None
-        pair = (security.key.read_bytes(), security.certificate.read_bytes())
-        return grpc.ssl_server_certificate_configuration([pair], ca)
-
-    def changed(self) -> grpc.ServerCertificateConfiguration | None:
-        """Return the new configuration; None if there is none that can be used.
+    def changed(self, load: Callable[[], T]) -> T | None:
+        """Return what ``load`` makes of changed files; None if they have not changed, or cannot be used.
 
         While files are being replaced one after the other, they do not match: the former ones stay in use.
+        ``load`` raises `InvalidParameter` or `OSError` then.
         """
         marks = self._marks()
-        if marks == self._used:
+        if marks in (self._used, self._refused):
             return None
         try:
-            self._security.check()
-            configuration = self.current()
+            loaded = load()
         except (InvalidParameter, OSError) as error:
-            if marks != self._refused:
-                self._refused = marks
-                _log.warning("new certificate not used; the former one stays in use", error=str(error))
+            self._refused = marks
+            _log.warning(
+                "new certificate not used; the former one stays in use", port=self._port, error=str(error)
+            )
             return None
         self._used = marks
-        _log.info("certificate renewed", certificate=str(self._security.certificate))
-        return configuration
+        _log.info("certificate renewed", port=self._port, certificate=str(self._security.certificate))
+        return loaded
 
     def _marks(self) -> tuple[tuple[int, int, int] | None, ...]:
         return tuple(map(_mark, self._security.files))
 
 
 def _mark(file: Path) -> tuple[int, int, int] | None:
-    """Return values that change when a file is written again or replaced."""
+    """Return values that change when a file is written again or replaced, or who may read it changes."""
     try:
         found = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ino, found.st_size
+    return found.st_ctime_ns, found.st_ino, found.st_size
 
 
 @dataclass(frozen=True, slots=True)

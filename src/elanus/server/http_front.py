@@ -17,6 +17,7 @@ from elanus.core.errors import Unavailable
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.calls import Calls, Operation
 from elanus.rpc.serving.held import HeldBytes
+from elanus.server.certificates import front_security
 from elanus.server.console_source import ConsoleSource
 from elanus.server.open_files import http_connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
@@ -72,16 +73,16 @@ class HttpFront:
     def start(
         self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings, held: HeldBytes
     ) -> None:
-        """Open the port until the stack is closed. Raises `PortTaken`.
+        """Open the port until the stack is closed. Raises `PortTaken`, `CannotStart`.
 
         ``held``: counts the bytes of large requests, with those of the gRPC port.
         """
         from elanus.proxy.rest.front import RestFront
-        from elanus.proxy.rest.server import Certificates, RestServer
+        from elanus.proxy.rest.server import RestServer
 
         # A proxy that has users, or asks clients for certificates, does so for this port too.
         front = RestFront(calls, strict=self._settings.strict_status)
-        certificates = Certificates(proxy.tls_cert, proxy.tls_key, proxy.tls_client_ca)
+        security = front_security(proxy)
 
         def opened(port: int) -> str:
             server = RestServer(
@@ -93,7 +94,7 @@ class HttpFront:
                 held=held,
                 connections_max=proxy.connections_max
                 or http_connections_for(open_files_limit(), proxy.count),
-                tls=certificates if proxy.tls_cert else None,
+                tls=security,
                 mounts=self._console(calls, workers, proxy, held),
             )
             url = server.start()

@@ -290,6 +290,13 @@ class _Server(ThreadingMixIn, WSGIServer):
         """Reject the connection that only wakes the server up for closing, and those beyond the limit."""
         return not self.closing and self._places.acquire(blocking=False)
 
+    def process_request(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request(request, client_address)
+        except Exception:  # no thread could be started
+            self._places.release()
+            raise
+
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)

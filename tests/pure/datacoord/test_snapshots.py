@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from compaction_bench import planned, start
-from data_bench import Bench
+from data_bench import COMPACTION, Bench
 from fakes import CID, DEFAULT, OTHER, binlog, collection, settle
 from whole_coord import Coord
 
@@ -19,7 +19,7 @@ from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, SegmentID
 from elanus.core.pins import Pin
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.time_to_live import TTL_PROPERTY
-from elanus.core.timestamps import Timestamp, minus_ms
+from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp, minus_ms
 from elanus.storage.snapshots import read_snapshot
 
 HOUR_MS = 3_600_000
@@ -273,6 +273,26 @@ async def test_a_name_keeps_changes_and_moves_on_with_its_reader(tmp_path: Path)
     with pytest.raises(TimestampTooOld):
         await coord.take_changes(CID, later, "copy", HOUR_MS)
     await coord.stop()
+
+
+async def test_deletes_that_changes_need_are_not_folded_in_while_they_are_being_taken(tmp_path: Path) -> None:
+    """Retention passes while the data node brings rows into files."""
+    bench, files = await start(tmp_path, plan=replace(COMPACTION.plan, retention_s=60))
+    await files.flushed(range(10))
+    since = bench.root.stamp()
+    await files.flushed(range(10, 20))
+    taking = asyncio.ensure_future(bench.coord.take_changes(CID, since, "", HOUR_MS))
+    await settle()
+    bench.later(61_000)
+    (plan,) = await planned(bench)
+    assert plan.fold_until == since
+    assert not taking.done()
+    await bench.commit(checkpoint=replace(await bench.recovery(), ts=Timestamp(2**60)))
+    assert (await taking).read_ts > since
+    with pytest.raises(TimestampTooOld):
+        await bench.coord.take_changes(CID, since, "", HOUR_MS)
+    assert bench.coord.context.moments.earliest() == MAX_TIMESTAMP
+    await bench.coord.stop()
 
 
 async def test_deletes_that_a_feed_needs_are_not_folded_in(tmp_path: Path) -> None:

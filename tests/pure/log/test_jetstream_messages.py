@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 from elanus.log.jetstream.messages import (
+    BATCH_MESSAGES_MAX,
     Assembler,
     OutgoingMessage,
     Place,
+    batch_of,
     messages_of,
     parse_headers,
     place_of,
@@ -57,6 +60,21 @@ def assembled(messages: Sequence[IncomingMessage]) -> list[LogEntry]:
 
 def entry(ts: int, size_bytes: int = 0) -> NewEntry:
     return NewEntry(EntryHeader(MsgKind.INSERT, Timestamp(ts)), [bytes([ts]) * size_bytes])
+
+
+def test_batches_are_of_whole_entries() -> None:
+    messages = messages_of([entry(n % 256, 3 * PIECE) for n in range(700)], 1, 0, PAYLOAD_MAX)
+    batches, at = list[int](), 0
+    while at < len(messages):
+        batches.append(len(batch_of(messages, at)))
+        at += batches[-1]
+    assert batches == [999, 999, 102]
+
+
+def test_an_entry_that_no_batch_can_hold_is_refused() -> None:
+    messages_of([entry(1, BATCH_MESSAGES_MAX * PIECE)] * 2, 1, 0, PAYLOAD_MAX)
+    with pytest.raises(InvalidParameter, match=r"10001 bytes would be 1001 messages.* raise max_payload"):
+        messages_of([entry(1), entry(1, BATCH_MESSAGES_MAX * PIECE + 1)], 1, 0, PAYLOAD_MAX)
 
 
 @given(st.lists(st.tuples(headers, st.lists(st.binary(max_size=30), max_size=3)), max_size=5))

@@ -17,7 +17,7 @@ from proxy_bench import Bench
 
 from elanus.core.catalog import Collection
 from elanus.core.channels import pchannel_of, shard_of_keys
-from elanus.core.errors import DiskFull, LeaseLost, Unavailable
+from elanus.core.errors import DiskFull, LeaseLost, PartlyWritten, Unavailable
 from elanus.core.schema import DataType
 from elanus.log.memory import MemoryLog
 from elanus.proxy.access.guard import AllowAll
@@ -144,6 +144,45 @@ def test_rows_that_may_have_been_stored_are_not_to_be_sent_again_unseen() -> Non
         assert "look for their keys, which are in the answer, before you send them" in answer.status.reason
 
     assert stored_prices(over_the_wire(AUTO, work)) == [float(n) for n in range(ROWS)]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_rows_of_an_append_that_was_stored_in_part_are_not_to_be_sent_again_unseen(elsewhere: bool) -> None:
+    """Even if another pchannel, which is asked first, stored nothing."""
+    keys = range(ROWS) if elsewhere else [k for k in range(99) if shard_of_keys(ids([k]), 2)[0] == 1][:ROWS]
+
+    def work(send: Send, bench: Bench) -> None:
+        async def append(pchannel: str, entries: Any, *, durable: bool = True) -> Any:
+            if pchannel != LOST:
+                raise DiskFull("no room left for the log; free disk space")
+            raise PartlyWritten("1000 of 1001 entries were stored", is_certain=False)
+
+        bench.log.append = append  # type: ignore[method-assign]
+        answer = send("Insert", insert(keys))
+        assert (answer.status.code, list(answer.succ_index)) == (1302, [])
+        assert list(answer.IDs.int_id.data) == list(keys)
+        assert answer.status.reason.startswith(f"it is not known which of {ROWS} rows were inserted: ")
+        assert "some may have been stored all the same: look for their keys" in answer.status.reason
+
+    over_the_wire(PLAIN, work)
+
+
+def test_an_append_that_was_stored_in_part_makes_the_outcome_of_its_rows_unknown() -> None:
+    def work(send: Send, bench: Bench) -> None:
+        append = bench.log.append
+
+        async def partly(pchannel: str, entries: Any, *, durable: bool = True) -> Any:
+            if pchannel == LOST:
+                raise PartlyWritten("1000 of 1001 entries were stored", is_certain=False)
+            return await append(pchannel, entries, durable=durable)
+
+        bench.log.append = partly  # type: ignore[method-assign]
+        answer = send("Insert", insert())
+        assert 0 < len(answer.succ_index) < ROWS
+        assert f"the others failed: {LOST}: 1000 of 1001 entries" in answer.status.reason
+        assert "the others may have been stored all the same" in answer.status.reason
+
+    over_the_wire(AUTO, work)
 
 
 def test_an_upsert_of_own_keys_may_be_repeated_as_a_whole() -> None:

@@ -73,8 +73,9 @@ def having(**resources: Any) -> dict[str, Any]:
     return {"resources": replace(RESOURCES, **resources)}
 
 
-def certificate(days_left: float) -> dict[str, Any]:
-    return having(certificates=[replace(RESOURCES.certificates[0], days_left=days_left)])
+def certificate(days_left: float, setting: str = "proxy.tls_cert") -> dict[str, Any]:
+    one = replace(RESOURCES.certificates[0], days_left=days_left, setting=setting)
+    return having(certificates=[one])
 
 
 SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
@@ -240,6 +241,19 @@ def test_a_rule_finds_its_fault(case: str) -> None:
 def test_a_finding_says_since_when_if_the_status_does(case: str, since: str) -> None:
     (one,) = diagnose(replace(HEALTHY, **SICK[case][0]))
     assert one.since == since
+
+
+@pytest.mark.parametrize(
+    ("setting", "remedy"),
+    [
+        ("proxy.tls_cert", "new connections of clients use it at once"),
+        ("cluster.tls_ca", "restart the process"),
+    ],
+)
+def test_only_certificates_between_processes_need_a_restart(setting: str, remedy: str) -> None:
+    (one,) = diagnose(replace(HEALTHY, **certificate(3.0, setting)))
+    assert remedy in one.remedy
+    assert ("restart" in one.remedy) == setting.startswith("cluster.")
 
 
 def test_a_server_that_has_just_started_may_still_be_loading() -> None:

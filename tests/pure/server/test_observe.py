@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -267,3 +268,16 @@ def test_silent_connections_are_bounded_and_end(port: ObservePort) -> None:
         assert beyond == [b""] * 8, "closed at once"
         assert [one.recv(1) for one in silent[:CONNECTIONS_MAX]] == [b""] * CONNECTIONS_MAX, "after a second"
     assert ask(f"{port.url}/healthz")[0] == 200
+
+
+def test_a_connection_for_which_no_thread_starts_takes_no_place(
+    port: ObservePort, capsys: pytest.CaptureFixture[str]
+) -> None:
+    address = (urlsplit(port.url).hostname, urlsplit(port.url).port)
+    refused = RuntimeError("can't start new thread")
+    with patch.object(threading.Thread, "start", side_effect=refused):
+        for _ in range(CONNECTIONS_MAX):
+            with socket.create_connection(address, 30) as one:
+                assert one.recv(1) == b""
+    assert ask(f"{port.url}/healthz")[0] == 200
+    assert "can't start new thread" in capsys.readouterr().err

@@ -11,19 +11,25 @@ import trustme
 from fake_verbs import FakeVerbs
 from rest_client import rest_front
 
-from elanus.proxy.rest.server import Certificates, RestServer
+from elanus.proxy.rest.server import RestServer
+from elanus.rpc.security import FrontSecurity
+
+
+def write_files(directory: Path, ca: trustme.CA) -> None:
+    """Write the CA, the server's certificate and key, and a client's own in one file."""
+    served, own = ca.issue_cert("localhost"), ca.issue_cert("client@elanus.example")
+    ca.cert_pem.write_to_path(str(directory / "ca"))
+    served.cert_chain_pems[0].write_to_path(str(directory / "cert"))
+    served.private_key_pem.write_to_path(str(directory / "key"))
+    own.private_key_and_cert_chain_pem.write_to_path(str(directory / "own"))
 
 
 @pytest.mark.parametrize("asks_clients", [False, True])
 def test_only_clients_that_fit_are_served(tmp_path: Path, asks_clients: bool) -> None:
     ca = trustme.CA()
-    paths = {name: str(tmp_path / name) for name in ("ca", "cert", "key", "own")}
-    ca.cert_pem.write_to_path(paths["ca"])
-    served, own = ca.issue_cert("localhost"), ca.issue_cert("client@elanus.example")
-    served.cert_chain_pems[0].write_to_path(paths["cert"])
-    served.private_key_pem.write_to_path(paths["key"])
-    own.private_key_and_cert_chain_pem.write_to_path(paths["own"])
-    tls = Certificates(paths["cert"], paths["key"], paths["ca"] if asks_clients else "")
+    write_files(tmp_path, ca)
+    paths = {name: str(tmp_path / name) for name in ("ca", "own")}
+    tls = FrontSecurity(tmp_path / "cert", tmp_path / "key", tmp_path / "ca" if asks_clients else None)
     with ThreadPoolExecutor(2) as workers:
         front = rest_front(FakeVerbs())
         server = RestServer(front, workers, "127.0.0.1", 0, body_max_bytes=1000, tls=tls)

@@ -22,7 +22,7 @@ from wire_calls import calls_of
 
 from elanus.cli.app import app
 from elanus.devcluster.process import free_port
-from elanus.proxy.rest.server import Certificates, RestServer
+from elanus.proxy.rest.server import RestServer
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
 from elanus.server.shared_port import envoy_program
@@ -101,11 +101,10 @@ def test_both_kinds_of_clients_are_served_on_one_port(tmp_path: Path, has_tls: b
     issued.private_key_pem.write_to_path(key)
     ca.cert_pem.write_to_path(trusted)
     security = FrontSecurity(cert, key) if has_tls else None
-    tls = Certificates(str(cert), str(key)) if has_tls else None
     verbs = FakeVerbs()
     milvus = MilvusServer(calls_of(verbs), "127.0.0.1", 0, max_workers=4, security=security)
     with ThreadPoolExecutor(2) as workers:
-        rest = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000, tls=tls)
+        rest = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000, tls=security)
         grpc_port, http_port = milvus.start(), int(rest.start().rpartition(":")[2])
         try:
             with shared(grpc_port, http_port) as port:

@@ -114,8 +114,8 @@ class NatsLog:
 
         Raises `Unavailable` when no acknowledgement arrived in time (the entries may be in the log all the
         same), `ChannelRewound` when the stream ends before what is known of it, `DiskFull`,
-        `elanus.core.errors.InvalidParameter` for an append that is too large, and `ValueError` for a header
-        value that cannot be stored.
+        `elanus.core.errors.InvalidParameter` for an entry that is too large, `ValueError` for a header value
+        that cannot be stored, and `elanus.core.errors.PartlyWritten` as in the port.
         """
         self._check_open()
         if not entries:

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
@@ -32,6 +33,8 @@ from elanus.nats.messages import HEADERS_MAX_BYTES, IncomingMessage
 
 ENTRY_HEADER = "Elanus-Entry"
 PART_HEADER = "Elanus-Part"
+BATCH_MESSAGES_MAX = 1000
+"""The most messages that servers accept in one atomic batch."""
 _FORMAT = "1"
 _FIELDS = 14
 _VCHANNEL_MAX_BYTES = 512
@@ -62,18 +65,31 @@ def messages_of(
     """Return the messages of entries in a group, the first of them numbered ``index``.
 
     ``payload_max_bytes``: the limit of the server, headers included. Raises `ValueError` for a header value
-    that cannot be stored.
+    that cannot be stored, and `InvalidParameter` for an entry that no batch can hold.
     """
     piece_max_bytes = payload_max_bytes - HEADERS_MAX_BYTES
     found: list[OutgoingMessage] = []
     for entry in entries:
         pieces = list(_pieces(entry.payload, piece_max_bytes))
+        if len(pieces) > BATCH_MESSAGES_MAX:
+            raise _too_large(sum(map(len, pieces)), len(pieces))
         at = index + len(found)
         head = _head(entry.header, group, at, len(pieces), sum(map(len, pieces)))
         for part, piece in enumerate(pieces):
             header = (PART_HEADER, f"{group},{at + part},{part}") if part else (ENTRY_HEADER, head)
             found.append(OutgoingMessage(header, piece, part == 0, part + 1 == len(pieces)))
     return found
+
+
+def batch_of(messages: Sequence[OutgoingMessage], start: int) -> Sequence[OutgoingMessage]:
+    """Return the messages from ``start`` on that go into one batch: whole entries, as many as it holds.
+
+    ``start``: where an entry begins.
+    """
+    end = min(start + BATCH_MESSAGES_MAX, len(messages))
+    while not messages[end - 1].ends_entry:
+        end -= 1
+    return messages[start:end]
 
 
 def place_of(message: IncomingMessage) -> Place:
@@ -204,6 +220,13 @@ def _pieces(parts: Sequence[bytes | memoryview], piece_max_bytes: int) -> Iterat
         return
     for start in range(0, len(whole), piece_max_bytes):
         yield whole[start : start + piece_max_bytes]
+
+
+def _too_large(size_bytes: int, messages: int) -> InvalidParameter:
+    return InvalidParameter(
+        f"an entry of {size_bytes} bytes would be {messages} messages, NATS takes at most "
+        f"{BATCH_MESSAGES_MAX} at once; write smaller rows, or raise max_payload of the NATS server"
+    )
 
 
 def _foreign(message: IncomingMessage) -> CorruptLog:

@@ -4,6 +4,10 @@ Appends that are queued while a group is in flight form the next group. So one g
 single append waits for one answer, and a thousand concurrent ones hardly longer. A group of one message
 is published as it is, a larger one as an atomic batch: all of it or nothing, and nothing in between.
 
+An append of more messages than a batch holds is a group of several batches, each of whole entries. Entries of
+other processes may stand between them, and if a later batch fails, the earlier ones remain. Readers need no
+more: all entries of a write have one timestamp, which no tick passes before the write has ended.
+
 **Exactly once.** A writer publishes under a subject of its own, and each group names the sequence of the
 last message of that subject. When an answer is lost, the writer looks up its last message in the stream. If
 that is of the earlier group, the group is published again; if it is of this group, the group is stored. The
@@ -26,14 +30,20 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.core.errors import ElanusError, Internal, InvalidParameter, Unavailable
-from elanus.log.jetstream.messages import OutgoingMessage, Place, messages_of, parse_headers, place_of
+from elanus.core.errors import ElanusError, Internal, InvalidParameter, PartlyWritten, Unavailable
+from elanus.log.jetstream.messages import (
+    BATCH_MESSAGES_MAX,
+    OutgoingMessage,
+    Place,
+    batch_of,
+    messages_of,
+    parse_headers,
+    place_of,
+)
 from elanus.log.port import NewEntry, Position
 from elanus.nats.connection import Interrupted, NatsConnection, Refused, client_error, decoded
 from elanus.nats.messages import IncomingMessage
 
-BATCH_MESSAGES_MAX = 1000
-"""The most messages that servers accept in one atomic batch."""
 _GROUP_BYTES_MAX = 8 * 1024 * 1024
 _RETRY_S = 0.1
 _ANSWER_TIMEOUT_S = 5.0
@@ -52,7 +62,7 @@ class _Append:
 
 
 class StreamWriter:
-    """``stored`` is called with each stored group's last sequence and payload size in bytes."""
+    """``stored`` is called with each stored batch's last sequence and payload size in bytes."""
 
     def __init__(
         self,
@@ -102,15 +112,17 @@ class StreamWriter:
             appends, messages = self._take()
             if not appends:
                 continue
+            sequences: list[int] = []
             try:
-                sequences = await self._store(messages)
+                await self._store(messages, sequences)
             except ElanusError as error:
-                _fail(appends, error)
+                begun = sum(message.begins_entry for message in messages[: len(sequences)])
+                is_partly = begun > 0 and len(appends) == 1
+                _fail(appends, self._partly(appends[0], begun, error) if is_partly else error)
             except Exception as error:
                 _logger.exception("append failed unexpectedly", stream=self._stream)
                 _fail(appends, Internal(f"appending to {self._stream} failed: {error!r}"))
             else:
-                self._stored(sequences[-1], sum(append.payload_bytes for append in appends))
                 _answer(appends, messages, sequences)
 
     def _take(self) -> tuple[list[_Append], list[OutgoingMessage]]:
@@ -127,22 +139,22 @@ class StreamWriter:
                 more = messages_of(
                     append.entries, self._group, len(messages), self._connection.payload_max_bytes
                 )
-                if len(more) > BATCH_MESSAGES_MAX:
-                    raise _too_large(append.payload_bytes, len(more))
             except (ValueError, InvalidParameter) as error:
                 _fail([self._queue.popleft()], error)
                 continue
-            if len(messages) + len(more) > BATCH_MESSAGES_MAX:
+            if appends and len(messages) + len(more) > BATCH_MESSAGES_MAX:
                 break
             appends.append(self._queue.popleft())
             messages += more
             size_bytes += append.payload_bytes
         return appends, messages
 
-    async def _store(self, messages: Sequence[OutgoingMessage]) -> list[int]:
-        """Publish a group until it is stored. Returns each message's sequence. Raises `ElanusError`."""
+    async def _store(self, messages: Sequence[OutgoingMessage], sequences: list[int]) -> None:
+        """Publish a group until it is stored. Raises `ElanusError`.
+
+        ``sequences``: of the messages that are known to be stored, whole entries. Empty at first.
+        """
         deadline_s = time.monotonic() + self._timeout_s
-        sequences: list[int] = []
         why: object = "no answer"
         wait_s = 0.0  # the first attempt may only have failed by naming a last message that is trimmed
         while time.monotonic() < deadline_s:
@@ -151,10 +163,12 @@ class StreamWriter:
                 if not self._is_checked:
                     await self._check_stream()
                     self._is_checked = self._has_stream = True
-                last = await self._publish(messages[len(sequences) :])
-                sequences += range(last - len(messages) + len(sequences) + 1, last + 1)
-                self._last = last
-                return sequences
+                while len(sequences) < len(messages):
+                    batch = batch_of(messages, len(sequences))
+                    self._last = last = await self._publish(batch)
+                    sequences += range(last - len(batch) + 1, last + 1)
+                    self._stored(last, _size_bytes(batch))
+                return
             except Interrupted as interruption:
                 why, self._is_checked = interruption, False
             except Refused as refusal:
@@ -164,7 +178,7 @@ class StreamWriter:
                 why = refusal
             try:
                 if self._has_stream and await self._find_stored(messages, sequences):
-                    return sequences
+                    return
             except Interrupted as interruption:
                 why = interruption
             await asyncio.sleep(wait_s)
@@ -188,8 +202,7 @@ class StreamWriter:
                 await self._connection.publish(self._subject, message.payload, headers)
         if len(messages) > 1:
             headers["Nats-Batch-Commit"] = "1"
-        size_bytes = sum(len(message.payload) for message in messages)
-        timeout_s = _ANSWER_TIMEOUT_S + size_bytes / _SLOWEST_BYTES_PER_S
+        timeout_s = _ANSWER_TIMEOUT_S + _size_bytes(messages) / _SLOWEST_BYTES_PER_S
         answer = await self._connection.request(self._subject, messages[-1].payload, headers, timeout_s)
         return int(decoded(answer.data)["seq"])
 
@@ -198,19 +211,25 @@ class StreamWriter:
 
         Raises `Interrupted`, `Unavailable`.
         """
+        known = len(sequences)
         found = await self._last_stored()
-        if found is None:
-            self._last = 0
-            return False
-        sequence, place = found
-        self._last = sequence
-        if place.group != self._group:
-            return False
-        stored = place.index + 1
-        sequences += range(sequence - stored + len(sequences) + 1, sequence + 1)
+        self._last, place = found or (0, None)
+        stored = place.index + 1 if place is not None and place.group == self._group else 0
+        del sequences[stored:]  # an older copy of the stream may have been put in its place
+        sequences += range(self._last - stored + len(sequences) + 1, self._last + 1)
         while sequences and not messages[len(sequences) - 1].ends_entry:
             sequences.pop()  # an entry without its end is written again as a whole
+        if len(sequences) > known:
+            self._stored(sequences[-1], _size_bytes(messages[known : len(sequences)]))
         return len(sequences) == len(messages)
+
+    def _partly(self, append: _Append, stored: int, error: ElanusError) -> PartlyWritten:
+        """Return the error of an append of which ``stored`` entries are in the stream."""
+        return PartlyWritten(
+            f"{stored} of {len(append.entries)} entries of an append to {self._stream} were stored before it "
+            f"failed: {error.message}",
+            is_certain=False,
+        )
 
     async def _last_stored(self) -> tuple[int, Place] | None:
         """This writer's last message in the stream. Raises `Interrupted`, `Unavailable`."""
@@ -243,8 +262,5 @@ def _fail(appends: Sequence[_Append], error: Exception) -> None:
             append.answer.set_exception(error)
 
 
-def _too_large(size_bytes: int, messages: int) -> InvalidParameter:
-    return InvalidParameter(
-        f"an append of {size_bytes} bytes would be {messages} messages, NATS takes at most "
-        f"{BATCH_MESSAGES_MAX} at once; write less at a time, or raise max_payload of the NATS server"
-    )
+def _size_bytes(messages: Sequence[OutgoingMessage]) -> int:
+    return sum(len(message.payload) for message in messages)

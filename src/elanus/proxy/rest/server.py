@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 import uvicorn
@@ -23,8 +22,10 @@ from elanus.core.errors import Unavailable
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.lingering import LingeringTransport
+from elanus.proxy.rest.renewed import RenewedContext
 from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
 from elanus.rpc.origins import is_local_name
+from elanus.rpc.security import FrontSecurity
 from elanus.rpc.serving.held import HeldBytes
 
 HEAD_WAIT_S = 60.0
@@ -36,14 +37,6 @@ _START_WAIT_S = 30.0
 _BACKLOG = 1024
 _TLS_HELLO_WAIT_S = 10.0
 _TLS_GOODBYE_WAIT_S = 0.2
-
-
-class Certificates(NamedTuple):
-    """PEM files: the server's certificate and its key, and the CA of clients ("": clients need none)."""
-
-    certificate: str
-    key: str
-    client_ca: str = ""
 
 
 class _Loop(asyncio.SelectorEventLoop):
@@ -146,9 +139,16 @@ class _Refusal:
 
 
 class _Config(uvicorn.Config):
-    def __init__(self, app: ASGIApp, connections_max: int | None, **options: Any) -> None:
+    def __init__(
+        self, app: ASGIApp, connections_max: int | None, tls: FrontSecurity | None, **options: Any
+    ) -> None:
         super().__init__(app, limit_concurrency=connections_max, **options)
         self.refusals = RefusalLog("http", connections_max or 0)
+        self._context = None if tls is None else RenewedContext(tls)
+
+    def load(self) -> None:
+        super().load()
+        self.ssl = self._context
 
 
 class _Server(uvicorn.Server):
@@ -179,7 +179,8 @@ class RestServer:
 
     ``body_max_bytes``: larger bodies are refused. ``held``: counts the bytes of large ones; None: there is no
     limit for all of them. ``connections_max``: the requests of further
-    connections get the HTTP status 503, with a text; None for no limit. ``tls``: None serves without TLS.
+    connections get the HTTP status 503, with a text; None for no limit. ``tls``: None serves without TLS;
+    raises `InvalidParameter` if its files are unusable.
     ``mounts``: routes of other applications on this port.
     """
 
@@ -193,7 +194,7 @@ class RestServer:
         body_max_bytes: int,
         held: HeldBytes | None = None,
         connections_max: int | None = None,
-        tls: Certificates | None = None,
+        tls: FrontSecurity | None = None,
         mounts: Sequence[BaseRoute] = (),
     ) -> None:
         self._host, self._port = host, port
@@ -209,6 +210,7 @@ class RestServer:
             _Config(
                 app,
                 connections_max,
+                tls,
                 http=_Protocol,
                 ws="none",
                 loop="asyncio",
@@ -220,10 +222,6 @@ class RestServer:
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
-                ssl_certfile=tls.certificate if tls is not None else None,
-                ssl_keyfile=tls.key if tls is not None else None,
-                ssl_ca_certs=(tls.client_ca or None) if tls is not None else None,
-                ssl_cert_reqs=ssl.CERT_REQUIRED if tls is not None and tls.client_ca else ssl.CERT_NONE,
             )
         )
         self._has_tls = tls is not None

@@ -102,7 +102,8 @@ class LogWriter:
         return their allocations: a timestamp taken under a lease is below the seal. And after the append: if
         the lease held until then, no tick left this proxy out before the entries were in the log. Raises
         `LeaseLost` when it may not have held: the entries, if any, may be late, and every reader ignores
-        late entries. Raises `PartlyWritten` when some pchannels stored their entries and others did not.
+        late entries. Raises `PartlyWritten` when some pchannels stored their entries and others did not,
+        or one stored only some.
         """
         entries = await self._encoded(messages)
         await turn.wait()
@@ -145,11 +146,15 @@ async def _failure_of(append: Awaitable[object]) -> Exception | None:
 
 def _failure_of_all(failed: Mapping[str, Exception], stored: frozenset[str]) -> Exception:
     """Return the error of a write that failed on one or more pchannels."""
-    for error in failed.values():
+    failures = sorted(failed.items(), key=lambda failure: not isinstance(failure[1], PartlyWritten))
+    for _, error in failures:
         if not stored or not isinstance(error, ElanusError):
             return error
-    pchannel, error = next(iter(failed.items()))
-    is_certain = all(isinstance(e, ChannelRewound) or not isinstance(e, Unavailable) for e in failed.values())
+    pchannel, error = failures[0]
+    is_certain = all(
+        isinstance(e, ChannelRewound) or not isinstance(e, Unavailable | PartlyWritten)
+        for e in failed.values()
+    )
     return PartlyWritten(f"{pchannel}: {error}", stored, is_certain=is_certain)
 
 

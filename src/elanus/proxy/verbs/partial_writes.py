@@ -30,6 +30,7 @@ def partial_mutation(
     vchannels = cached.view.vchannels
     has_stored = np.array([pchannel_of(v) in error.pchannels for v in vchannels])
     stored = has_stored[shard_of_keys(keys, len(vchannels))]
+    count = int(stored.sum())
     numbers = f", namely numbers {_ranges(np.flatnonzero(stored).tolist())} of the request, counted from 0"
     rows, which = ("keys", "") if verb == "deleted" else ("rows", numbers)
     twice = f"rows that are {verb} twice are there twice"
@@ -39,19 +40,21 @@ def partial_mutation(
         remedy = f"send only the other rows again, because {twice}"
     else:
         remedy = (
-            "the others may have been stored all the same: look for their keys, which are in the answer, "
-            f"before you send them again, because {twice}"
+            f"{'the others' if count else 'some'} may have been stored all the same: look for their keys, "
+            f"which are in the answer, before you send them again, because {twice}"
         )
-    return PartialMutation(
-        f"{int(stored.sum())} of {len(keys)} {rows} were {verb}{which}; the others failed: "
-        f"{error.message}: {remedy}",
-        keys,
-        stored,
+    outcome = (
+        f"{count} of {len(keys)} {rows} were {verb}{which}; the others failed"
+        if count
+        else f"it is not known which of {len(keys)} {rows} were {verb}"
     )
+    return PartialMutation(f"{outcome}: {error.message}: {remedy}", keys, stored)
 
 
 def _ranges(numbers: Sequence[int]) -> str:
     """Return ascending numbers as ranges: ``0-3, 7, 9-12``. Long lists are cut, and say so."""
+    if not numbers:
+        return ""
     breaks = [n for n, (a, b) in enumerate(pairwise(numbers), 1) if b != a + 1]
     bounds = list(pairwise([0, *breaks, len(numbers)]))
     shown = [(numbers[start], numbers[end - 1]) for start, end in bounds[:_RANGES_SHOWN_MAX]]

@@ -82,7 +82,9 @@ def certificate_expiring(status: Status) -> Iterator[Finding]:
             yield report(
                 f"a certificate of {one.setting} {verb}",
                 f"{one.path}, until {one.expires}",
-                "renew the file and restart the process",
+                "renew the file: new connections of clients use it at once"
+                if one.setting.startswith("proxy.")
+                else "renew the file and restart the process",
                 one.expires if one.days_left <= 0 else "",
             )
 
