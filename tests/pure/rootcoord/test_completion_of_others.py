@@ -1,4 +1,4 @@
-"""What was interrupted of one collection and cannot be completed yet keeps no other collection back."""
+"""A definition that was interrupted and cannot be completed yet keeps no other collection back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from elanus.core.ids import CollectionID
 from elanus.core.messages import MsgKind
 
 NO_COLLECTION = CollectionID(0)
-"""What a proxy names that finds no collection of the name."""
+"""Named by a proxy that finds no collection of the name."""
 
 
 async def with_a_drop_on_a_full_channel() -> tuple[Bench, Root, FullChannels, str]:
