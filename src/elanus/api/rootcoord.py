@@ -82,7 +82,8 @@ class ServiceCalls(Protocol):
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         """Collect the proxies' reports immediately and write ticks, until those of the pchannels in use reach
         ``at_least``. Bounded by the caller: an older unfinished write delays it. Raises `ChannelRewound` if
-        the log of one of them was put back to an older copy."""
+        the log of one of them was put back to an older copy, `Unavailable` or `DiskFull` if it takes no
+        entry."""
         ...
 
     @repeatable

@@ -257,6 +257,8 @@ def rewound_text(pchannel: str, position: int, end: int) -> str:
     )
 
 
+REWOUND = "nothing is written to"
+"""How the texts of `channel_rewound` begin."""
 REWOUND_REMEDY = (
     "restore a copy that reaches this position and start the servers again, or remove what is there of this "
     "channel's log and drop the collections that need it"
@@ -265,4 +267,4 @@ REWOUND_REMEDY = (
 
 def channel_rewound(pchannel: str, position: int, end: int) -> ChannelRewound:
     """Return the error for appends to such a log."""
-    return ChannelRewound(f"nothing is written to {rewound_text(pchannel, position, end)}; {REWOUND_REMEDY}")
+    return ChannelRewound(f"{REWOUND} {rewound_text(pchannel, position, end)}; {REWOUND_REMEDY}")

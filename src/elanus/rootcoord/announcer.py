@@ -53,7 +53,8 @@ class Announcer:
         await self._sync.resume(map(pchannel_of, vchannels), self._oracle.allocate())
 
     def check_taken(self, vchannels: Iterable[str]) -> None:
-        """Raise `ChannelRewound` if a message to one of them would be refused: before anything is changed."""
+        """Raise `ChannelRewound`, `Unavailable` or `DiskFull` if one of them takes no entry: before anything
+        is changed."""
         self._sync.check_taken(map(pchannel_of, vchannels))
 
     def unuse(self, vchannels: Iterable[str], others: Mapping[str, int]) -> None:

@@ -82,6 +82,12 @@ class Catalog:
     def dropped(self) -> tuple[Collection, ...]:
         return tuple(self._collections[c] for c in self._dropped)
 
+    def dropped_as(self, database: str, name: str) -> tuple[Collection, ...]:
+        """Return the dropped collections that had this name in the database, which may have been dropped
+        since."""
+        others = {d.database_id for d in self._databases.values() if d.name != database}
+        return tuple(c for c in self.dropped() if c.name == name and c.database_id not in others)
+
     def everything(self) -> tuple[Collection, ...]:
         return tuple(self._collections.values())
 

@@ -52,7 +52,7 @@ class Clones:
                 raise
             await self._definitions.invalidations.all_confirmed()  # another may just have left the name
             collection = await self._create_clone(request, held)
-            with self._completion.or_later():
+            with self._completion.or_later(collection.collection_id):
                 await self._data.watch_channels(collection)
                 return await self._completion.complete_clone(collection)
 
@@ -97,6 +97,6 @@ class Clones:
                 truncated=source.truncated if source.truncated <= origin.moment else NO_TIMESTAMP,
                 origin=origin,
             )
-            with self._completion.or_later():
+            with self._completion.or_later(collection_id):
                 await self._catalog.put(clone)
         return clone

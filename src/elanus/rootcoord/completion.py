@@ -37,58 +37,69 @@ class OtherCoordinators:
 
 
 class Completion:
-    """Keeps track of whether an operation was interrupted, and completes it."""
+    """Keeps track of the collections whose definition was interrupted, and completes each by itself."""
 
     def __init__(self, definitions: Definitions, announcer: Announcer, others: OtherCoordinators) -> None:
         self._definitions = definitions
         self._catalog = definitions.catalog
         self._announcer = announcer
         self._others = others
-        self._interrupted = 1
-        """How often the catalog changed without the others certainly knowing: once before each start."""
-        self._completed = 0
-        """How many of these have been completed."""
+        self._unfinished: dict[CollectionID, None] = {}
+        """The collections that the catalog has changed without the others certainly knowing."""
+
+    def start(self) -> None:
+        """A predecessor may have left any collection of the catalog unfinished."""
+        self._unfinished = dict.fromkeys(c.collection_id for c in self._catalog.everything())
 
     @contextmanager
-    def or_later(self) -> Iterator[None]:
-        """If the block fails after the catalog has changed, the next tidying completes the rest."""
+    def or_later(self, collection_id: CollectionID) -> Iterator[None]:
+        """If the block fails after the catalog has changed the collection, the next tidying completes the
+        rest. The lock is held."""
         done = False
         try:
             yield
             done = True
         finally:
-            self._interrupted += not done
-
-    @property
-    def _unfinished(self) -> bool:
-        return self._completed < self._interrupted
+            if not done:
+                self._unfinished[collection_id] = None
 
     async def tidy(self) -> None:
-        """Complete what a crash or an error interrupted; forget dropped collections without data."""
-        if self._unfinished:
-            interrupted = self._interrupted
-            for collection in self._catalog.everything():
+        """Complete what a crash or an error interrupted; forget dropped collections without data.
+
+        An error of one collection keeps no other back. Raises the first one at the end.
+        """
+        failures: list[Exception] = []
+        for collection_id in tuple(self._unfinished):
+            try:
                 async with self._definitions.lock:
-                    await self._finish(collection.collection_id)
-            self._completed = interrupted
+                    await self._finish(collection_id)
+            except Exception as error:  # noqa: BLE001 - raised below
+                failures.append(error)
         for collection in self._catalog.dropped():
             if not await self._others.data.holds_channels(collection.collection_id):
                 async with self._definitions.lock:
-                    if self._unfinished:  # perhaps this very drop: proxies may still know the name
-                        return
+                    if collection.collection_id in self._unfinished:  # proxies may still know the name
+                        continue
                     await self._catalog.remove(collection)
                     self._announcer.unuse(collection.vchannels, self._catalog.vchannel_counts())
+        if failures:
+            raise failures[0]
 
-    async def finish_drops(self) -> None:
-        """Called before a "collection not found" answer: it must then be true for every role."""
-        if self._unfinished:
-            for collection in tuple(self._catalog.dropped()):
-                await self._finish(collection.collection_id)
+    async def finish_drops(self, database: str, name: str, collection_id: CollectionID | None) -> None:
+        """Called before a "collection not found" answer: it must then be true for every role. The lock is
+        held.
+
+        Only the drop of ``collection_id`` is finished if that one had the name, otherwise of all that had it.
+        """
+        had = self._catalog.dropped_as(database, name)
+        meant = tuple(c for c in had if c.collection_id == collection_id)
+        for collection in meant or had:
+            await self._finish(collection.collection_id)
 
     async def finish_leaving(self, collection: Collection) -> None:
         """Called before a "partition not found" answer, as `finish_drops`."""
         if collection.leaving:
-            await self._finish(collection.collection_id)
+            await self._complete(collection.collection_id)
 
     async def settled(self, database: str, name: str) -> Collection:
         """Return the collection, after a change of its schema that was interrupted has been completed."""
@@ -98,11 +109,17 @@ class Completion:
         return self._catalog.by_id(found.collection_id)
 
     async def _finish(self, collection_id: CollectionID) -> None:
-        """Complete whatever was interrupted of the collection. The lock is held."""
+        """Complete whatever was interrupted of the collection, if anything. The lock is held."""
+        if collection_id in self._unfinished:
+            await self._complete(collection_id)
+            del self._unfinished[collection_id]
+
+    async def _complete(self, collection_id: CollectionID) -> None:
         collection = self._catalog.record(collection_id)
         if collection is None:
             return
         if collection.dropped != NO_TIMESTAMP:
+            self._announcer.check_taken(collection.vchannels)
             async with self._announcer.barrier() as ts:
                 await self._announcer.announce(
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
@@ -119,6 +136,7 @@ class Completion:
         held = {s.partition_id for s in segments if s.state is not SegmentState.DROPPED}
         leftover = held - {p.partition_id for p in collection.partitions}
         for partition_id in sorted(leftover.union(collection.leaving)):
+            self._announcer.check_taken(collection.vchannels)
             _log.info("partition drop resumed", collection=collection_id, partition=partition_id)
             await self.end_partition(self._catalog.by_id(collection_id), partition_id)
 

@@ -131,8 +131,8 @@ class RootCoord:
         await self._catalog.start()
         if not self._catalog.has_database(DEFAULT_DATABASE.name):
             await self._catalog.put_database(DEFAULT_DATABASE)
-        for collection in self._catalog.everything():
-            await self._announcer.resume(collection.vchannels)
+        self._completion.start()
+        await self._announcer.resume(v for c in self._catalog.everything() for v in c.vchannels)
         await self._proxies.refresh()
         self._sync.follow()
         self._invalidations.invalidate_everything()

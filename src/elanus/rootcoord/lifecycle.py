@@ -15,6 +15,7 @@ from elanus.core.catalog import Collection, Database, Partition
 from elanus.core.errors import (
     CollectionAlreadyExists,
     CollectionNotFound,
+    DatabaseNotFound,
     InvalidParameter,
     PartitionNotFound,
 )
@@ -59,7 +60,7 @@ class Lifecycle:
                 self._catalog.check_room(database)
                 await self._definitions.invalidations.all_confirmed()  # another may just have left the name
                 collection = await self._create(request)
-            with self._completion.or_later():
+            with self._completion.or_later(collection.collection_id):
                 await self._data.watch_channels(collection)
             return collection
 
@@ -87,7 +88,7 @@ class Lifecycle:
                 created=ts,
                 properties=_inherited(database, request.schema) | dict(request.properties),
             )
-            with self._completion.or_later():
+            with self._completion.or_later(collection_id):
                 await self._catalog.put(collection)
         return collection
 
@@ -95,12 +96,11 @@ class Lifecycle:
         self, database: str, name: str, collection_id: CollectionID | None = None
     ) -> None:
         async with self._definitions.lock:
-            await self._completion.finish_drops()
-            collection = self._catalog.collection(database, name)
-            if collection_id not in (None, collection.collection_id):
-                raise CollectionNotFound(
-                    f"collection {collection_id} was dropped already; {name} is another one now"
-                )
+            try:
+                collection = self._named(database, name, collection_id)
+            except (CollectionNotFound, DatabaseNotFound):
+                await self._completion.finish_drops(database, name, collection_id)
+                raise
             if collection.name != name:
                 raise InvalidParameter(f"cannot drop the collection via alias = {name}")
             if collection.aliases:
@@ -110,7 +110,7 @@ class Lifecycle:
                     "collection"
                 )
             self._announcer.check_taken(collection.vchannels)
-            with self._completion.or_later():
+            with self._completion.or_later(collection.collection_id):
                 async with self._announcer.barrier() as ts:
                     notifications = await self._definitions.begin_change(replace(collection, dropped=ts))
                     await self._announcer.announce(
@@ -118,6 +118,14 @@ class Lifecycle:
                     )
                 await self._completion.release_dropped(replace(collection, dropped=ts))
             await self._definitions.invalidations.confirmed(notifications)
+
+    def _named(self, database: str, name: str, collection_id: CollectionID | None) -> Collection:
+        collection = self._catalog.collection(database, name)
+        if collection_id not in (None, collection.collection_id):
+            raise CollectionNotFound(
+                f"collection {collection_id} was dropped already; {name} is another one now"
+            )
+        return collection
 
     # partitions
 
@@ -158,7 +166,7 @@ class Lifecycle:
                 partitions=tuple(p for p in found.partitions if p is not dropped),
                 leaving=(*found.leaving, dropped.partition_id),
             )
-            with self._completion.or_later():
+            with self._completion.or_later(found.collection_id):
                 await self._completion.end_partition(kept, dropped.partition_id)
 
 

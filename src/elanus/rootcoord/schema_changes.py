@@ -89,7 +89,7 @@ class SchemaChanges:
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
             schema = with_added_function(found.schema, field, function)
-            with self._completion.or_later():
+            with self._completion.or_later(found.collection_id):
                 await self._begin_becoming(found, schema)
                 if index_params:
                     added = schema.field(field.name)
@@ -124,7 +124,7 @@ class SchemaChanges:
 
     async def _change_schema(self, collection: Collection, schema: CollectionSchema) -> None:
         """Give every role the schema; from here on the change is completed whatever happens."""
-        with self._completion.or_later():
+        with self._completion.or_later(collection.collection_id):
             await self._begin_becoming(collection, schema)
             await self._completion.apply_schema(collection.collection_id)
 

@@ -8,21 +8,23 @@ the same time share one round of reports.
 A pchannel that nobody writes to is ticked less often, so that idle data costs little: each tick
 is a message that every query node and data node of the pchannel reads.
 
-A pchannel whose log was put back to an older copy takes no entry. It is *refused*: left out of the ticks, and
-tried again from time to time, while the others go on.
+Pchannels are independent: one tick of each at most is on its way to the log, and one that takes long delays
+no tick of another. A pchannel that takes no entry at the start, or whose log was put back to an older copy,
+is *refused*: left out of the ticks, and tried again from time to time, while the others go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any
 
 import structlog
 
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import TickReport
-from elanus.core.errors import ChannelRewound, ElanusError
+from elanus.core.errors import ChannelRewound, ElanusError, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.nodes import Nodes
@@ -41,6 +43,10 @@ _ROUND_PAUSE_MAX_S = 0.05
 the maximum."""
 _REPORT_PATIENCE_S = 1.0
 """How long a round waits for a proxy. One that is slower reports by itself, or leaves."""
+_APPEND_PATIENCE_S = 0.05
+"""How long new ticks are waited for. Longer than an append usually takes; a slower one ends by itself."""
+_RESUME_PATIENCE_S = 3.0
+"""How long pchannels are waited for at the start. A slower one is used as soon as it takes an entry."""
 
 _log = structlog.get_logger("rootcoord")
 
@@ -70,14 +76,19 @@ class TimeSync:
         self._end_following: Callable[[], None] = lambda: None
         self._marked: set[str] = set()
         self._in_use: set[str] = set()
-        self._refused: dict[str, ChannelRewound] = {}
-        """By pchannel: why it takes no entry."""
+        self._refused: dict[str, ElanusError] = {}
+        """By pchannel that is not in use: why it takes no entry."""
+        self._failing: dict[str, ElanusError] = {}
+        """By pchannel in use: why its last tick was not written."""
         self._shares = RateShares()
         self._requests = TickRequests()
         self._requested = asyncio.Event()
         self._rounds: asyncio.Task[None] | None = None
         self._round_began_s = float("-inf")
-        self._writing = asyncio.Lock()
+        self._appending: dict[str, asyncio.Task[None]] = {}
+        """By pchannel: the append that is under way."""
+        self._missed: set[str] = set()
+        """The pchannels whose next tick was asked for meanwhile."""
 
     def start(self, epoch: int) -> None:
         """``epoch`` is this root coordinator's: readers ignore ticks of older epochs that come after it."""
@@ -108,7 +119,8 @@ class TimeSync:
     async def stop(self) -> None:
         """Stop: no tick is written after this."""
         self._end_following()
-        await cancel_and_wait(self._rounds)
+        self._in_use.clear()  # no tick is due any more
+        await cancel_and_wait(self._rounds, *self._appending.values())
         self._requests.cancel()
 
     @property
@@ -119,7 +131,8 @@ class TimeSync:
         return {pchannel: self.tick_of(pchannel) for pchannel in sorted(self._in_use.union(self._refused))}
 
     def refused(self) -> Mapping[str, str]:
-        return {pchannel: error.message for pchannel, error in self._refused.items()}
+        """Return why nothing, or not the last tick, was written to some pchannels."""
+        return {pchannel: error.message for pchannel, error in (self._failing | self._refused).items()}
 
     def tick_holders(self) -> Mapping[str, NodeID]:
         return {pchannel: self._barrier.holder(pchannel) for pchannel in sorted(self._in_use)}
@@ -128,24 +141,47 @@ class TimeSync:
         return self._barrier.tick(pchannel)
 
     async def resume(self, pchannels: Iterable[str], now: Timestamp) -> None:
-        """As `use`, but a pchannel that takes no entry does not keep the others back."""
-        for pchannel in dict.fromkeys(pchannels):
-            try:
-                await self.use([pchannel], now)
-            except ChannelRewound as error:
-                self._refuse(pchannel, error)
+        """As `use`, but a pchannel that takes no entry, or not in time, does not keep the others back."""
+        begun = {p: self._begin(p, self._resume(p, now)) for p in dict.fromkeys(pchannels)}
+        if not begun:
+            return
+        done, _ = await asyncio.wait(begun.values(), timeout=_RESUME_PATIENCE_S)
+        for task in done:
+            task.result()
+        for pchannel, task in begun.items():
+            if task not in done:
+                text = (
+                    f"the log of {pchannel} has not taken an entry within {_RESUME_PATIENCE_S:g} s; see that "
+                    "its servers run and have space. The channel is used again as soon as it takes one"
+                )
+                self._refuse(pchannel, Unavailable(text))
+
+    async def _resume(self, pchannel: str, now: Timestamp) -> None:
+        try:
+            await self.use([pchannel], now)
+        except ElanusError as error:
+            self._refuse(pchannel, error)
+        finally:
+            del self._appending[pchannel]
 
     async def retry_refused(self, now: Timestamp) -> None:
         """Use the refused pchannels that take entries again."""
-        await self.resume(tuple(self._refused), now)
+        await self.resume(self._refused.keys() - self._appending.keys(), now)
 
-    def _refuse(self, pchannel: str, error: ChannelRewound) -> None:
-        if pchannel not in self._refused:
+    def _begin(self, pchannel: str, append: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Begin an append, which removes itself from ``_appending``. None is under way in this pchannel."""
+        task = self._appending[pchannel] = asyncio.create_task(append, name=f"append to {pchannel}")
+        return task
+
+    def _refuse(self, pchannel: str, error: ElanusError) -> None:
+        known = self._refused.get(pchannel)
+        if known is None or known.message != error.message:
             _log.error("pchannel refused", pchannel=pchannel, error=error.message)
         self._refused[pchannel] = error
+        self._failing.pop(pchannel, None)
         self._in_use.discard(pchannel)
         self._marked.discard(pchannel)
-        self._requests.refuse(pchannel, ChannelRewound(error.message))
+        self._requests.refuse(pchannel, _again(error))
 
     async def use(self, pchannels: Iterable[str], now: Timestamp) -> None:
         """Tick these pchannels from now on. The epoch is written first: before it, no report counts there.
@@ -165,6 +201,7 @@ class TimeSync:
         for pchannel in pchannels:
             self._in_use.discard(pchannel)
             self._refused.pop(pchannel, None)
+            self._failing.pop(pchannel, None)
 
     def begin_ddl(self, ts: Timestamp) -> None:
         self._barrier.begin_ddl(ts)
@@ -189,13 +226,18 @@ class TimeSync:
         return self._shares.of(report.node_id, len(self._joined))
 
     async def write_ticks(self, pchannels: Iterable[str] | None = None) -> None:
-        """Write the ticks that the reports allow, into the given pchannels or all that are due."""
-        async with self._writing:
-            wanted = self._due() if pchannels is None else self._in_use.intersection(pchannels)
-            ticks = self._barrier.advance(sorted(wanted))
-            self._awake.difference_update(ticks)
-            await asyncio.gather(*(self._write(pchannel, tick) for pchannel, tick in ticks.items()))
-            self._requests.ticked(ticks)
+        """Write the ticks that the reports allow, into the given pchannels or all that are due.
+
+        Returns when they are in the log, or have failed, or take long; a pchannel with an append under way
+        gets its tick later. Errors of a pchannel are raised to those who wait for its tick (`tick_now`).
+        """
+        wanted = self._due() if pchannels is None else self._in_use.intersection(pchannels)
+        self._missed |= wanted.intersection(self._appending)
+        ticks = self._barrier.advance(sorted(wanted.difference(self._appending)))
+        self._awake.difference_update(ticks)
+        begun = [self._begin(pchannel, self._write(pchannel, tick)) for pchannel, tick in ticks.items()]
+        if begun:
+            await asyncio.wait(begun, timeout=_APPEND_PATIENCE_S)
 
     def _due(self) -> set[str]:
         idle = self._in_use - self._awake
@@ -208,16 +250,38 @@ class TimeSync:
             await self._log.append(pchannel, [entry], durable=False)
         except ChannelRewound as error:
             self._refuse(pchannel, error)
+        except ElanusError as error:
+            self._fail(pchannel, error)
+            self._requests.refuse(pchannel, _again(error))
+        except Exception as error:  # noqa: BLE001 - those who wait for the pchannel get it
+            _log.exception("tick not written", pchannel=pchannel)
+            self._requests.refuse(pchannel, error)
+        else:
+            if self._failing.pop(pchannel, None) is not None:
+                _log.info("ticks written again", pchannel=pchannel)
+            self._requests.ticked({pchannel: tick})
+        finally:
+            del self._appending[pchannel]
+        if pchannel in self._missed:
+            self._missed.discard(pchannel)
+            self._requested.set()  # the next round follows at once
+
+    def _fail(self, pchannel: str, error: ElanusError) -> None:
+        if pchannel not in self._failing:
+            _log.warning("tick not written; trying again", pchannel=pchannel, error=error.message)
+        self._failing[pchannel] = error
+        self._awake.add(pchannel)
 
     async def tick_now(self, pchannels: Iterable[str], at_least: Timestamp) -> None:
         """Return when the ticks of those pchannels that are in use have reached ``at_least``.
 
         Bounded by the caller: an older unfinished write, or a proxy that does not answer, delays it. Raises
-        `ChannelRewound` if one of them takes no entry.
+        `ChannelRewound`, `Unavailable` or `DiskFull` if one of them takes no entry.
         """
         pchannels = tuple(pchannels)
-        self.check_taken(pchannels)
-        wanted = {p for p in self._in_use.intersection(pchannels) if self.tick_of(p) < at_least}
+        _raise_first(self._refused, pchannels)
+        in_use = self._in_use.intersection(pchannels)
+        wanted = {p for p in in_use if p in self._appending or self.tick_of(p) < at_least}
         if not wanted:
             return
         request = self._requests.add(wanted, at_least)
@@ -230,10 +294,8 @@ class TimeSync:
             self._requests.remove(request)
 
     def check_taken(self, pchannels: Iterable[str]) -> None:
-        """Raise `ChannelRewound` if one of them is refused."""
-        for error in map(self._refused.get, pchannels):
-            if error is not None:
-                raise ChannelRewound(error.message)
+        """Raise `ChannelRewound`, `Unavailable` or `DiskFull` if one of them takes no entry."""
+        _raise_first(self._failing | self._refused, pchannels)
 
     async def _run_rounds(self) -> None:
         """Collect reports in rounds, all requests together, while there are requests.
@@ -246,8 +308,6 @@ class TimeSync:
             while not self._requests.is_fulfilled:
                 self._requested.clear()
                 await self._collect(self._requests.pchannels(), self._requests.latest)
-                # Also the ticks that a caller wrote who was cancelled meanwhile.
-                self._requests.ticked({p: self.tick_of(p) for p in self._requests.pchannels()})
                 if self._requested.is_set():
                     pause_s = _ROUND_PAUSE_S
                 elif not self._requests.is_fulfilled:
@@ -275,3 +335,14 @@ class TimeSync:
                 self.take(await proxy.report_tick(now))
         except (ElanusError, TimeoutError) as error:
             _log.info("proxy report missing", error=str(error))
+
+
+def _raise_first(errors: Mapping[str, ElanusError], pchannels: Iterable[str]) -> None:
+    for error in map(errors.get, pchannels):
+        if error is not None:
+            raise _again(error)
+
+
+def _again(error: ElanusError) -> ElanusError:
+    """Return a new error with the text: each raise adds to a traceback."""
+    return type(error)(error.message)

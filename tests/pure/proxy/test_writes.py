@@ -248,15 +248,40 @@ async def test_a_write_that_the_disk_refuses_is_no_success_and_is_over() -> None
     assert len(writing.queue) == 0
 
 
-async def test_a_write_that_failed_on_one_pchannel_is_unfinished_until_it_has_ended_on_the_others() -> None:
+async def test_a_write_that_failed_on_one_pchannel_is_unfinished_on_the_others_until_it_has_ended() -> None:
     """Otherwise a tick passes the entries that are still on the way, which become late."""
     writing = Writing(log := SlowLog(random.Random(1)))
-    log.failing = pchannels_of(TWO_SHARDS)[1]
+    other, log.failing = pchannels_of(TWO_SHARDS)
     running = asyncio.ensure_future(writing.insert(rows(50)))
     await asyncio.sleep(0.02)
-    assert set(writing.queue.oldest()) == set(pchannels_of(TWO_SHARDS))
+    assert set(writing.queue.oldest()) == {other}
     with pytest.raises(PartlyWritten):
         await running
+    assert writing.queue.oldest() == {}
+
+
+async def test_a_write_holds_no_tick_of_a_pchannel_where_it_has_ended_or_has_no_entry() -> None:
+    silent, other = pchannels_of(TWO_SHARDS)
+    writing, answer = Writing(log := MemoryLog()), asyncio.Event()
+    append = log.append
+
+    async def waiting(pchannel: str, *args: Any, **kwargs: Any) -> Any:
+        if pchannel == silent:
+            await answer.wait()
+        return await append(pchannel, *args, **kwargs)
+
+    log.append = waiting  # type: ignore[method-assign]
+    in_both = asyncio.ensure_future(writing.insert(rows(50)))
+    await settle()
+    assert set(writing.queue.oldest()) == {silent}
+    only = ShardRows(TWO_SHARDS.vchannels[0], rows(1))
+    in_one = asyncio.ensure_future(writing.write(RowWrite(CID, DEFAULT, [only], 900, False)))
+    await settle()
+    assert not any(one.done() for one in (in_both, in_one))
+    assert set(writing.queue.oldest()) == {silent}
+    assert other in log.pchannels()
+    answer.set()
+    await asyncio.gather(in_both, in_one)
     assert writing.queue.oldest() == {}
 
 

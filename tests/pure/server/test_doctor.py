@@ -121,6 +121,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
         "critical",
         "nothing is written to dml_0",
     ),
+    "channel-unavailable": (
+        {"channels": [replace(CHANNEL, lag_ms=9e9, refusal="no acknowledgement within 30 s")]},
+        "critical",
+        "dml_0: no acknowledgement within 30 s",
+    ),
     "clock-behind": ({"channels": [replace(CHANNEL, lag_ms=-3000.0)]}, "warning", "3.0 s ahead"),
     "channel-without-owner": ({"channels": [replace(CHANNEL, data_node=0)]}, "critical", "dml_0"),
     "entries-in-quarantine": ({"channels": [replace(CHANNEL, quarantined=4)]}, "critical", "dml_0 4"),

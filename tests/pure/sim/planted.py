@@ -404,7 +404,7 @@ BUGS = (
     Bug("unfinished writes forgotten", unfinished_writes_forgotten, frozenset({"TT2"})),
     Bug("one proxy is enough", one_proxy_is_enough, frozenset({"TT2"})),
     Bug("late rule dropped", late_rule_dropped, frozenset({"VIS1", "VIS2", "DEL1", "SEG1"}), first_seed=24),
-    Bug("range committed twice", range_committed_twice, _TWICE, first_seed=14),
+    Bug("range committed twice", range_committed_twice, _TWICE, first_seed=26),
     Bug("switched before the load", switched_before_the_load, frozenset({"VIS1"})),
     Bug("growing copy kept", growing_copy_kept, frozenset({"VIS2"})),
     Bug("deletes forgotten on handoff", deletes_forgotten_on_handoff, frozenset({"DEL1", "VIS2", "VIS4"})),

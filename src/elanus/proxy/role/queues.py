@@ -1,6 +1,7 @@
 """The proxy's queues: definitions one at a time, writes and reads concurrently.
 
-A write is registered as unfinished on entry, under the lowest timestamp it could still receive. Then it is
+A write is registered as unfinished on entry, under the lowest timestamp it could still receive, and is so on
+each pchannel until its entries are stored there, whatever becomes of those for other pchannels. Then it is
 stamped, and the order of its queue is the order of the timestamps: a write prepares its entries at its own
 pace, awaits its `Turn`, and hands them to the log before any later write on the same pchannels does.
 
@@ -11,7 +12,7 @@ unreported write behind.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -92,13 +93,22 @@ class DdQueue(TaskQueue):
 class Turn:
     """One write's place in the order of its pchannels.
 
-    ``ts``: the write's timestamp.
+    ``ts``: the write's timestamp, under which ``writes`` has it as unfinished on ``pchannels``.
     """
 
-    def __init__(self, lines: _Lines, task_id: TaskID, ts: Timestamp) -> None:
+    def __init__(
+        self,
+        lines: _Lines,
+        writes: UnfinishedWrites,
+        task_id: TaskID,
+        pchannels: Iterable[str],
+        ts: Timestamp,
+    ) -> None:
         self.ts = ts
         self._lines = lines
+        self._writes = writes
         self._task_id = task_id
+        self._unfinished = dict.fromkeys(pchannels)
 
     async def wait(self) -> None:
         """Wait until every earlier write on the same pchannels has handed its entries over, or failed."""
@@ -107,6 +117,21 @@ class Turn:
     def done(self) -> None:
         """The entries have been handed to the log in this order: the next write may follow."""
         self._lines.leave(self._task_id)
+
+    def ended(self, pchannel: str) -> None:
+        """No entry is on its way to the pchannel any more: its ticks may pass the write.
+
+        Nobody reads a part of the write: a read waits for the ticks of all pchannels of its collection.
+        """
+        if pchannel in self._unfinished:
+            del self._unfinished[pchannel]
+            self._writes.remove(self.ts, (pchannel,))
+
+    def ended_but_on(self, pchannels: Collection[str]) -> None:
+        """There are entries for these pchannels only."""
+        for pchannel in tuple(self._unfinished):
+            if pchannel not in pchannels:
+                self.ended(pchannel)
 
 
 class DmQueue(TaskQueue):
@@ -136,20 +161,24 @@ class DmQueue(TaskQueue):
         """
         task_id = self._enter(name)
         pchannels = tuple(dict.fromkeys(pchannels))  # two shards may share a pchannel
-        unfinished = after(self._stamps.floor())
-        self._writes.add(unfinished, pchannels)
+        floor = after(self._stamps.floor())
+        self._writes.add(floor, pchannels)
         self._written.note(pchannels)
         self._lines.enter(task_id, pchannels)
+        turn: Turn | None = None
         try:
             ts = await self._stamps.fresh()
             self._writes.add(ts, pchannels)
-            self._writes.remove(unfinished, pchannels)
-            unfinished = ts
-            await write(Turn(self._lines, task_id, ts))
+            self._writes.remove(floor, pchannels)
+            turn = Turn(self._lines, self._writes, task_id, pchannels, ts)
+            await write(turn)
             return ts
         finally:
             self._lines.leave(task_id)
-            self._writes.remove(unfinished, pchannels)
+            if turn is None:
+                self._writes.remove(floor, pchannels)
+            else:
+                turn.ended_but_on(())
             self._written.note(pchannels)
             self._leave(task_id)
 

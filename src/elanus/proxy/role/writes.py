@@ -108,7 +108,8 @@ class LogWriter:
         entries = await self._encoded(messages)
         await turn.wait()
         await self._lease.confirm()
-        appends = [_failure_of(self._log.append(p, e)) for p, e in entries.items()]
+        turn.ended_but_on(entries)
+        appends = [_failure_of(self._append(turn, p, e)) for p, e in entries.items()]
         if len(appends) == 1:
             begun = Begun(appends[0])
             turn.done()  # the append has taken its place in the log's queue
@@ -123,6 +124,12 @@ class LogWriter:
             await self._lease.confirm()  # otherwise the stored entries may be late, and count as not stored
         if failed:
             raise _failure_of_all(failed, frozenset(entries) - failed.keys())
+
+    async def _append(self, turn: Turn, pchannel: str, entries: Sequence[NewEntry]) -> None:
+        try:
+            await self._log.append(pchannel, entries)
+        finally:
+            turn.ended(pchannel)
 
     async def _encoded(self, messages: Sequence[WriteMessage]) -> dict[str, list[NewEntry]]:
         if len(messages) > INLINE_ENTRIES_MAX or sum(map(_row_count, messages)) > INLINE_ROWS_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from elanus.log.port import REWOUND
 from elanus.server.doctor.finding import Finding, critical, mb, some, warning
 from elanus.server.doctor.resources import DISK_FULL_BYTES
 from elanus.server.doctor.roles import SETTLED_S
@@ -51,13 +52,25 @@ def tick_held_back(status: Status) -> Iterator[Finding]:
 def channel_rewound(status: Status) -> Iterator[Finding]:
     """The log of a channel was put back to an older copy: nothing is written to it."""
     for channel in status.channels:
-        if channel.refusal:
+        if channel.refusal.startswith(REWOUND):
             yield critical(
                 f"{channel.pchannel} takes no writes and no time ticks",
                 channel.refusal,
                 "restore a copy of the channel's log that reaches this position, or remove the log and drop "
                 "the collections that need it (docs/production.md)",
             )
+
+
+def channel_unavailable(status: Status) -> Iterator[Finding]:
+    """The log of a channel takes no entry at the moment: its servers are unavailable, or a disk is full."""
+    away = [c for c in status.channels if c.refusal and not c.refusal.startswith(REWOUND)]
+    if away:
+        yield critical(
+            "channels take no time ticks",
+            some([f"{c.pchannel}: {c.refusal}" for c in away]),
+            "see that the servers of these channels' logs run and have space; the channels are used again by "
+            "themselves, and the others go on meanwhile",
+        )
 
 
 def clock_behind(status: Status) -> Iterator[Finding]:
@@ -114,6 +127,7 @@ def log_held(status: Status) -> Iterator[Finding]:
 RULES = (
     tick_held_back,
     channel_rewound,
+    channel_unavailable,
     clock_behind,
     channel_without_owner,
     entries_in_quarantine,
