@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from elanus.core.access import User, first_policy, with_user
@@ -12,6 +17,8 @@ from elanus.proxy.access.passwords import verify_password
 from elanus.proxy.access.sign_in import _NO_USER, SignIn
 
 MINUTE_S = 60.0
+HASH_S = 0.01
+"""How long a hash takes in a world where many sign in at once."""
 NEAR, FAR = "ipv4:10.0.0.7:50112", "ipv4:10.0.0.8:50112"
 
 
@@ -34,6 +41,57 @@ class World:
         with pytest.raises(Unauthenticated) as error:
             self.sign_in.identity_of(token, origin)
         return error.value.message
+
+
+class SlowWorld(World):
+    """Has many users whose password is secret1, and hashes that take a while."""
+
+    def __init__(self, per_minute: int, users: int = 1) -> None:
+        super().__init__(per_minute)
+        policy = first_policy()
+        for n in range(users):
+            policy = with_user(policy, User(f"user{n}", "secret1", 7), 100)
+        self.sign_in = SignIn(
+            lambda: policy, "", self.verify, now_s=lambda: self.now_s, tries_per_minute=per_minute
+        )
+
+    def verify(self, password: str, stored: str) -> bool:
+        time.sleep(HASH_S)
+        return super().verify(password, stored)
+
+    def all_at_once(self, tokens: Sequence[str]) -> list[str]:
+        """The users, or the texts of the refusals."""
+        ready = threading.Barrier(len(tokens))
+
+        def send(token: str) -> str:
+            ready.wait(60)
+            try:
+                return self.sign_in.identity_of(token, NEAR).user
+            except Unauthenticated as error:
+                return error.message
+
+        with ThreadPoolExecutor(len(tokens)) as pool:
+            return list(pool.map(send, tokens))
+
+
+def test_calls_that_arrive_at_once_with_a_right_password_all_sign_in() -> None:
+    world = SlowWorld(per_minute=1)
+    assert world.all_at_once(["user0:secret1"] * 64) == ["user0"] * 64
+    assert len(world.seen) == 1, "one is verified, the others wait for it"
+
+
+def test_users_of_one_address_that_sign_in_at_once_take_no_tries_from_each_other() -> None:
+    world = SlowWorld(per_minute=4, users=32)
+    found = world.all_at_once([f"user{n}:secret1" for n in range(32)])
+    assert found == [f"user{n}" for n in range(32)]
+
+
+def test_guesses_that_arrive_at_once_are_limited_like_others() -> None:
+    world = SlowWorld(per_minute=5)
+    found = world.all_at_once([f"user0:{n}" for n in range(64)])
+    assert len(world.seen) == 5
+    assert sum("auth check failure" in text for text in found) == 5
+    assert sum("too many" in text for text in found) == 59
 
 
 def test_further_guesses_of_an_address_are_not_looked_at() -> None:
