@@ -117,7 +117,9 @@ class Fronts:
         connector = Connector(verbs, Snapshots(current, process.snapshots), process.import_url)
         return Calls(
             (
-                *milvus_operations(milvus_families(verbs, self._deploy_mode, access.visible)),
+                *milvus_operations(
+                    milvus_families(verbs, self._deploy_mode, access.visible), verbs.describe_collection
+                ),
                 *interface_operations(ConnectorApi, connector),
                 *interface_operations(BackupApi, BackupService(verbs, Backups(current))),
                 *interface_operations(KeysApi, Keys(verbs)),

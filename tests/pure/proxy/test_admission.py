@@ -169,6 +169,7 @@ VERBS: dict[str, list[Callable[[Bench], Any]]] = {
         lambda b: b.verbs.release("default", NAME, ()),
         lambda b: b.verbs.flush("default", [NAME]),
         lambda b: b.verbs.compact("default", NAME, 0),
+        lambda b: b.verbs.compact("default", "", PLAIN.collection_id),
         lambda b: b.verbs.truncate_collection("default", NAME),
     ],
 }
@@ -197,7 +198,7 @@ def test_a_switch_denies_its_verbs_and_does_nothing(action: str, level: str) -> 
     done = in_a_thread(work, {switch: "true"} if level == "database" else None, **{switch: "true"})
     assert done.messages() == []
     assert done.data.calls.of("flush") == []
-    looks = {"describe_collection", "list_databases"}
+    looks = {"describe_collection", "collection_by_id", "list_databases"}
     assert {name for name, _ in done.root.calls.asked} <= looks
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from elanus.core.errors import InvalidParameter
-from elanus.core.ids import PartitionID
+from elanus.core.errors import CollectionNotFound, InvalidParameter
+from elanus.core.ids import CollectionID, PartitionID
 from elanus.proxy.api.introspection import ComponentView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
@@ -35,6 +35,21 @@ class VerbFamily:
 
     def _collection(self, database: str, name: str) -> CachedCollection:
         return self._proxy.collection(database, name)
+
+    def _collection_by_id(self, collection_id: CollectionID) -> CachedCollection:
+        """Raises `CollectionNotFound`."""
+        root = self._proxy.coordinators.root
+
+        async def find() -> tuple[str, str]:
+            found = await root.collection_by_id(collection_id)
+            names = {d.database_id: d.name for d in await root.list_databases()}
+            return names.get(found.database_id, ""), found.name
+
+        database, name = self._proxy.define("describe collection", find)
+        cached = self._collection(database, name) if database else None
+        if cached is None or cached.collection_id != collection_id:  # moved or dropped meanwhile
+            raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+        return cached
 
 
 def refuse_partitions(cached: CachedCollection, doing: str) -> None:
