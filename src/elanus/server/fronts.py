@@ -113,7 +113,8 @@ class Fronts:
         """Return all operations that clients may call."""
         process = self._process
         access = port_access(self._settings, current)
-        verbs = ProxyVerbs(current, process.pressure(), process.components)
+        passwords = access.sign_in.passwords
+        verbs = ProxyVerbs(current, process.pressure(), process.components, passwords)
         connector = Connector(verbs, Snapshots(current, process.snapshots), process.import_url)
         return Calls(
             (

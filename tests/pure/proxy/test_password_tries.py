@@ -6,15 +6,18 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from elanus.core.access import User, first_policy, with_user
-from elanus.core.errors import Unauthenticated
+from elanus.core.errors import NotAuthenticated, Unauthenticated
 from elanus.proxy.access import password_tries
 from elanus.proxy.access.password_tries import PasswordTries, place_of
 from elanus.proxy.access.passwords import verify_password
 from elanus.proxy.access.sign_in import _NO_USER, SignIn
+from elanus.proxy.verbs.access import Access
 
 MINUTE_S = 60.0
 HASH_S = 0.01
@@ -28,9 +31,10 @@ class World:
     def __init__(self, per_minute: int = 3) -> None:
         self.now_s = 1000.0
         self.seen: list[str] = []
-        policy = with_user(first_policy(), User("ada", "secret1", 7), 100)
+        known = with_user(first_policy(), User("ada", "secret1", 7), 100)
+        self.policy = lambda: known
         self.sign_in = SignIn(
-            lambda: policy, "Milvus", self.verify, now_s=lambda: self.now_s, tries_per_minute=per_minute
+            self.policy, "Milvus", self.verify, now_s=lambda: self.now_s, tries_per_minute=per_minute
         )
 
     def verify(self, password: str, stored: str) -> bool:
@@ -158,6 +162,21 @@ def test_addresses_that_are_kept_are_limited(monkeypatch: pytest.MonkeyPatch) ->
     for n in range(3):
         tries.begin(f"10.0.0.{n}")
     assert len(tries._left) == 2
+
+
+def test_old_passwords_that_are_sent_with_new_ones_count_as_tries_of_the_same_address() -> None:
+    world = World()
+    proxy: Any = SimpleNamespace(policies=SimpleNamespace(current=world.policy))
+    verbs = Access(lambda: proxy, proxy, tuple, world.sign_in.passwords)
+    assert "auth check failure" in world.refused("ada:0")
+    for n in (1, 2):
+        with pytest.raises(NotAuthenticated, match="old password not correct for ada"):
+            verbs.change_password("ada", str(n), "better-one", NEAR)
+    for old in ("3", "secret1"):
+        with pytest.raises(Unauthenticated, match=r"too many wrong passwords from 10\.0\.0\.7"):
+            verbs.change_password("ada", old, "better-one", NEAR)
+    assert "too many" in world.refused("ada:4")
+    assert world.seen == ["0", "1", "2"]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ class SignIn:
         tries_per_minute: int = TRIES_PER_MINUTE,
     ) -> None:
         self._policy = policy
-        self._passwords = PasswordCheck(initial_password, verify, tries_per_minute, now_s)
+        self.passwords = PasswordCheck(initial_password, verify, tries_per_minute, now_s)
+        """Other calls that send a password compare it by this: the tries of an address are the same."""
         self._rehash = rehash
         self._now_s = now_s
         self._key = os.urandom(32)
@@ -178,7 +179,7 @@ class SignIn:
         if self._wrong.get(digest) == policy.version:
             raise refusal
         user = policy.users.get(name)
-        is_right = self._passwords.is_right(user or _NO_USER, password, origin)
+        is_right = self.passwords.is_right(user or _NO_USER, password, origin)
         if user is None or not is_right:
             self._remember(self._wrong, digest, policy.version)
             raise refusal

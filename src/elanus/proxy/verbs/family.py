@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID
+from elanus.proxy.access.password_check import PasswordCheck
 from elanus.proxy.api.introspection import ComponentView
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.proxy import Proxy
@@ -16,7 +17,7 @@ class VerbFamily:
     """``current`` returns the proxy role's running instance; it raises `NotReady` while there is none.
 
     ``pressure`` slows or refuses writes before memory or disk run out; ``components`` returns the state of
-    every role of the system.
+    every role of the system. ``passwords`` compares those that clients send; None where no such call comes.
     """
 
     def __init__(
@@ -24,10 +25,12 @@ class VerbFamily:
         current: Callable[[], Proxy],
         pressure: Pressure,
         components: Callable[[], Sequence[ComponentView]],
+        passwords: PasswordCheck | None = None,
     ) -> None:
         self._current = current
         self._pressure = pressure
         self._components = components
+        self._passwords = passwords or PasswordCheck()
 
     @property
     def _proxy(self) -> Proxy:
