@@ -158,7 +158,8 @@ class Definitions(VerbFamily):
 
     def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None:
         check_collection_name(new)
-        self._proxy.admission.allow_in(Action.DDL, database)
+        for changed in dict.fromkeys((database, new_database or database)):
+            self._proxy.admission.allow_in(Action.DDL, changed)
         self._proxy.define(
             "rename collection", lambda: self._root.rename_collection(database, old, new, new_database)
         )
