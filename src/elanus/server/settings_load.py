@@ -12,6 +12,7 @@ that may have it are ``ELANUS_CONFIG`` (the YAML file) and ``ELANUS_TOKEN`` (by 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -24,6 +25,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     YamlConfigSettingsSource,
 )
 
@@ -72,6 +74,8 @@ def load(config: Path | None = None, flags: Mapping[str, object] | None = None) 
     except ValidationError as error:
         sources = ((flags, "command line"), (in_environment, "environment"), (in_file, f"{path}"))
         raise InvalidSettings(_explain(e, sources) for e in error.errors()) from None
+    except SettingsError as error:
+        raise InvalidSettings(list(_not_json(in_environment)) or [f"environment: {error}"]) from None
     return Settings.model_validate(layered.model_dump(exclude_unset=True))
 
 
@@ -166,6 +170,17 @@ def _keys_of_environment() -> dict[str, str]:
     """Map the dotted name of every setting in the environment to its variable."""
     ours = [name for name in os.environ if name.startswith(ENV_PREFIX) and name not in _NO_SETTINGS]
     return {name[len(ENV_PREFIX) :].lower().replace(ENV_DELIMITER, "."): name for name in ours}
+
+
+def _not_json(in_environment: Mapping[str, str]) -> Iterator[str]:
+    """Name the variables whose text is not JSON, of settings that hold any names."""
+    for key, variable in in_environment.items():
+        if f"{key}." not in _tables():
+            continue
+        try:
+            json.loads(os.environ[variable])
+        except ValueError:
+            yield f'environment: {key}: what {variable} holds is no JSON; write {{"name": "value"}}'
 
 
 def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:

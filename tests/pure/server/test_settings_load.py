@@ -171,6 +171,16 @@ def _variables(command: Any) -> Iterator[str]:
         yield from _variables(below)
 
 
+def test_a_table_that_is_no_json_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELANUS_CLUSTER__NODE_LABELS", "nvme")
+    with pytest.raises(InvalidSettings) as caught:
+        load()
+    assert caught.value.problems == (
+        "environment: cluster.node_labels: what ELANUS_CLUSTER__NODE_LABELS holds is no JSON; "
+        'write {"name": "value"}',
+    )
+
+
 def test_all_problems_are_reported_with_their_sources(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config.write_text("proxy: {workers: many}")
     monkeypatch.setenv("ELANUS_LOG__FSYNC", "perhaps")
