@@ -107,6 +107,15 @@ def test_an_alias_has_the_rights_of_its_collection(connect: Connect) -> None:
     root.drop_alias("shelf")
 
 
+def test_an_id_has_the_rights_of_its_collection(connect: Connect) -> None:
+    """The client asks for replicas by the id of their collection, and for a compaction by its own."""
+    ada = connect("ada:secret1")
+    assert len(ada.describe_replica("books")) == 1
+    assert status_of(lambda: ada.describe_replica("films")) is DENIED
+    assert ada.get_compaction_state(ada.compact("books")) in ("Executing", "Completed")
+    assert status_of(lambda: ada.compact("films")) is DENIED
+
+
 def test_rights_outlive_the_server_and_passwords_end_at_once(connect: Connect, server: Server) -> None:
     server.restart()
     here, there = connect("ada:secret1"), connect("ada:secret1", proxy=1)

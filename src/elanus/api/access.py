@@ -81,6 +81,9 @@ class AccessApi(Protocol):
         ...
 
     async def restore_access(self, added: AccessPolicy) -> None:
-        """Add all users, roles and groups of a backup, or none. Raises `AccessConflict`,
-        `InvalidParameter`."""
+        """Add all users, roles, groups and keys of a backup that are not there already as they were.
+
+        A restore that breaks off may have added some of them; it is continued by the same call. Raises
+        `AccessConflict`, `InvalidParameter`, with nothing added, when a part exists and is another.
+        """
         ...

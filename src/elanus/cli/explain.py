@@ -5,6 +5,7 @@ It is sent over the REST API, which has the explanation as a member of the answe
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from elanus.cli.remote import NoAnswer
+from elanus.cli.remote import NoAnswer, not_http
 
 _TIMEOUT_S = 120
 
@@ -37,14 +38,12 @@ class Explained:
 def explain(base_url: str, token: str, read: Explained) -> dict[str, object]:
     """Return the explanation of the read: ``text`` for people, and its values. Raises `NoAnswer`."""
     kind = "search" if read.vector or read.ids else "query"
-    request = urllib.request.Request(
-        f"{base_url}/v2/vectordb/entities/{kind}",
-        data=msgspec.json.encode(_body(read)),
-        headers={"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
-        if token
-        else {"Content-Type": "application/json"},
-    )
+    headers = {"Content-Type": "application/json"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    url, body = f"{base_url}/v2/vectordb/entities/{kind}", msgspec.json.encode(_body(read))
     try:
+        request = urllib.request.Request(url, data=body, headers=headers)
         with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as response:
             answer = msgspec.json.decode(response.read(), type=dict[str, object])
     except OSError as error:
@@ -52,6 +51,8 @@ def explain(base_url: str, token: str, read: Explained) -> dict[str, object]:
         raise NoAnswer(f"no REST API answers at {base_url}: {reason}; see http.enabled") from None
     except msgspec.DecodeError as error:
         raise NoAnswer(f"the answer is no JSON object: {error}") from None
+    except (ValueError, http.client.HTTPException) as error:
+        raise NoAnswer(not_http(base_url, error)) from None
     if answer.get("code"):
         raise NoAnswer(f"{kind} failed with code {answer['code']}: {answer.get('message', '')}")
     found = answer.get("explain")

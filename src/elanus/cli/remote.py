@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import urllib.error
 import urllib.request
 
@@ -19,44 +20,48 @@ class NoAnswer(Exception):
 
 def get(url: str) -> bytes:
     """Return the body of a successful answer. Raises `NoAnswer`."""
-    return _ask(urllib.request.Request(url), TIMEOUT_S)
+    return _ask(url, TIMEOUT_S)
 
 
 def restart_role(base_url: str, role: str) -> None:
     """Restart a role and wait until it serves again. Raises `NoAnswer`."""
-    request = urllib.request.Request(
-        f"{base_url}/roles/{role}/restart", method="POST", headers={REQUEST_HEADER: "cli"}
-    )
-    _ask(request, CHANGE_TIMEOUT_S)
+    _ask(f"{base_url}/roles/{role}/restart", CHANGE_TIMEOUT_S, changes=True)
 
 
 def cancel_job(base_url: str, job_id: str) -> None:
     """Cancel a job and wait until it has ended. Raises `NoAnswer`."""
-    request = urllib.request.Request(
-        f"{base_url}/jobs/{job_id}/cancel", method="POST", headers={REQUEST_HEADER: "cli"}
-    )
-    _ask(request, CHANGE_TIMEOUT_S)
+    _ask(f"{base_url}/jobs/{job_id}/cancel", CHANGE_TIMEOUT_S, changes=True)
 
 
 def collect_garbage(base_url: str, *, dry: bool) -> None:
     """Start a round of garbage collection. Raises `NoAnswer`."""
-    what = "dry-run" if dry else "run"
-    request = urllib.request.Request(f"{base_url}/gc/{what}", method="POST", headers={REQUEST_HEADER: "cli"})
-    _ask(request, TIMEOUT_S)
+    _ask(f"{base_url}/gc/{'dry-run' if dry else 'run'}", TIMEOUT_S, changes=True)
 
 
-def _ask(request: urllib.request.Request, timeout_s: float) -> bytes:
-    if not request.full_url.startswith(("http://", "https://")):
-        raise NoAnswer(f"{request.full_url}: an address begins with http:// or https://")
+def _ask(url: str, timeout_s: float, *, changes: bool = False) -> bytes:
+    if not url.startswith(("http://", "https://")):
+        raise NoAnswer(f"{url}: an address begins with http:// or https://")
     try:
+        request = urllib.request.Request(url)
+        if changes:
+            request = urllib.request.Request(url, method="POST", headers={REQUEST_HEADER: "cli"})
         with urllib.request.urlopen(request, timeout=timeout_s) as answer:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:
-        raise NoAnswer(_reason(error) or f"{request.full_url}: {error.code} {error.reason}") from None
+        raise NoAnswer(_reason(error) or f"{url}: {error.code} {error.reason}") from None
     except OSError as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise NoAnswer(f"no server answers at {request.host}: {reason}; is `elanus serve` running?") from None
+    except (ValueError, http.client.HTTPException) as error:
+        raise NoAnswer(not_http(url, error)) from None
+
+
+def not_http(url: str, error: Exception) -> str:
+    """Say that a URL is none, or that what answers there speaks another protocol."""
+    if isinstance(error, ValueError | http.client.InvalidURL):
+        return f"{url} is no address of a server: {error}"
+    return f"what answers at {url} does not speak HTTP: {error!r}; give another address"
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

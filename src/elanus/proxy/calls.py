@@ -150,7 +150,8 @@ class Calls:
         self, needed: Permission, request: Any, caller: Caller, database: str, objects: tuple[str, ...]
     ) -> None:
         """Ask the guard. Raises what it raises."""
-        self._allow(caller, needed.privilege, needed.object_type, database, objects)
+        privilege = NO_PRIVILEGE if needed.if_named and not objects else needed.privilege
+        self._allow(caller, privilege, needed.object_type, database, objects)
         if needed.arrival_field:
             arrival = getattr(request, needed.arrival_field)
             if arrival not in ("", database):

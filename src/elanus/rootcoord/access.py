@@ -17,12 +17,12 @@ from elanus.api.fencing import while_active
 from elanus.core import access, access_grants
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User, first_policy
 from elanus.core.access_backup import restored
+from elanus.core.access_portions import portions
 from elanus.core.api_keys import ApiKey
-from elanus.core.errors import InvalidParameter
 from elanus.core.lease import Lease
 from elanus.core.privileges import Grant, object_type_of
 from elanus.meta.cancellation import uncancellable
-from elanus.meta.port import TXN_OPERATIONS_MAX, Delete, MetaStore, Put
+from elanus.meta.port import Delete, MetaStore, Put
 from elanus.meta.typed import get_as, list_as, put
 from elanus.rootcoord.ids import IdAllocator
 
@@ -129,6 +129,8 @@ class AccessControl:
     async def _change(self, change: Callable[[AccessPolicy], AccessPolicy]) -> None:
         """Persist what ``change`` makes of the policy. Returns when every proxy has dropped the former one.
 
+        A large change is persisted in portions. One that breaks off is continued by the same change.
+
         A change that changes nothing may be the second try of a client, so it waits for earlier
         notifications. Raises what ``change`` raises, with nothing persisted.
         """
@@ -138,7 +140,10 @@ class AccessControl:
             if changed == former:
                 await self._invalidations.all_confirmed()
                 return
-            notifications = await self._begin_change(former, replace(changed, version=former.version + 1))
+            notifications: Notifications = ()
+            for portion in portions(former, changed):
+                notifications += await self._begin_change(former, portion)
+                former = portion
         await self._invalidations.confirmed(notifications)
 
     @uncancellable
@@ -150,11 +155,6 @@ class AccessControl:
         operations += _differences(_ROLES, saved.roles, changed.roles)
         operations += _differences(_GROUPS, saved.groups, changed.groups)
         operations += _differences(_KEYS, saved.keys, changed.keys)
-        if len(operations) > TXN_OPERATIONS_MAX:
-            raise InvalidParameter(
-                f"the change concerns {len(operations)} users, roles, groups and keys, and one may concern "
-                f"{TXN_OPERATIONS_MAX}: restore them in parts"
-            )
         self._policy = None  # if the outcome stays unknown, it is read again
         await self._meta.txn(operations)
         self._policy = changed

@@ -107,14 +107,18 @@ class Catalog:
         return len(self._live.get(database.database_id, {}))
 
     def check_room(self, database: Database) -> None:
-        """Check that the database may have one more collection. Raises `CollectionLimitReached`."""
+        """Check that the database may have a new collection. Raises `CollectionLimitReached`."""
+        self.check_room_in(database)
+        if self.live_count() >= COLLECTIONS_MAX:
+            raise CollectionLimitReached(f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]")
+
+    def check_room_in(self, database: Database) -> None:
+        """The same for a collection that is already in another database."""
         own = collections_max(database.properties)
         if own is not None and self.count_in(database) >= own:
             raise CollectionLimitReached(
                 f"exceeded the limit number of collections[dbName={database.name}][limit={own}]"
             )
-        if self.live_count() >= COLLECTIONS_MAX:
-            raise CollectionLimitReached(f"exceeded the limit number of collections[limit={COLLECTIONS_MAX}]")
 
     def find(self, database: Database, name: str) -> Collection | None:
         """Find a collection by real name or alias."""

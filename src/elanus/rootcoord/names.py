@@ -85,10 +85,12 @@ class Names:
                 raise InvalidParameter(
                     f"duplicated new collection name {target.name}:{new} with other collection name or alias"
                 )
-            if target.database_id != collection.database_id and collection.aliases:
-                raise InvalidParameter(
-                    "fail to rename db name, must drop all aliases of this collection before rename"
-                )
+            if target.database_id != collection.database_id:
+                if collection.aliases:
+                    raise InvalidParameter(
+                        "fail to rename db name, must drop all aliases of this collection before rename"
+                    )
+                self._catalog.check_room_in(target)
             await (
                 self._definitions.invalidations.all_confirmed()
             )  # another collection may just have left the name

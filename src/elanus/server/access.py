@@ -68,8 +68,10 @@ def open_audit(
 
 def port_access(settings: ProxySettings, current: Callable[[], Proxy]) -> PortAccess:
     """``current`` returns the running instance of the proxy that answers."""
+    tries = settings.wrong_passwords_per_minute
     if not settings.authorization_enabled:
-        return PortAccess(AllowAll(), SignIn(None), SeesAll())
+        sign_in = SignIn(None, settings.initial_root_password, tries_per_minute=tries)
+        return PortAccess(AllowAll(), sign_in, SeesAll())
 
     def policy() -> AccessPolicy:
         return current().policies.current()
@@ -83,10 +85,5 @@ def port_access(settings: ProxySettings, current: Callable[[], Proxy]) -> PortAc
         proxy.call(root.set_password(user.name, hashed, user.generation))
 
     guard = AccessGuard(policy, real_name)
-    sign_in = SignIn(
-        policy,
-        settings.initial_root_password,
-        rehash=rehash,
-        tries_per_minute=settings.wrong_passwords_per_minute,
-    )
+    sign_in = SignIn(policy, settings.initial_root_password, rehash=rehash, tries_per_minute=tries)
     return PortAccess(guard, sign_in, guard)

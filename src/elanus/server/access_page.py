@@ -91,6 +91,8 @@ def _endpoints() -> Mapping[str, list[str]]:
 def _row(name: str, permission: Permission, fields: tuple[str, ...], *more: str) -> str:
     privilege = f"`{_short(permission.privilege)}`" if permission.privilege else "none: every user"
     on = ", ".join(f"`{field}`" for field in fields) if fields else "all"
+    if permission.if_named:
+        on += ", if given"
     return f"| {' | '.join([f'`{name}`', privilege, on if permission.privilege else '', *more])} |\n"
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from elanus.server.startup import CannotStart
+
 FILE_NAME = "server.json"
 
 
@@ -31,10 +33,14 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def announce(data_dir: Path, announcement: Announcement) -> None:
-    """Write the file atomically."""
+    """Write the file atomically. Raises `CannotStart`."""
     draft = data_dir / f"{FILE_NAME}.{os.getpid()}"
-    draft.write_bytes(msgspec.json.encode(announcement))
-    draft.replace(data_dir / FILE_NAME)
+    try:
+        draft.write_bytes(msgspec.json.encode(announcement))
+        draft.replace(data_dir / FILE_NAME)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise CannotStart(f"{data_dir / FILE_NAME} cannot be written: {error.strerror}") from error
 
 
 def withdraw(data_dir: Path) -> None:

@@ -113,11 +113,14 @@ class Fronts:
         """Return all operations that clients may call."""
         process = self._process
         access = port_access(self._settings, current)
-        verbs = ProxyVerbs(current, process.pressure(), process.components)
+        passwords = access.sign_in.passwords
+        verbs = ProxyVerbs(current, process.pressure(), process.components, passwords)
         connector = Connector(verbs, Snapshots(current, process.snapshots), process.import_url)
         return Calls(
             (
-                *milvus_operations(milvus_families(verbs, self._deploy_mode, access.visible)),
+                *milvus_operations(
+                    milvus_families(verbs, self._deploy_mode, access.visible), verbs.describe_collection
+                ),
                 *interface_operations(ConnectorApi, connector),
                 *interface_operations(BackupApi, BackupService(verbs, Backups(current))),
                 *interface_operations(KeysApi, Keys(verbs)),

@@ -134,7 +134,6 @@ def proxy_policy(settings: Settings) -> ProxyPolicy:
             proxy.delete_step_keys_max,
             proxy.segment_filter_ratio,
         ),
-        root_password=proxy.initial_root_password,
         rates=_rates(settings.rate_limits),
         disk_max_bytes=settings.rate_limits.disk_max_mb * _MB or None,
         embedding=embedding_policy(settings.function),

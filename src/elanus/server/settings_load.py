@@ -6,12 +6,13 @@ silently ignored is discovered in production, so unknown keys are refused, with 
 setting that was probably meant. All problems are collected before any is reported.
 
 In the environment a setting is named by its path in upper case after ``ELANUS_``, with two underscores
-between section and name: ``ELANUS_PROXY__PORT``. The prefix belongs to Elanus; the only other variable
-that may have it is ``ELANUS_CONFIG`` (the YAML file).
+between section and name: ``ELANUS_PROXY__PORT``. The prefix belongs to Elanus; the only other variables
+that may have it are ``ELANUS_CONFIG`` (the YAML file) and ``ELANUS_TOKEN`` (by which commands sign in).
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -24,6 +25,7 @@ from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
     YamlConfigSettingsSource,
 )
 
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 ENV_PREFIX = "ELANUS_"
 ENV_DELIMITER = "__"
 CONFIG_VARIABLE = ENV_PREFIX + "CONFIG"
+_NO_SETTINGS = frozenset({CONFIG_VARIABLE, ENV_PREFIX + "TOKEN"})
+"""The variables with the prefix that are not settings. The token is an option of `elanus.cli.options`."""
 SECRETS = frozenset({"api_key", "root_password"})
 """The last parts of the names of settings whose values are shown nowhere, in errors neither."""
 
@@ -70,6 +74,8 @@ def load(config: Path | None = None, flags: Mapping[str, object] | None = None) 
     except ValidationError as error:
         sources = ((flags, "command line"), (in_environment, "environment"), (in_file, f"{path}"))
         raise InvalidSettings(_explain(e, sources) for e in error.errors()) from None
+    except SettingsError as error:
+        raise InvalidSettings(list(_not_json(in_environment)) or [f"environment: {error}"]) from None
     return Settings.model_validate(layered.model_dump(exclude_unset=True))
 
 
@@ -161,9 +167,20 @@ def _dotted(content: Mapping[object, object], prefix: str = "") -> Iterator[str]
 
 
 def _keys_of_environment() -> dict[str, str]:
-    """Map the dotted name of every environment variable with the prefix to the variable."""
-    ours = [name for name in os.environ if name.startswith(ENV_PREFIX) and name != CONFIG_VARIABLE]
+    """Map the dotted name of every setting in the environment to its variable."""
+    ours = [name for name in os.environ if name.startswith(ENV_PREFIX) and name not in _NO_SETTINGS]
     return {name[len(ENV_PREFIX) :].lower().replace(ENV_DELIMITER, "."): name for name in ours}
+
+
+def _not_json(in_environment: Mapping[str, str]) -> Iterator[str]:
+    """Name the variables whose text is not JSON, of settings that hold any names."""
+    for key, variable in in_environment.items():
+        if f"{key}." not in _tables():
+            continue
+        try:
+            json.loads(os.environ[variable])
+        except ValueError:
+            yield f'environment: {key}: what {variable} holds is no JSON; write {{"name": "value"}}'
 
 
 def _unknown(keys: Mapping[str, str], source: str) -> Iterator[str]:

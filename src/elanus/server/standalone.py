@@ -71,7 +71,7 @@ async def _serve(settings: Settings) -> int:
         stack.push_async_callback(online.stop)
         try:
             await online.start()
-        except MetaFault as error:
+        except (ElanusError, MetaFault) as error:
             raise CannotStart(str(error)) from error
         online_address = await _open_coordinators(stack, settings, data_dir, online)
         supervisor = _start_pipeline(stack, settings, data_dir, online, metrics)

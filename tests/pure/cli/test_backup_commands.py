@@ -23,6 +23,7 @@ from elanus.cli.backup_files import BackupFiles
 from elanus.cli.options import EXIT_FAILED, EXIT_FOUND, EXIT_MISUSED
 from elanus.cli.pinned_files import open_snapshot
 from elanus.core.access import AccessPolicy, User
+from elanus.core.access_backup import restored
 from elanus.core.api_keys import ApiKey, digest_of, key_text
 from elanus.core.catalog import Collection, Database
 from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
@@ -180,7 +181,7 @@ class Server:
         return AccessPolicy({"ann": User("ann", "hash", 1)}, keys={"5f0c": key})
 
     def restore_access(self, added: AccessPolicy) -> None:
-        self.users = added
+        self.users = restored(self.users or AccessPolicy(), added, 10, 10)
 
     def list_databases(self) -> list[Database]:
         return [replace(SHOP, name=name) for name in self.databases]
@@ -433,6 +434,7 @@ def test_an_interrupted_restore_continues(
         "shop",
         "--as",
         "copy",
+        "--users",
     )
 
     def counted(source: ObjectStore, to: ObjectStore, copy: Copy) -> StoredFile:

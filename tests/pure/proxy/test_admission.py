@@ -17,11 +17,13 @@ from read_bench import cached as searchable
 from read_bench import search
 
 from elanus.api.connector import SnapshotLease
+from elanus.core.catalog import Database
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import ForceDenied, RateLimited
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.rankers import Rrf
 from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
+from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.proxy.api.collections import CreateCollection
 from elanus.proxy.api.loading import LoadRequest
 from elanus.proxy.api.query import Query
@@ -169,6 +171,7 @@ VERBS: dict[str, list[Callable[[Bench], Any]]] = {
         lambda b: b.verbs.release("default", NAME, ()),
         lambda b: b.verbs.flush("default", [NAME]),
         lambda b: b.verbs.compact("default", NAME, 0),
+        lambda b: b.verbs.compact("default", "", PLAIN.collection_id),
         lambda b: b.verbs.truncate_collection("default", NAME),
     ],
 }
@@ -197,8 +200,21 @@ def test_a_switch_denies_its_verbs_and_does_nothing(action: str, level: str) -> 
     done = in_a_thread(work, {switch: "true"} if level == "database" else None, **{switch: "true"})
     assert done.messages() == []
     assert done.data.calls.of("flush") == []
-    looks = {"describe_collection", "list_databases"}
+    looks = {"describe_collection", "collection_by_id", "list_databases"}
     assert {name for name, _ in done.root.calls.asked} <= looks
+
+
+def test_no_collection_moves_into_a_database_that_denies_definitions() -> None:
+    async def databases() -> tuple[Database, ...]:
+        closed = Database(DatabaseID(2), "closed", NO_TIMESTAMP, {"database.force.deny.ddl": "true"})
+        return (Database(DatabaseID(1), "default", NO_TIMESTAMP, {}), closed)
+
+    def work(bench: Bench) -> None:
+        bench.root.list_databases = databases  # type: ignore[method-assign]
+        with pytest.raises(ForceDenied, match=r"database\.force\.deny\.ddl"):
+            bench.verbs.rename_collection("default", NAME, NAME, "closed")
+
+    assert in_a_thread(work).root.calls.of("rename_collection") == []
 
 
 def test_a_switch_denies_nothing_else() -> None:

@@ -129,6 +129,22 @@ def test_files_are_put_aside_and_the_oldest_go(tmp_path: Path) -> None:
     assert [r["operation"][:5] for r in kept] == ["Drop8"]
 
 
+def test_a_line_that_was_cut_off_takes_no_other_with_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.log.record(call("DropCollection"))
+    bench.log.record(call("DropIndex"))
+    bench.closed()
+    bench.file.write_bytes(bench.file.read_bytes()[:-40])
+    again = Bench(tmp_path)
+    again.log.record(call("DropRole"))
+    again.log.close()
+    whole, cut, new = again.file.read_bytes().splitlines()
+    assert [msgspec.json.decode(line)["operation"] for line in (whole, new)] == ["DropCollection", "DropRole"]
+    with pytest.raises(msgspec.DecodeError):
+        msgspec.json.decode(cut)
+    assert [record["operation"] for record in again.log.latest(9)] == ["DropRole", "DropCollection"]
+
+
 def test_the_latest_records_are_read_from_the_end_of_the_file(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     assert bench.log.latest(3) == []

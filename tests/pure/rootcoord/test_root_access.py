@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from fakes import FakeProxy
@@ -14,6 +16,7 @@ from elanus.core.api_keys import ApiKey
 from elanus.core.errors import AccessConflict, InvalidParameter, NotPermitted, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.privileges import Grant
+from elanus.meta.port import Delete, Put
 
 INSERT = Grant("Collection", "books", "default", "Insert")
 
@@ -174,11 +177,67 @@ async def test_a_backup_is_restored_as_a_whole() -> None:
     assert restored.roles == saved.roles
     assert restored.groups == saved.groups
     assert restored.users["ada"].password_hash == "hash"
+    await empty.restore_access(saved)
+    assert await empty.access_policy() == restored, "it is there already"
+    await empty.change_privilege_group("filling", ("Upsert",), True)
+    restored = await empty.access_policy()
     await refused(empty.restore_access(saved), InvalidParameter, "filling")
     eve = User("eve", "h", 0, ("nobody",))
     bad = AccessPolicy({"eve": eve}, {"r": Role("r")}, {"g": PrivilegeGroup("g")})
     await refused(empty.restore_access(bad), AccessConflict, "not found the role")
     assert await empty.access_policy() == restored
+
+
+def many(users: int) -> AccessPolicy:
+    """Users with the role crew and a key each."""
+    members = [User(f"u{n}", "hash", 0, ("crew",)) for n in range(users)]
+    keys = [ApiKey(f"k{n}", f"u{n}", "0" * 64, 1) for n in range(users)]
+    return AccessPolicy(
+        {user.name: user for user in members}, {"crew": Role("crew")}, keys={key.key_id: key for key in keys}
+    )
+
+
+async def test_a_large_backup_is_restored_and_outlives_the_coordinator() -> None:
+    bench = Bench()
+    root = await bench.start(users_max=200)
+    await root.restore_access(many(100))
+    before = await root.access_policy()
+    assert (len(before.users), len(before.keys)) == (101, 100)
+    assert await (await bench.restart()).access_policy() == before
+
+
+async def test_a_large_restore_that_broke_off_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    root = await bench.start(users_max=300)
+    txn, done = bench.meta.txn, 0
+
+    async def breaks_off(operations: Sequence[Put | Delete], *more: Any) -> int:
+        nonlocal done
+        done += any("/access/" in operation.key for operation in operations)
+        if done == 2:
+            raise Unavailable("the store does not answer")
+        return await txn(operations, *more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.meta, "txn", breaks_off)
+        await refused(root.restore_access(many(150)), Unavailable, "does not answer")
+    part = await root.access_policy()
+    assert "crew" in part.roles, "what others name is first"
+    assert (len(part.users), len(part.keys)) == (100, 0)
+    await root.restore_access(many(150))
+    whole = await root.access_policy()
+    assert (len(whole.users), len(whole.keys)) == (151, 150)
+
+
+async def test_a_role_with_many_members_is_dropped() -> None:
+    bench = Bench()
+    root = await bench.start(users_max=300)
+    await root.restore_access(many(150))
+    await root.drop_role("crew", False)
+    left = await root.access_policy()
+    assert "crew" not in left.roles
+    assert not any(user.roles for user in left.users.values())
+    assert await (await bench.restart()).access_policy() == left
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from elanus.core.errors import (
     AliasAlreadyExists,
     AliasConflict,
     AliasNotFound,
+    CollectionLimitReached,
     CollectionNotFound,
     DatabaseLimitReached,
     DatabaseNotFound,
@@ -103,6 +104,17 @@ async def test_a_collection_moves_to_another_database_only_without_aliases() -> 
     await root.rename_collection("default", "c", "c", "books")
     assert [c.name for c in await root.list_collections("books")] == ["c"]
     assert await root.list_collections("default") == ()
+    await root.stop()
+
+
+async def test_a_collection_moves_into_a_database_that_has_room() -> None:
+    _, root = await started("a", "b")
+    await root.create_database("books", {"database.max.collections": "1"})
+    await root.rename_collection("default", "a", "a", "books")
+    full = root.rename_collection("default", "b", "b", "books")
+    await refused(full, CollectionLimitReached, r"dbName=books.*limit=1")
+    await root.rename_collection("books", "a", "c", "")
+    assert [c.name for c in await root.list_collections("books")] == ["c"], "a new name takes no room"
     await root.stop()
 
 

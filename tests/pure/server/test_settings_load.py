@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 from pydantic import ValidationError
 
+from elanus.cli.app import app
 from elanus.server.settings import ProxySettings, Settings
 from elanus.server.settings_load import InvalidSettings, environment_name, load, setting_names
 
@@ -148,6 +152,33 @@ def test_unknown_variables_are_refused_with_the_variable_that_was_meant(
         "environment: ELANUS_LOG is a section, not a setting; set what is in it, such as ELANUS_LOG__URL",
         "environment: unknown setting ELANUS_PROXY__PROT; did you mean ELANUS_PROXY__PORT?",
     ]
+
+
+def test_the_variables_of_options_of_commands_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = set(_variables(typer.main.get_command(app)))
+    assert "ELANUS_TOKEN" in variables
+    for name in variables:
+        monkeypatch.setenv(name, "ada:secret1")
+    assert load() == Settings()
+
+
+def _variables(command: Any) -> Iterator[str]:
+    """The variables that set options of a command, or of those below it."""
+    for parameter in command.params:
+        if isinstance(parameter.envvar, str):
+            yield parameter.envvar
+    for below in getattr(command, "commands", {}).values():
+        yield from _variables(below)
+
+
+def test_a_table_that_is_no_json_is_named_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ELANUS_CLUSTER__NODE_LABELS", "nvme")
+    with pytest.raises(InvalidSettings) as caught:
+        load()
+    assert caught.value.problems == (
+        "environment: cluster.node_labels: what ELANUS_CLUSTER__NODE_LABELS holds is no JSON; "
+        'write {"name": "value"}',
+    )
 
 
 def test_all_problems_are_reported_with_their_sources(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,6 +60,31 @@ def test_a_server_whose_spark_could_not_start_is_refused_before_it_touches_anyth
     assert not data_dir.exists()
 
 
+ON_A_FULL_DISK = """
+import os, sys
+from elanus.core.errors import DiskFull
+from elanus.meta.sqlite import SqliteMeta
+from elanus.server.settings_load import load
+from elanus.server.standalone import serve
+from elanus.server.startup import CannotStart
+async def full(*_):
+    raise DiskFull("no room left for the metadata; free disk space, then retry")
+SqliteMeta.txn = full
+off = {f"{name}.enabled": False for name in ("http", "metrics", "pipeline")}
+try:
+    serve(load(None, {"data_dir": sys.argv[1], "proxy.port": 0, **off}))
+except CannotStart as error:
+    print("cannot start:", error, flush=True)
+os._exit(0)
+"""
+
+
+def test_a_server_whose_disk_is_full_says_so(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", ON_A_FULL_DISK, str(tmp_path / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert "cannot start: no room left for the metadata; free disk space" in done.stdout, done.stderr
+
+
 WITHOUT_SPARK = """
 import asyncio, resource, sys
 from pathlib import Path

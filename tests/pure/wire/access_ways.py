@@ -69,11 +69,30 @@ KEYS: Mapping[str, KeyScope] = {
     "shop": KeyScope(databases=("shop",)),
 }
 """Ada's API keys by their ids, each limited in another way."""
+BY_ID = ("DescribeCollection", "BatchDescribeCollection", "ShowPartitions", "GetReplicas", "ManualCompaction")
+"""The RPCs that take the id of a collection for its name."""
+
+
+class ById:
+    """The verbs that find what has an id. An import has the id of its collection."""
+
+    def describe_collection(self, _database: str, _name: str, collection_id: int = 0) -> Any:
+        for (database, name), known in IDS.items():
+            if known == collection_id:
+                return SimpleNamespace(database=database, name=name)
+        raise CollectionNotFound(f"collection not found[collection={collection_id}]")
+
+    def import_task(self, task_id: int) -> Any:
+        return SimpleNamespace(collection_id=task_id)
+
+
 OWN_CLIENTS: Mapping[type[Any], object] = {
-    ConnectorApi: Connector(NOTHING, NOTHING, ""),
+    ConnectorApi: Connector(ById(), NOTHING, ""),  # type: ignore[arg-type]
     BackupApi: BackupService(NOTHING, NOTHING),
     KeysApi: Keys(NOTHING),
 }
+IDS = {("default", "books"): 1, ("default", "films"): 2, ("shop", "books"): 3, ("default", "shelf"): 1}
+"""Collections, and their imports, by these ids; an alias is asked for by the id of its collection."""
 ANSWERS: Mapping[str, Mapping[str, Any]] = {
     "DescribeCollection": {
         "collection_name": "books",
@@ -111,7 +130,7 @@ class Gate:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *milvus_operations(milvus_families(FakeVerbs(), "STANDALONE")),
+    *milvus_operations(milvus_families(FakeVerbs(), "STANDALONE"), ById().describe_collection),
     *rest_operations(FakeVerbs()),
     *console_operations(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
@@ -194,7 +213,8 @@ class Asked:
 @dataclass(frozen=True)
 class Way:
     """``has_database``: the request can name one. ``has_connection``: its connection can. ``names``: the
-    request names its object. ``declared``: the operations that it says it calls, None if it says nothing."""
+    request names its object, or has its id, if ``by_id``. ``declared``: the operations that it says it
+    calls, None if it says nothing."""
 
     door: str
     path: str
@@ -203,9 +223,10 @@ class Way:
     names: bool
     send: Callable[[World, Asked], None]
     declared: tuple[str, ...] | None = None
+    by_id: bool = False
 
     def __str__(self) -> str:
-        return f"{self.door} {self.path}"
+        return f"{self.door} {self.path}{' by id' if self.by_id else ''}"
 
 
 class Ended(Exception):
@@ -239,6 +260,8 @@ def all_ways() -> Iterator[Way]:
     for name, method in METHODS.items():
         if status_field(method.output_type) is not None and not method.client_streaming:
             yield _rpc(name)
+    for name in BY_ID:
+        yield _rpc_by_id(name)
     for path, endpoint in TABLE.items():
         yield _http("REST", PREFIX + path, endpoint, endpoint.operations)
     for path, endpoint in v1.TABLE.items():
@@ -276,22 +299,43 @@ def _rpc(rpc: str) -> Way:
     return Way("gRPC", rpc, bool(databases), True, bool(about), send, (rpc,))
 
 
+def _rpc_by_id(rpc: str) -> Way:
+    request = METHODS[rpc].input_type
+    several = request.fields_by_name["collectionID"].is_repeated
+
+    def send(world: World, asked: Asked) -> None:
+        """The request says nothing about a database: the id is of one."""
+        collection_id = IDS[asked.database or "default", asked.name]
+        fields: dict[str, Any] = {"collectionID": [collection_id] if several else collection_id}
+        message = message_factory.GetMessageClass(request)(**fields)
+        handler = world.rpcs.service(SimpleNamespace(method=f"/{SERVICE.full_name}/{rpc}"))
+        with suppress(Ended):
+            handler.unary_unary(message, Context(asked))
+
+    return Way("gRPC", rpc, True, False, True, send, (rpc,), by_id=True)
+
+
 def _own_call(api: type[Any], name: str) -> Way:
     method = methods_of(api)[name]
     target: Any = OWN_CLIENTS[api]
     operation = next(one for one in interface_operations(api, target) if one.name == f"{api.__name__}.{name}")
     about = operation.permission.object_field
+    by_id = bool(operation.permission.found_by)
 
     def send(world: World, asked: Asked) -> None:
-        sent = {"database": asked.database or "default", about: asked.name}
+        database = asked.database or "default"
+        sent = {"database": database, about: IDS[database, asked.name] if by_id else asked.name}
         handler = world.own[api].service(SimpleNamespace(method=f"/elanus.{api.__name__}/{name}"))
         try:
             handler.unary_unary(tuple(sent.get(p) for p in method.parameters), Context(asked))
         except Ended:
             raise AssertionError("the calls of Elanus' own clients report refusals as errors") from None
 
-    has_database = "database" in method.parameters
-    return Way("Spark and elanus", operation.name, has_database, False, bool(about), send, (operation.name,))
+    has_database = by_id or "database" in method.parameters
+    declared = (operation.name,)
+    return Way(
+        "Spark and elanus", operation.name, has_database, False, bool(about), send, declared, by_id=by_id
+    )
 
 
 NAMING = ("collectionName", "collectionNames", "targetCollectionName", "userName", "roleName", "aliasName")

@@ -33,7 +33,7 @@ class FakeAccess:
         user = User(name, password, next(self._generations), description=description)
         self.policy = access.with_user(self.policy, user, LIMIT)
 
-    def change_password(self, name: str, old: str, new: str) -> None:
+    def change_password(self, name: str, old: str, new: str, origin: str) -> None:
         access_names.check_password(new)
         user = self.policy.users.get(name)
         if user is None or user.password_hash != old:

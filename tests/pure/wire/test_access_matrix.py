@@ -6,6 +6,7 @@ docs/access-matrix.md shows it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,20 @@ from types import SimpleNamespace
 
 import grpc
 import pytest
-from access_ways import ADA, METHODS, PERMISSIONS, Asked, Context, Ended, Way, World, all_ways, token_of_key
+from access_ways import (
+    ADA,
+    BY_ID,
+    METHODS,
+    NOTHING,
+    PERMISSIONS,
+    Asked,
+    Context,
+    Ended,
+    Way,
+    World,
+    all_ways,
+    token_of_key,
+)
 from google.protobuf import message_factory
 
 from elanus.core.access import first_policy
@@ -23,6 +37,8 @@ from elanus.core.privileges import ANY, PREFIX, PUBLIC, Grant, object_type_of
 from elanus.proxy.access.caller import Caller, FinishedCall
 from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.rest.table import PREFIX as PATHS
+from elanus.proxy.wire.families import milvus_families
+from elanus.proxy.wire.requests import is_rpc, understood_fields
 from elanus.proxy.wire.stubs import SERVICE
 
 WAYS = list(all_ways())
@@ -158,6 +174,42 @@ def test_a_request_that_names_a_collection_is_decided_by_it(world: World) -> Non
     assert forgotten == []
 
 
+def test_ids_of_no_collection_and_of_several_databases_take_the_right_everywhere(world: World) -> None:
+    request_type = message_factory.GetMessageClass(METHODS["BatchDescribeCollection"].input_type)
+    everywhere = Grant(object_type_of("DescribeCollection"), ANY, ANY, "DescribeCollection")
+    for ids, there in (((1, 2), "default"), ((1, 3), ANY), ((4,), ANY)):
+        for database in ("default", "shop", ANY):
+            world.grant(replace(everywhere, database=database))
+            request = request_type(collectionID=ids)
+            try:
+                world.calls.answer("BatchDescribeCollection", request, Caller(user=ADA))
+            except PermissionDenied:
+                assert database not in (there, ANY)
+            else:
+                assert database in (there, ANY)
+
+
+def test_every_rpc_that_takes_the_id_of_a_collection_is_in_the_matrix() -> None:
+    found = {
+        name
+        for family in milvus_families(NOTHING, "STANDALONE")
+        for name, method in inspect.getmembers(type(family), is_rpc)
+        if "collectionID" in (understood_fields(method) or ())
+    }
+    assert found == set(BY_ID)
+
+
+def test_the_compactions_of_a_named_collection_take_a_right_to_it_and_one_that_is_known_none(
+    world: World,
+) -> None:
+    name = "GetCompactionStateWithPlans"
+    request_type = message_factory.GetMessageClass(METHODS[name].input_type)
+    world.grant()
+    world.calls.answer(name, request_type(compactionID=7), Caller(user=ADA))
+    with pytest.raises(PermissionDenied):
+        world.calls.answer(name, request_type(collection_name="books"), Caller(user=ADA))
+
+
 def test_the_matrix_has_every_rpc_that_can_answer_and_every_door() -> None:
     rpcs = {way.path for way in WAYS if way.door == "gRPC"}
     assert len(SERVICE.methods) - len(rpcs) < 5
@@ -204,7 +256,7 @@ def test_what_users_may_do_without_a_grant(world: World, role: str) -> None:
     if role == PUBLIC:
         world.policy = replace(world.policy, roles=first_policy().roles)
     for name, permission in PERMISSIONS.items():
-        if name not in world.calls:
+        if name not in world.calls or permission.if_named:
             continue
         held = role in ("admin", "root") or (role == PUBLIC and permission.privilege in PUBLIC_HOLDS)
         world.passed.clear()

@@ -87,7 +87,7 @@ def test_a_session_ends_by_time_by_another_password_and_with_its_user(world: Wor
     world.clock.now_s += 1
     assert browser.ask("GET", "/ui/api/session")[0] == 401
     browser.sign_in("ada", "secret-ada")
-    world.verbs.change_password("ada", "secret-ada", "another-one")
+    world.verbs.change_password("ada", "secret-ada", "another-one", "")
     assert browser.ask("GET", "/ui/api/session")[0] == 401
     browser.sign_in("ada", "another-one")
     world.verbs.drop_user("ada")

@@ -15,7 +15,7 @@ import itertools
 import os
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -94,7 +94,8 @@ class AuditLog:
     """Implements `Audit`. Safe to call from any thread.
 
     ``file``: the lines that were written last; ``file.1`` those before, and so on, ``files_max`` in all, each
-    of ``file_max_bytes``. ``data_share``: the share of calls recorded of those that only read or write rows.
+    of ``file_max_bytes``. A line that a crash cut off stays, and counts for nothing.
+    ``data_share``: the share of calls recorded of those that only read or write rows.
     ``lost`` is called with the number of records that could not be written. ``now_s``: seconds since 1970.
     Raises `OSError` when the file cannot be opened.
     """
@@ -149,7 +150,7 @@ class AuditLog:
         except FileNotFoundError:  # between two files
             return []
         lines = tail.split(b"\n")[1 if begin else 0 : -1]  # the first may have begun before what was read
-        return [msgspec.json.decode(line) for line in reversed(lines[-records_max:])]
+        return list(itertools.islice(_records(reversed(lines)), records_max))
 
     def close(self) -> None:
         """Write what was recorded before, and close the file."""
@@ -162,7 +163,12 @@ class AuditLog:
         return int(n * self._data_share) > int((n - 1) * self._data_share)
 
     def _opened(self) -> BinaryIO:
-        out = open(self._file, "ab", opener=_private)  # noqa: SIM115 - the writer closes it
+        out = open(self._file, "a+b", opener=_private)  # noqa: SIM115 - the writer closes it
+        if out.tell():
+            out.seek(-1, os.SEEK_END)
+            if out.read(1) != b"\n":  # the last line was cut off: the next record is a line of its own
+                out.write(b"\n")
+                out.flush()
         self._size_bytes = self._file.stat().st_size
         return out
 
@@ -203,6 +209,13 @@ class AuditLog:
 
     def _numbered(self, n: int) -> Path:
         return self._file.with_name(f"{self._file.name}.{n}") if n else self._file
+
+
+def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield the records of lines; a line that was cut off has none."""
+    for line in lines:
+        with suppress(msgspec.DecodeError):
+            yield msgspec.json.decode(line, type=dict[str, Any])
 
 
 def _private(path: str, flags: int) -> int:

@@ -32,17 +32,19 @@ class PasswordTries:
         """The tries that an address had left, and when, in seconds."""
         self._lock = threading.Lock()
 
+    def check(self, origin: str) -> None:
+        """Raises `Unauthenticated` if `begin` would, and takes nothing."""
+        if self._per_minute:
+            with self._lock:
+                self._some_left(place_of(origin))
+
     def begin(self, origin: str) -> None:
         """Take a try. ``origin``: an address as gRPC or HTTP reports it. Raises `Unauthenticated`."""
         if not self._per_minute:
             return
         place = place_of(origin)
         with self._lock:
-            left = self._now_left(place)
-            if left < 1:
-                wait_s = math.ceil((1 - left) * 60 / self._per_minute)
-                raise Unauthenticated(f"too many wrong passwords from {place}: try again in {wait_s} s")
-            self._keep(place, left - 1)
+            self._keep(place, self._some_left(place) - 1)
 
     def succeeded(self, origin: str) -> None:
         """Give the try back: the password was right."""
@@ -51,6 +53,14 @@ class PasswordTries:
         place = place_of(origin)
         with self._lock:
             self._keep(place, min(self._now_left(place) + 1, self._per_minute))
+
+    def _some_left(self, place: str) -> float:
+        """The tries left, at least one. Raises `Unauthenticated`."""
+        left = self._now_left(place)
+        if left < 1:
+            wait_s = math.ceil((1 - left) * 60 / self._per_minute)
+            raise Unauthenticated(f"too many wrong passwords from {place}: try again in {wait_s} s")
+        return left
 
     def _now_left(self, place: str) -> float:
         left, at_s = self._left.get(place, (self._per_minute, 0.0))

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hmac
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from elanus.core.access import User
@@ -33,27 +34,32 @@ def _hasher() -> PasswordHasher:
     return PasswordHasher(time_cost=_PASSES, memory_cost=_MEMORY_KIB, parallelism=1)
 
 
-def hash_password(password: str) -> str:
-    """Return the hash to store. Blocks for tens of milliseconds, and while other hashes are computed."""
+@contextmanager
+def hashing_turn() -> Iterator[None]:
+    """Wait for one of the turns to compute a hash, and keep it meanwhile."""
     about_to_wait()
     with _turns:
+        yield
+
+
+def hash_password(password: str) -> str:
+    """Return the hash to store. Blocks for tens of milliseconds, and while other hashes are computed."""
+    with hashing_turn():
         return str(_hasher().hash(password))
 
 
 def verify_password(password: str, stored: str) -> bool:
-    """Whether the password is the one that was hashed. Blocks as `hash_password` does."""
-    about_to_wait()
-    with _turns:
-        if stored.startswith(_BCRYPT):
-            import bcrypt
+    """Whether the password is the one that was hashed. Call it in a `hashing_turn`: it takes none itself."""
+    if stored.startswith(_BCRYPT):
+        import bcrypt
 
-            return bool(bcrypt.checkpw(password.encode()[:72], stored.encode()))
-        from argon2.exceptions import InvalidHashError, VerificationError
+        return bool(bcrypt.checkpw(password.encode()[:72], stored.encode()))
+    from argon2.exceptions import InvalidHashError, VerificationError
 
-        try:
-            return bool(_hasher().verify(stored, password))
-        except (VerificationError, InvalidHashError):
-            return False
+    try:
+        return bool(_hasher().verify(stored, password))
+    except (VerificationError, InvalidHashError):
+        return False
 
 
 def is_outdated(stored: str) -> bool:
@@ -72,7 +78,7 @@ def is_password_of(
     initial_root_password: str,
     verify: Callable[[str, str], bool] = verify_password,
 ) -> bool:
-    """Whether the password is the user's. Blocks as `hash_password` does.
+    """Whether the password is the user's. Call it in a `hashing_turn`.
 
     ``initial_root_password``: root's until it is changed for the first time; "" is nobody's.
     """

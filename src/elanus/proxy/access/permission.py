@@ -33,26 +33,35 @@ class Permission:
     ``object_field``: the request field that names the objects; "" if no field does. ``user.name`` is the
     field ``name`` of the message in the field ``user``. ``arrival_field``: the request field that names a
     database in which the operation makes a collection; where it is not the request's own, the caller needs
-    `ARRIVAL` in it as well.
+    `ARRIVAL` in it as well. ``found_by``: the method, next to the operation's, that takes the value of the
+    object field, a number, and returns the database and the names it stands for; "" for a field of names.
+    ``if_named``: a request that names no object needs no privilege.
     """
 
     privilege: str
     object_type: ObjectType
     object_field: str = ""
     arrival_field: str = ""
+    found_by: str = ""
+    if_named: bool = False
 
 
 def requires(
-    privilege: str, on: str = "", object_type: ObjectType | None = None, arrives_in: str = ""
+    privilege: str,
+    on: str = "",
+    object_type: ObjectType | None = None,
+    arrives_in: str = "",
+    found_by: str = "",
+    if_named: bool = False,
 ) -> Callable[[Method], Method]:
     """Declare the permission of the operation that the method implements.
 
     ``on``: the `Permission.object_field`. ``object_type``: by default a collection if a field is named, else
-    global. ``arrives_in``: the `Permission.arrival_field`.
+    global. ``arrives_in``: the `Permission.arrival_field`. ``found_by``, ``if_named``: as in `Permission`.
     """
     if object_type is None:
         object_type = ObjectType.COLLECTION if on else ObjectType.GLOBAL
-    permission = Permission(privilege, object_type, on, arrives_in)
+    permission = Permission(privilege, object_type, on, arrives_in, found_by, if_named)
 
     def declare(method: Method) -> Method:
         setattr(method, _PERMISSION, permission)

@@ -4,8 +4,9 @@ A token is ``user:password``, or an API key (`elanus.core.api_keys`), which has 
 in base64, HTTP clients as it is. Verifying a password takes tens of milliseconds, so a right token is
 remembered: under a keyed hash, with the generation of the user's password. A change of the password makes
 another generation, a dropped user has none, so what is remembered needs no clearing. A token that was wrong
-is remembered too, for as long as nothing about users changes. API keys are cheap to verify and may expire at
-any moment: each call verifies them.
+is remembered too, for as long as nothing about users changes. Of calls with the same token that arrive at
+once, one has it verified and the others wait for what it finds out. API keys are cheap to verify and may
+expire at any moment: each call verifies them.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 from elanus.core.access import AccessPolicy, User
 from elanus.core.api_keys import is_valid, key_id_of
 from elanus.core.errors import ElanusError, Unauthenticated
-from elanus.proxy.access.password_tries import PasswordTries
-from elanus.proxy.access.passwords import is_outdated, is_password_of, verify_password
+from elanus.proxy.access.password_check import TRIES_PER_MINUTE, PasswordCheck
+from elanus.proxy.access.passwords import is_outdated, verify_password
+from elanus.rpc.serving.waiting import about_to_wait
 
 _REMEMBERED_MAX = 10_000
 _IN_BASE64 = b"base64"
@@ -37,7 +40,6 @@ _NO_USER = User(
 )
 """Compared with the password of a name that is no user's, so that it takes as long as another wrong password:
 how long a refusal takes says nothing about who exists. Nobody knows a password of this hash."""
-TRIES_PER_MINUTE = 30
 
 T = TypeVar("T")
 
@@ -54,6 +56,14 @@ class Identity(NamedTuple):
 
 NOBODY = Identity()
 """The caller of a server without users."""
+
+
+class _Queue:
+    """The calls that have the same token verified, one at a time. ``calls``: how many."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls = 0
 
 
 class SignIn:
@@ -75,14 +85,14 @@ class SignIn:
         tries_per_minute: int = TRIES_PER_MINUTE,
     ) -> None:
         self._policy = policy
-        self._initial_password = initial_password
-        self._verify = verify
+        self.passwords = PasswordCheck(initial_password, verify, tries_per_minute, now_s)
+        """Other calls that send a password compare it by this: the tries of an address are the same."""
         self._rehash = rehash
         self._now_s = now_s
-        self._tries = PasswordTries(tries_per_minute, now_s)
         self._key = os.urandom(32)
         self._right: dict[bytes, tuple[str, int]] = {}
         self._wrong: dict[bytes, int] = {}
+        self._queues: dict[bytes, _Queue] = {}
         self._lock = threading.Lock()
 
     @property
@@ -154,21 +164,43 @@ class SignIn:
         return Identity(key.user, key.key_id)
 
     def _verified(self, token: str, digest: bytes, policy: AccessPolicy, origin: str) -> str:
+        """The user of a token that is not known to be right. Raises `Unauthenticated`."""
         name, _, password = token.partition(":")
-        refusal = Unauthenticated(_WRONG)
-        if self._wrong.get(digest) == policy.version:
-            raise refusal
-        self._tries.begin(origin)
-        user = policy.users.get(name)
-        is_right = is_password_of(user or _NO_USER, password, self._initial_password, self._verify)
-        if user is None or not is_right:
-            self._remember(self._wrong, digest, policy.version)
-            raise refusal
-        self._tries.succeeded(origin)
-        self._remember(self._right, digest, (user.name, user.generation))
+        with self._one_at_a_time(digest):
+            if known := self._known(digest, policy):
+                return known
+            user = self._looked_at(name, password, digest, policy, origin)
         if self._rehash is not None and is_outdated(user.password_hash):
             self._hash_again(user, password)
         return user.name
+
+    def _looked_at(self, name: str, password: str, digest: bytes, policy: AccessPolicy, origin: str) -> User:
+        refusal = Unauthenticated(_WRONG)
+        if self._wrong.get(digest) == policy.version:
+            raise refusal
+        user = policy.users.get(name)
+        is_right = self.passwords.is_right(user or _NO_USER, password, origin)
+        if user is None or not is_right:
+            self._remember(self._wrong, digest, policy.version)
+            raise refusal
+        self._remember(self._right, digest, (user.name, user.generation))
+        return user
+
+    @contextmanager
+    def _one_at_a_time(self, digest: bytes) -> Iterator[None]:
+        """Wait while another call has the same token verified."""
+        with self._lock:
+            queue = self._queues.setdefault(digest, _Queue())
+            queue.calls += 1
+        try:
+            about_to_wait()
+            with queue.lock:
+                yield
+        finally:
+            with self._lock:
+                queue.calls -= 1
+                if not queue.calls:
+                    del self._queues[digest]
 
     def _remember(self, table: dict[bytes, T], digest: bytes, value: T) -> None:
         with self._lock:

@@ -21,8 +21,11 @@ class AccessVerbs(Protocol):
         """Raises `InvalidParameter` for an illegal name or password, and `AccessConflict`."""
         ...
 
-    def change_password(self, name: str, old: str, new: str) -> None:
-        """Raises `NotAuthenticated` when ``old`` is wrong or there is no such user."""
+    def change_password(self, name: str, old: str, new: str, origin: str) -> None:
+        """Raises `NotAuthenticated` when ``old`` is wrong or there is no such user.
+
+        ``origin``: the address that the call came from. Raises `Unauthenticated` after too many wrong ones.
+        """
         ...
 
     def describe_user(self, name: str, description: str) -> None:

@@ -30,8 +30,11 @@ def alter_resource_groups(session: Session, body: bodies.AlterResourceGroups) ->
 def segments(session: Session, body: bodies.Segments) -> object:
     """Describe flushed segments by their ids"""
     collection = session.rpc("DescribeCollection", db_name=body.db_name, collectionID=body.collection_id)
+    # Of an id, the database may be another than the request's.
     found = session.rpc(
-        "GetPersistentSegmentInfo", dbName=body.db_name, collectionName=collection.collection_name
+        "GetPersistentSegmentInfo",
+        dbName=collection.db_name or body.db_name,
+        collectionName=collection.collection_name,
     )
     wanted = set(body.segment_ids)
     return {

@@ -63,8 +63,6 @@ class ProxyPolicy:
     call_timeout_s: float
     allocation_rows_min: int
     limits: RequestLimits = field(default_factory=RequestLimits)
-    root_password: str = ""
-    """Root's until it is changed for the first time."""
     rates: Mapping[Rate, float] = field(default_factory=dict)
     """The limits a second of all collections and proxies together."""
     disk_max_bytes: float | None = None
@@ -117,7 +115,6 @@ class Proxy:
         """A fresh timestamp, for gRPC threads."""
         self.measures = measures
         self.limits = policy.limits
-        self.root_password = policy.root_password
         self.embedder = Embedder(policy.embedding, measured=measures.embedded)
         self._nodes = nodes
         self._policy = policy

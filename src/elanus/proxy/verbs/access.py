@@ -19,7 +19,7 @@ from elanus.core.api_keys import (
 )
 from elanus.core.errors import DatabaseNotFound, InvalidParameter, NotAuthenticated
 from elanus.core.privileges import ANY, Grant
-from elanus.proxy.access.passwords import hash_password, is_hash, is_password_of
+from elanus.proxy.access.passwords import hash_password, is_hash
 from elanus.proxy.verbs.family import VerbFamily
 
 _KEY_ID_BYTES, _SECRET_BYTES = 8, 32
@@ -37,11 +37,11 @@ class Access(VerbFamily):
         root = self._proxy.coordinators.root
         self._proxy.define("create user", lambda: root.create_user(name, hashed, description))
 
-    def change_password(self, name: str, old: str, new: str) -> None:
+    def change_password(self, name: str, old: str, new: str, origin: str) -> None:
         proxy = self._proxy
         check_password(new)
         user = proxy.policies.current().users.get(name)
-        if user is None or not is_password_of(user, old, proxy.root_password):
+        if user is None or not self._passwords.is_right(user, old, origin):
             raise NotAuthenticated(f"old password not correct for {name}: not authenticated")
         hashed = hash_password(new)
         root, former = proxy.coordinators.root, user.generation

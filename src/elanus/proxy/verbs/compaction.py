@@ -22,9 +22,10 @@ class Compacting(VerbFamily):
     ) -> StartedCompaction:
         if collection or not collection_id:
             cached = self._collection(database, collection)
-            self._proxy.admission.allow(Action.DDL, cached)
-            collection_id = cached.collection_id
-        wanted, data = CollectionID(collection_id), self._proxy.coordinators.data
+        else:
+            cached = self._collection_by_id(CollectionID(collection_id))
+        self._proxy.admission.allow(Action.DDL, cached)
+        wanted, data = cached.collection_id, self._proxy.coordinators.data
 
         async def compact() -> StartedCompaction:
             trigger_id = await data.compact(wanted, target_bytes, by_key)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from elanus.api.rootcoord import NewCollection, RootCoordApi
-from elanus.core.catalog import Collection, Database, Partition, check_database_numbers
+from elanus.core.catalog import Database, Partition, check_database_numbers
 from elanus.core.errors import (
     AliasNotFound,
     CollectionNotFound,
@@ -150,14 +150,7 @@ class Definitions(VerbFamily):
     def describe_collection(self, database: str, name: str, collection_id: int = 0) -> CollectionView:
         if name or not collection_id:
             return self._collection(database, name).view
-        found = self._proxy.define(
-            "describe collection", lambda: self._root.collection_by_id(CollectionID(collection_id))
-        )
-        return collection_view(self._database_name(found), found)
-
-    def _database_name(self, collection: Collection) -> str:
-        names = {d.database_id: d.name for d in self.list_databases()}
-        return names[collection.database_id]
+        return self._collection_by_id(CollectionID(collection_id)).view
 
     def list_collections(self, database: str) -> Sequence[CollectionView]:
         found = self._proxy.define("list collections", lambda: self._root.list_collections(database))
@@ -165,7 +158,8 @@ class Definitions(VerbFamily):
 
     def rename_collection(self, database: str, old: str, new: str, new_database: str) -> None:
         check_collection_name(new)
-        self._proxy.admission.allow_in(Action.DDL, database)
+        for changed in dict.fromkeys((database, new_database or database)):
+            self._proxy.admission.allow_in(Action.DDL, changed)
         self._proxy.define(
             "rename collection", lambda: self._root.rename_collection(database, old, new, new_database)
         )

@@ -60,7 +60,7 @@ class Access:
         """The old password is required of everybody, root included; not to change the description alone."""
         old, new = _password(request.oldPassword), _password(request.newPassword)
         if old or new or not request.HasField("description"):
-            self._verbs.change_password(request.username, old, new)
+            self._verbs.change_password(request.username, old, new, caller.origin)
         if request.HasField("description"):
             self._verbs.describe_user(request.username, request.description)
         return success()

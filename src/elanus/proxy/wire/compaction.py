@@ -74,7 +74,13 @@ class Compaction:
             failedPlanNo=counts[CompactionState.FAILED] + counts[CompactionState.CANCELLED],
         )
 
-    @rpc("compactionID", "collection_name", privilege=NO_PRIVILEGE)
+    @rpc(
+        "compactionID",
+        "collection_name",
+        privilege="PrivilegeGetStatistics",
+        on="collection_name",
+        if_named=True,
+    )
     def GetCompactionStateWithPlans(
         self, request: milvus_pb2.GetCompactionPlansRequest, caller: Caller
     ) -> milvus_pb2.GetCompactionPlansResponse:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob, SnapshotView
+from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.privileges import ANY
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access.caller import Caller
@@ -133,7 +135,15 @@ class Connector:
         """As GetImportState of the reference, which any user may call: the task's id must be known."""
         return self._verbs.import_task(task_id)
 
-    @requires("PrivilegeImport")
+    @requires("PrivilegeImport", on="task_id", found_by="place_of_import")
     def cancel_import(self, caller: Caller, task_id: TaskID) -> None:
-        """The request names no collection, so it requires the privilege on all of them."""
         self._verbs.cancel_import(task_id)
+
+    def place_of_import(self, task_id: TaskID) -> tuple[str, tuple[str, ...]]:
+        """Return the database and the collection that a task writes to; everything, if that was dropped."""
+        collection_id = self._verbs.import_task(task_id).collection_id
+        try:
+            view = self._verbs.describe_collection("", "", collection_id)
+        except CollectionNotFound:
+            return ANY, ()
+        return view.database, (view.name,)

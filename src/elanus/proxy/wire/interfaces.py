@@ -22,6 +22,7 @@ from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of
 from elanus.rpc.tracing import with_trace
 
 _DATABASE = "database"
+Find = Callable[[Any], tuple[str, tuple[str, ...]]]
 
 
 def interface_operations(api: type[Any], target: object) -> Iterator[Operation]:
@@ -30,7 +31,10 @@ def interface_operations(api: type[Any], target: object) -> Iterator[Operation]:
     Raises `ValueError` for a method that declares no permission, or one on a parameter that it lacks.
     """
     for name, method in methods_of(api).items():
-        yield InterfaceOperation(_operation_name(api, name), method, getattr(target, name))
+        handler = getattr(target, name)
+        permission = permission_of(handler)
+        find = getattr(target, permission.found_by) if permission and permission.found_by else None
+        yield InterfaceOperation(_operation_name(api, name), method, handler, find)
 
 
 def _operation_name(api: type[Any], method: str) -> str:
@@ -38,9 +42,14 @@ def _operation_name(api: type[Any], method: str) -> str:
 
 
 class InterfaceOperation:
-    """Implements `elanus.proxy.calls.Operation`: messages are arguments, answers are replies."""
+    """Implements `elanus.proxy.calls.Operation`: messages are arguments, answers are replies.
 
-    def __init__(self, name: str, method: Method, handler: Callable[..., Any]) -> None:
+    ``find``: the method that the permission names in ``found_by``, if any.
+    """
+
+    def __init__(
+        self, name: str, method: Method, handler: Callable[..., Any], find: Find | None = None
+    ) -> None:
         permission = permission_of(handler)
         if permission is None:
             raise ValueError(f"{name} declares no permission")
@@ -51,6 +60,7 @@ class InterfaceOperation:
         self.permission = permission
         self._method = method
         self._handler = handler
+        self._find = find
         self._database = parameters.index(_DATABASE) if _DATABASE in parameters else None
         self._object = parameters.index(permission.object_field) if permission.object_field else None
 
@@ -65,6 +75,8 @@ class InterfaceOperation:
     def objects(self, request: tuple[Any, ...], caller: object) -> tuple[str, tuple[str, ...]]:
         database = DEFAULT_DATABASE if self._database is None else request[self._database]
         name = "" if self._object is None else request[self._object]
+        if self._find is not None:
+            return self._find(name)
         return database, (name,) if name else ()
 
     def run(self, request: tuple[Any, ...], caller: object) -> bytes:

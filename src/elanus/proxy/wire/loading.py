@@ -124,8 +124,10 @@ class Loading:
 
         The nodes of a replica hold the collection together.
         """
-        database = database_of(request, caller)
-        view = self._verbs.describe_collection(database, request.collection_name, request.collectionID)
+        view = self._verbs.describe_collection(
+            database_of(request, caller), request.collection_name, request.collectionID
+        )
+        database = view.database  # of an id, it may be another than the request's
         loaded = self._verbs.loaded_partitions(database, view.name)
         partitions = [
             p.partition_id for p in self._verbs.list_partitions(database, view.name) if p.name in loaded

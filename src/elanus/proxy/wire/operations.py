@@ -15,9 +15,11 @@ from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from elanus.core.errors import ElanusError, NotSupported
+from elanus.core.errors import CollectionNotFound, ElanusError, NotSupported
+from elanus.core.privileges import ANY
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import Permission, permission_of
+from elanus.proxy.api.collections import CollectionView
 from elanus.proxy.calls import Operation
 from elanus.proxy.wire.permissions import about_fields, service_permissions
 from elanus.proxy.wire.requests import (
@@ -33,15 +35,22 @@ from elanus.proxy.wire.unsupported import unsupported_rpc
 
 Handler = Callable[[Any, Caller], Message]
 Names = Callable[[Any], tuple[str, ...]]
+ById = Callable[[str, str, int], CollectionView]
+"""`CollectionVerbs.describe_collection`, of which the names are left empty."""
+_IDS = "collectionID"
+"""The field of requests that name a collection by its id, or several; it counts where no name is given."""
+_ANYWHERE = ANY, ()
+"""The place of ids that are of no collection, or of collections in several databases."""
 
 
-def milvus_operations(families: Iterable[object]) -> Iterator[Operation]:
+def milvus_operations(families: Iterable[object], by_id: ById | None = None) -> Iterator[Operation]:
     """Yield the RPCs of the service, all but those whose answers cannot report an error.
 
     A method of a family marked with `elanus.proxy.wire.requests.rpc` implements the RPC of its name. RPCs
     that no family has answer `NotSupported`. Raises `ValueError` when two families have the same RPC, one has
     an RPC that the service lacks or declares another permission than it needs, and for an RPC whose
-    permission nobody has declared.
+    permission nobody has declared. ``by_id`` finds the collections that requests name by id; without it they
+    need the privilege on everything.
     """
     needed = service_permissions(SERVICE)
     implemented = _implemented(families)
@@ -53,7 +62,7 @@ def milvus_operations(families: Iterable[object]) -> Iterator[Operation]:
         if handler is not None:
             if (declared := permission_of(handler)) not in (None, needed[method.name]):
                 raise ValueError(f"{method.name} declares {declared}, but needs {needed[method.name]}")
-            yield MilvusOperation(method, handler, status or "", needed[method.name])
+            yield MilvusOperation(method, handler, status or "", needed[method.name], by_id)
         elif status is not None and not method.client_streaming:
             yield MilvusOperation(method, _refusal(method.name), status, needed[method.name])
 
@@ -82,12 +91,18 @@ def _refusal(name: str) -> Handler:
 class MilvusOperation:
     """Implements `elanus.proxy.calls.Operation`.
 
-    ``status``: the field of the response that carries the status; "" if the response is a status.
+    ``status``: the field of the response that carries the status; "" if the response is a status. ``by_id``:
+    see `milvus_operations`.
     Raises `ValueError` for a permission on a field that the request lacks.
     """
 
     def __init__(
-        self, method: MethodDescriptor, handler: Handler, status: str, permission: Permission
+        self,
+        method: MethodDescriptor,
+        handler: Handler,
+        status: str,
+        permission: Permission,
+        by_id: ById | None = None,
     ) -> None:
         self.name = str(method.name)
         self.permission = permission
@@ -95,6 +110,8 @@ class MilvusOperation:
         self._understood = understood_fields(handler)
         self._explain = explains(handler)
         self._names = _all_names(method.input_type, about_fields(method.input_type, permission))
+        self._takes_ids = self._understood is not None and _IDS in self._understood
+        self._by_id = by_id
         self._response_type: type[Message] = message_factory.GetMessageClass(method.output_type)
         self._always_sent = always_sent_fields(method.output_type)
         self._status = status
@@ -105,7 +122,23 @@ class MilvusOperation:
         return sent
 
     def objects(self, request: Message, caller: Caller) -> tuple[str, tuple[str, ...]]:
-        return database_of(request, caller), self._names(request)
+        names = self._names(request)
+        if self._takes_ids and not names and (ids := getattr(request, _IDS)):
+            return self._place((ids,) if isinstance(ids, int) else ids)
+        return database_of(request, caller), names
+
+    def _place(self, ids: Iterable[int]) -> tuple[str, tuple[str, ...]]:
+        """Return the database of the collections, and their names."""
+        if self._by_id is None:
+            return _ANYWHERE
+        try:
+            found = [self._by_id("", "", collection_id) for collection_id in ids]
+        except CollectionNotFound:
+            return _ANYWHERE
+        database = found[0].database
+        if any(view.database != database for view in found):
+            return _ANYWHERE
+        return database, tuple(view.name for view in found)
 
     def run(self, request: Message, caller: Caller) -> Message:
         response = self._handler(request, caller)

@@ -68,7 +68,8 @@ class Partitions:
         database = database_of(request, caller)
         name = request.collection_name
         if not name and request.collectionID:
-            name = self._verbs.describe_collection(database, "", request.collectionID).name
+            view = self._verbs.describe_collection(database, "", request.collectionID)
+            database, name = view.database, view.name
         check_collection_name(name)
         partitions = {p.name: p for p in self._verbs.list_partitions(database, name)}
         asked = tuple(request.partition_names)

@@ -37,7 +37,6 @@ WITHOUT_DECLARATION: Mapping[str, Permission] = {
     # The caller knows the number or the timestamp of what it began itself.
     "GetFlushAllState": _EVERYBODY,
     "GetCompactionState": _EVERYBODY,
-    "GetCompactionStateWithPlans": _EVERYBODY,
     "GetImportState": _EVERYBODY,
     "DescribePrewarmTask": _EVERYBODY,
     "GetRestoreSnapshotState": _EVERYBODY,
@@ -46,6 +45,9 @@ WITHOUT_DECLARATION: Mapping[str, Permission] = {
     "ListImportTasks": Permission("PrivilegeImport", ObjectType.COLLECTION, "collection_name"),
     "GetPersistentSegmentInfo": Permission(_STATISTICS, ObjectType.COLLECTION, "collectionName"),
     "GetQuerySegmentInfo": Permission(_STATISTICS, ObjectType.COLLECTION, "collectionName"),
+    "GetCompactionStateWithPlans": Permission(  # by the number of a compaction, as above
+        _STATISTICS, ObjectType.COLLECTION, "collection_name", if_named=True
+    ),
     "GetReplicas": Permission(_STATISTICS, ObjectType.COLLECTION, "collection_name"),
     "ListIndexedSegment": Permission("PrivilegeIndexDetail", ObjectType.COLLECTION),
     "DescribeSegmentIndexData": Permission("PrivilegeIndexDetail", ObjectType.COLLECTION),
