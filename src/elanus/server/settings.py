@@ -222,7 +222,8 @@ class CompactionSettings(Section):
     one left to flushes, also when workers join or leave; on one machine four at most. They share the cores
     with index builds, and the wait for one counts as part of `compaction.timeout_s`."""
     plans_max: int = Field(default=100, ge=1, le=10_000)
-    """The maximum number of compactions that are planned or running at a time."""
+    """The maximum number of compactions that are planned or running at a time, without those that clients
+    request: a request is planned as a whole, and its compactions run as data nodes have room."""
     deleted_ratio: float = Field(default=0.2, gt=0, le=1)
     """A segment is rewritten when this fraction of its rows is deleted or expired."""
     deleted_mb: int = Field(default=10, ge=1, le=16_384)
