@@ -215,8 +215,8 @@ class CompactionSettings(Section):
     """How long one compaction may take from its order to its commit, including the wait for a free slot of
     Spark (the reference allows 60 s). One that takes longer is cancelled and planned again."""
     clustering_timeout_s: float = Field(default=7200, ge=1, le=86_400)
-    """How long a compaction by a clustering key may take; it rewrites a whole partition of a shard. At
-    most `gc.commit_deadline_s`."""
+    """How long a compaction by a clustering key may take; it rewrites a whole partition of a shard, or about
+    190 full segments of it. At most `gc.commit_deadline_s`."""
     orders_max: int = Field(default=0, ge=0, le=1000)
     """The most compactions that a data node is given at a time. 0: as many as its Spark has cores for, with
     one left to flushes, also when workers join or leave; on one machine four at most. They share the cores
