@@ -69,6 +69,9 @@ class BackupCalls(Protocol):
     ) -> SnapshotLease:
         """Pin the collection with its definition as of ``moment`` (0: now), for the length of the lease.
 
+        The collections of one backup are pinned as of the ``read_ts`` of the first: that moment is kept for
+        them, however short the retention is.
+
         Rows that exist only in the log are first written to files. Raises `CollectionNotFound`,
         `InvalidParameter` for a lease out of bounds, `TimestampTooOld`, and `Unavailable` when the rows are
         not written to files in time.
@@ -102,8 +105,10 @@ class BackupApi(Protocol):
         """As `contents`, of one collection by its name or alias. Raises `CollectionNotFound`."""
         ...
 
-    async def hold(self, database: str, collection: str, moment: Timestamp, lease_ms: int) -> SnapshotLease:
-        """As `BackupCalls.hold_backup`."""
+    async def hold(
+        self, database: str, collection: str, collection_id: CollectionID, moment: Timestamp, lease_ms: int
+    ) -> SnapshotLease:
+        """As `BackupCalls.hold_backup`; also raises `CollectionNotFound` if another one has the name."""
         ...
 
     @repeatable

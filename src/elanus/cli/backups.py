@@ -33,11 +33,13 @@ from elanus.core.access import AccessPolicy
 from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionNotFound
 from elanus.core.ids import CollectionID
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.storage.copying import Copy, StoredFile, copy_object, digest_of, in_threads, threads_for
 from elanus.storage.port import ObjectMissing, ObjectStore
 
 _HELD_AT_ONCE = 8
+_LOOKS_MAX = 3
+"""So often collections are looked for that others have renamed."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
 
 
@@ -94,14 +96,15 @@ async def _contents(own: BackupApi, wanted: Wanted) -> tuple[ServerContents, Acc
 
 async def _held(own: BackupApi, sources: Sequence[BackupSource], wanted: Wanted) -> list[Held]:
     """Pin all of them as of one moment: that of the first. Those that were created later, or dropped
-    meanwhile, are left out, unless one alone is wanted."""
+    meanwhile, are left out, unless one alone is wanted. One that was renamed meanwhile is found again, and
+    keeps its first name: no other in the backup has it."""
     held: list[Held] = []
     at_once = asyncio.Semaphore(_HELD_AT_ONCE)
 
-    async def hold(source: BackupSource, moment: Timestamp) -> None:
+    async def hold(source: BackupSource, now: BackupSource, moment: Timestamp) -> None:
         async with at_once:
             try:
-                lease = await own.hold(source.database, source.name, moment, wanted.lease_ms)
+                lease = await own.hold(now.database, now.name, source.collection_id, moment, wanted.lease_ms)
             except CollectionNotFound:
                 if wanted.collection:
                     raise
@@ -109,16 +112,36 @@ async def _held(own: BackupApi, sources: Sequence[BackupSource], wanted: Wanted)
             held.append(Held(source, lease))
 
     try:
-        rest = list(sources)
-        while rest and not held:
-            await hold(rest.pop(0), NO_TIMESTAMP)
-        if held:
-            moment = held[0].lease.read_ts
-            await asyncio.gather(*(hold(source, moment) for source in rest if source.created <= moment))
+        rest = list(zip(sources, sources, strict=True))
+        for _ in range(_LOOKS_MAX):
+            while rest and not held:
+                await hold(*rest.pop(0), NO_TIMESTAMP)
+            if held:
+                moment = held[0].lease.read_ts
+                await asyncio.gather(*(hold(*one, moment) for one in rest if one[0].created <= moment))
+            missing = _missing(sources, held)
+            if not missing:
+                break
+            rest = _named_now(missing, (await own.contents()).collections)
     except BaseException:
         await _released(own, [one.lease for one in held])
         raise
     return sorted(held, key=lambda one: (one.source.database, one.source.name))
+
+
+def _missing(sources: Sequence[BackupSource], held: Sequence[Held]) -> list[BackupSource]:
+    """Return those that were not found, though they were there at the moment."""
+    there = {one.source.collection_id for one in held}
+    moment = held[0].lease.read_ts if held else MAX_TIMESTAMP
+    return [one for one in sources if one.collection_id not in there and one.created <= moment]
+
+
+def _named_now(
+    missing: Sequence[BackupSource], present: Sequence[BackupSource]
+) -> list[tuple[BackupSource, BackupSource]]:
+    """Return those that are still present, each with its present name."""
+    by_id = {one.collection_id: one for one in present}
+    return [(source, by_id[source.collection_id]) for source in missing if source.collection_id in by_id]
 
 
 async def _released(own: BackupApi, leases: Sequence[SnapshotLease]) -> None:
@@ -153,6 +176,8 @@ class _Copying:
         collection = snapshot.collection
         if collection is None:
             raise BackupFailed("the server's snapshot has no definition: this command is of another release")
+        collection = replace(collection, name=held.source.name)
+        snapshot = replace(snapshot, collection=collection)
         present = self._files.present(collection)
         stored, copies = self._divided(collection, snapshot, present)
         sizes = {path_of(collection, path): max(0, size_bytes) for path, size_bytes in copied_files(snapshot)}

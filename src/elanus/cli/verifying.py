@@ -90,7 +90,7 @@ def verify(
 
 
 async def _held(own: BackupApi, source: BackupSource, lease_ms: int) -> SnapshotLease:
-    return await own.hold(source.database, source.name, NO_TIMESTAMP, lease_ms)
+    return await own.hold(source.database, source.name, source.collection_id, NO_TIMESTAMP, lease_ms)
 
 
 def _verified(source: BackupSource, lease: SnapshotLease, console: Console) -> Verified:

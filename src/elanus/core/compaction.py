@@ -36,6 +36,10 @@ from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, minus
 _MB = 1024 * 1024
 INPUTS_MAX = 2000
 """How many segments one plan rewrites. A plan's record holds about 110 bytes for each."""
+EXCHANGE_MAX = 40_000
+"""How many segments a plan rewrites times how many it makes: the record of each that is made names all that
+were rewritten, about 20 bytes each. About 190 full segments are rewritten by their clustering key at a time;
+a filter that concerns one of that many clusters skips all but one of each plan."""
 
 
 class CompactionState(StrEnum):
@@ -225,23 +229,47 @@ def choose_clusterings(
 ) -> tuple[list[tuple[SegmentInfo, ...]], list[Candidate]]:
     """Choose the segments to rewrite by their clustering key, and return the candidates that are left.
 
-    All segments of a partition and vchannel are rewritten together, or `INPUTS_MAX` at a time: then a later
-    compaction clusters the results together. Those that one segment can hold are left:
-    there is nothing to be skipped. Segments that the same clustering compaction made, without dead rows, are
-    left too.
+    All segments of a partition and vchannel are rewritten together, or as many at a time as `EXCHANGE_MAX`
+    allows. Those that one segment can hold are left: there is nothing to be skipped. Segments that the same
+    clustering compaction made, without dead rows, are left too, unless they are so few that others can join
+    them in one plan.
     """
     chosen, left = [], []
     for group in _groups(candidates):
-        rows = sum(c.info.rows for c in group)
-        made_by = {c.info.clustering for c in group}
-        is_clustered = len(made_by) == 1 and 0 not in made_by
-        dead_rows = sum(c.dead_rows + c.expired_rows for c in group)
-        if cluster_count(rows, rows_max) < 2 or (is_clustered and not dead_rows):
+        settled = _settled_clusters(group, rows_max)
+        rest = [c for c in group if c.info.clustering not in settled]
+        if cluster_count(sum(c.info.rows for c in rest), rows_max) < 2:
             left += group
         else:
-            infos = tuple(c.info for c in group)
-            chosen += [infos[first : first + INPUTS_MAX] for first in range(0, len(infos), INPUTS_MAX)]
+            left += [c for c in group if c.info.clustering in settled]
+            chosen += _exchanges([c.info for c in rest], rows_max)
     return chosen, left
+
+
+def _settled_clusters(group: Sequence[Candidate], rows_max: int) -> set[int]:
+    """Return the clustering compactions whose segments are not to be clustered again."""
+    members: dict[int, list[Candidate]] = {}
+    for candidate in group:
+        members.setdefault(candidate.info.clustering, []).append(candidate)
+    settled = set()
+    for made_by, own in members.items():
+        pairs = len(own) * cluster_count(sum(c.info.rows for c in own), rows_max)
+        is_whole = len(own) == len(group) or 2 * pairs > EXCHANGE_MAX
+        if made_by and is_whole and not any(c.dead_rows + c.expired_rows for c in own):
+            settled.add(made_by)
+    return settled
+
+
+def _exchanges(infos: Sequence[SegmentInfo], rows_max: int) -> list[tuple[SegmentInfo, ...]]:
+    """Divide segments to rewrite by their clustering key into plans."""
+    plans: list[tuple[SegmentInfo, ...]] = []
+    first, rows = 0, 0
+    for number, info in enumerate(infos):
+        inputs, rows = number - first, rows + info.rows
+        if inputs and (inputs == INPUTS_MAX or (inputs + 1) * cluster_count(rows, rows_max) > EXCHANGE_MAX):
+            plans.append(tuple(infos[first:number]))
+            first, rows = number, info.rows
+    return [*plans, tuple(infos[first:])]
 
 
 def _groups(candidates: Iterable[Candidate]) -> Iterable[list[Candidate]]:

@@ -153,7 +153,10 @@ class Compactor:
         for plan in self._state.planned():
             if self._orders.get(plan.plan_id) is None:
                 nodes = self._nodes.by_load(self._orders.busy(), plan.vchannel)
-                await self._order_from_one_of(self._orders.with_room(nodes), plan)
+                nodes = self._orders.with_room(nodes)
+                if not nodes:
+                    return  # there may be thousands of plans that wait
+                await self._order_from_one_of(nodes, plan)
 
     async def _order_from_one_of(self, nodes: Sequence[LiveNode], plan: CompactionPlan) -> None:
         """Order the plan from the first node that accepts it. If none does, raises the last one's error."""

@@ -203,11 +203,13 @@ class DataNodes:
 
     async def _put(self, changed: Sequence[Vchannel], epoch: int) -> None:
         names = {v.vchannel for v in changed}
-        await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
-        for name in names:
-            self._ticks.pop(name, None)
-            self._asked.pop(name, None)
-        self.notify(names)
+        try:
+            await self._state.put(self._flushing.given_up(names), [replace(v, epoch=epoch) for v in changed])
+        finally:  # a caller that is cancelled may have persisted it, and the next one finds nothing changed
+            for name in names:
+                self._ticks.pop(name, None)
+                self._asked.pop(name, None)
+            self.notify(names)
 
     async def _share_out(self, newcomer: LiveNode | None = None) -> None:
         """Reassign vchannels after nodes have joined or left. Called under the lock.

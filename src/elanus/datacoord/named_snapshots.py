@@ -25,6 +25,7 @@ from elanus.core.ids import CollectionID
 from elanus.core.pins import Pin, expired
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_ms
+from elanus.datacoord.backup_moments import BackupMoments
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.dropped_collections import DroppedCollections
 from elanus.datacoord.manifest_reader import Chosen
@@ -59,6 +60,7 @@ class NamedSnapshots:
         self._dropped = dropped
         self._policy = policy
         self._retention_s = retention_s
+        self._backups = BackupMoments(context)
 
     # snapshots by name
 
@@ -155,7 +157,10 @@ class NamedSnapshots:
 
     async def _source(self, source: CloneSource) -> CollectionSnapshot:
         """Return what is to be cloned. Lasts until the caller next waits."""
-        now = await self._rootcoord.alloc_timestamp(1)
+        begins_backup = bool(source.lease_ms) and source.moment == NO_TIMESTAMP
+        if self._backups.is_held(source.moment):
+            self._backups.hold(source.moment)
+        now = await (self._backups.begin() if begins_backup else self._rootcoord.alloc_timestamp(1))
         dropped = await self._dropped.find(source.collection_id, now)
         if dropped is not None:
             return await self._of_dropped(dropped, source.moment)
@@ -166,6 +171,8 @@ class NamedSnapshots:
         else:
             self._check_moment(source.moment, now, collection)
             snapshot = await self._snapshots.shown_before(collection, source.moment)
+        if begins_backup or self._backups.is_held(snapshot.read_ts):
+            self._backups.hold(snapshot.read_ts)
         return replace(snapshot, collection=collection, indexes=indexes)
 
     def _check_moment(self, moment: Timestamp, now: Timestamp, collection: Collection) -> None:
@@ -175,7 +182,8 @@ class NamedSnapshots:
             raise InvalidParameter(
                 f"the collection was created at {collection.created}, later than {moment}: name a later one"
             )
-        if moment < minus_ms(now, int(self._retention_s * 1000)):
+        is_kept = moment >= minus_ms(now, int(self._retention_s * 1000)) or self._backups.is_held(moment)
+        if not is_kept:
             raise TimestampTooOld(
                 f"the moment {moment} is {_ms_between(moment, now) / 1000:.0f} s ago, and rows deleted since "
                 f"may be gone: name one within datacoord.retention_s={self._retention_s:g}, or raise that"

@@ -55,7 +55,7 @@ _log = structlog.get_logger("datacoord")
 @dataclass(frozen=True, slots=True)
 class PlanPolicy:
     """``retention_s``: how far back in time reads may go; ``plans_max``: how many plans may be unfinished at
-    a time."""
+    a time when one is made that no client has requested."""
 
     thresholds: CompactionThresholds
     retention_s: float
@@ -206,8 +206,8 @@ class Planner:
             chosen, candidates = choose_clusterings(candidates, cluster_rows)
         clusterings = len(chosen)
         chosen += choose(candidates, self._policy.thresholds, rows_max, force=request.force, rows_target=rows)
-        room = max(0, self._policy.plans_max - len(self._state.planned()))
-        self.is_full = self.is_full or len(chosen) > room
+        room = self._room(request)
+        self.is_full = self.is_full or (room is not None and len(chosen) > room)
         proposed = []
         for number, inputs in enumerate(chosen[:room]):
             plan = await self._new_plan(inputs, vchannel, bound, expired, request.trigger_id)
@@ -217,13 +217,18 @@ class Planner:
         if not proposed:
             return bool(chosen)
         async with self._lock:
-            room = max(0, self._policy.plans_max - len(self._state.planned()))
             taken = set(self._taken())
-            plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs, taken)][:room]
+            plans = [plan for inputs, plan in proposed if self._are_unchanged(inputs, taken)]
+            plans = plans[: self._room(request)]
             await self._state.put(plans=plans)
         for plan in plans:
             _log.info("compaction planned", plan=plan.plan_id, inputs=len(plan.inputs), forced=request.force)
         return True
+
+    def _room(self, request: _Request) -> int | None:
+        """Return how many more plans may be made; None: as many as there are. A client's request is carried
+        out as a whole: nobody would make the plans that are left out."""
+        return None if request.force else max(0, self._policy.plans_max - len(self._state.planned()))
 
     async def _plan_deltas(self, name: str, bound: Timestamp, served: Timestamp) -> None:
         """Plan to merge small delta logs, unless a compaction is about to read them.

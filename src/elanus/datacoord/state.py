@@ -14,8 +14,10 @@ from contextlib import contextmanager
 from operator import attrgetter
 from typing import Any, TypeVar
 
+import structlog
+
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.errors import CommitRefused, SegmentNotFound
+from elanus.core.errors import CommitRefused, ElanusError, SegmentNotFound
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportTask
 from elanus.core.pins import Pin
@@ -34,6 +36,7 @@ from elanus.meta.turns import in_turns
 
 Id = TypeVar("Id")
 Record = TypeVar("Record")
+_log = structlog.get_logger("datacoord")
 
 
 class DataState:
@@ -221,7 +224,7 @@ class DataState:
         """Persist any number of records, all or none, and apply them in memory.
 
         Raises `CommitRefused` when one changed in the store meanwhile; its new value is then applied in
-        memory.
+        memory. A caller that is cancelled meanwhile does not learn whether they are persisted.
         """
         changes: list[TableChange[Any, Any]] = [
             TableChange(self._segments, segments),
@@ -244,7 +247,14 @@ class DataState:
             raise
         for change in changes:
             change.show()
-        await self._records.finish()
+        try:
+            await self._records.finish()
+        except CommitRefused:
+            raise  # another coordinator has taken over, and nobody should rely on this one
+        except ElanusError as error:
+            # The change is decided and shown: a caller that took it for failed would never do what follows
+            # from it. The next change, or the next start, resumes the writing.
+            _log.warning("large change not written out yet", records=len(records), error=error.message)
 
     async def _reload(self, keys: Iterable[str]) -> None:
         """Reload records that another process has changed (this coordinator's predecessor, as it ended)."""

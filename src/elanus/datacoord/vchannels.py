@@ -68,9 +68,11 @@ class Vchannels:
         async with self._lock:
             if not self._new_vchannels(collection) or not await self._is_live(collection.collection_id):
                 return
-            await self._state.put(rows.segments, self._datanodes.placed(rows.vchannels))
-        self._changes.happened(collection.collection_id)
-        self._datanodes.notify(v.vchannel for v in rows.vchannels)
+            try:
+                await self._state.put(rows.segments, self._datanodes.placed(rows.vchannels))
+            finally:  # a caller that is cancelled may have persisted it, and the next one finds nothing new
+                self._changes.happened(collection.collection_id)
+                self._datanodes.notify(v.vchannel for v in rows.vchannels)
 
     async def change_schema(self, collection_id: CollectionID, schema: CollectionSchema) -> None:
         """Persist the schema with a new epoch: the owners begin again from the checkpoints, and commits of

@@ -26,6 +26,7 @@ from aetcd import rpc
 from elanus.core.errors import DiskFull, Internal, Unavailable
 from elanus.meta.checks import check_transaction, check_ttl
 from elanus.meta.etcd_link import AnswerLost, Compacted, EtcdLink, Kv, LeaseCalls, is_cancelled, open_watch
+from elanus.meta.etcd_pages import pages
 from elanus.meta.port import (
     Change,
     Compare,
@@ -41,7 +42,6 @@ from elanus.meta.port import (
     WatchBroken,
 )
 
-_PAGE_KEYS = 1000
 _SETTLED = b"settled"
 
 
@@ -95,16 +95,11 @@ class EtcdMeta:
 
     async def _listing(self, prefix: bytes) -> Listing:
         entries: list[tuple[str, Versioned]] = []
-        begin, end, revision = prefix, _after_prefix(prefix), 0
-        while True:
-            page = await self._link.repeat(
-                Kv.range(key=begin, range_end=end, limit=_PAGE_KEYS, revision=revision)
-            )
+        revision = 0
+        async for page in pages(self._link, prefix, _after_prefix(prefix)):
             revision = revision or page.header.revision
             entries += [(self._name(kv.key), _versioned(kv)) for kv in page.kvs]
-            if not page.more:
-                return Listing(entries, revision)
-            begin = page.kvs[-1].key + b"\0"
+        return Listing(entries, revision)
 
     async def txn(self, operations: Sequence[Put | Delete], compares: Sequence[Compare] = ()) -> int:
         check_transaction(operations, compares)

@@ -57,6 +57,10 @@ class Compacted(Exception):
     """etcd has compacted the requested revision."""
 
 
+class MessageTooLarge(Internal):
+    """A request or its answer is larger than the connection takes. Nothing is wrong with etcd."""
+
+
 class EtcdLink:
     """``timeout_s`` bounds every call, including all its attempts."""
 
@@ -155,6 +159,8 @@ def _meaning(error: Any) -> Exception:
             return LeaseExpired(text)
         case grpc.StatusCode.OUT_OF_RANGE:
             return Compacted(text)
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
+            return MessageTooLarge(f"a message to or from etcd is too large: {text}")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return DiskFull(
                 f"etcd takes no more ({text}); compact and defragment it, raise its quota-backend-bytes"

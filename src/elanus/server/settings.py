@@ -215,14 +215,15 @@ class CompactionSettings(Section):
     """How long one compaction may take from its order to its commit, including the wait for a free slot of
     Spark (the reference allows 60 s). One that takes longer is cancelled and planned again."""
     clustering_timeout_s: float = Field(default=7200, ge=1, le=86_400)
-    """How long a compaction by a clustering key may take; it rewrites a whole partition of a shard. At
-    most `gc.commit_deadline_s`."""
+    """How long a compaction by a clustering key may take; it rewrites a whole partition of a shard, or about
+    190 full segments of it. At most `gc.commit_deadline_s`."""
     orders_max: int = Field(default=0, ge=0, le=1000)
     """The most compactions that a data node is given at a time. 0: as many as its Spark has cores for, with
     one left to flushes, also when workers join or leave; on one machine four at most. They share the cores
     with index builds, and the wait for one counts as part of `compaction.timeout_s`."""
     plans_max: int = Field(default=100, ge=1, le=10_000)
-    """The maximum number of compactions that are planned or running at a time."""
+    """The maximum number of compactions that are planned or running at a time, without those that clients
+    request: a request is planned as a whole, and its compactions run as data nodes have room."""
     deleted_ratio: float = Field(default=0.2, gt=0, le=1)
     """A segment is rewritten when this fraction of its rows is deleted or expired."""
     deleted_mb: int = Field(default=10, ge=1, le=16_384)

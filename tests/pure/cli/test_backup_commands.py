@@ -149,10 +149,11 @@ class Server:
         contents = self.contents()
         return replace(contents, collections=tuple(c for c in contents.collections if c.name == name))
 
-    def hold(self, _: str, name: str, moment: Timestamp, lease_ms: int) -> SnapshotLease:
+    def hold(self, _: str, name: str, number: int, moment: Timestamp, lease_ms: int) -> SnapshotLease:
         assert lease_ms == 24 * 3_600_000
-        if name == "leaving":
-            raise CollectionNotFound("collection not found[collection=leaving]")
+        found = self.collections.get(name)
+        if name == "leaving" or found is None or found.collection_id != number:
+            raise CollectionNotFound(f"collection not found[collection={name}]")
         self.moments.append(moment)
         return self.pin(self.snapshot(name, moment or MOMENT))
 

@@ -128,10 +128,10 @@ def test_a_collection_that_cannot_be_pinned_does_not_stop_the_others(
     server.has("films", segments=1)
     hold = server.hold
 
-    def holds(database: str, name: str, moment: Timestamp, lease_ms: int) -> SnapshotLease:
+    def holds(database: str, name: str, number: int, moment: Timestamp, lease_ms: int) -> SnapshotLease:
         if name == "books":
             raise Internal("manifests/9 is damaged")
-        return hold(database, name, moment, lease_ms)
+        return hold(database, name, number, moment, lease_ms)
 
     monkeypatch.setattr(server, "hold", holds)
     found = run("verify", "--uri", uri, code=EXIT_FOUND).output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import pairwise
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -20,7 +21,14 @@ from elanus.core.clustering import (
     segments_max,
     slices,
 )
-from elanus.core.compaction import INPUTS_MAX, Candidate, CompactionThresholds, choose, choose_clusterings
+from elanus.core.compaction import (
+    EXCHANGE_MAX,
+    INPUTS_MAX,
+    Candidate,
+    CompactionThresholds,
+    choose,
+    choose_clusterings,
+)
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
@@ -127,12 +135,39 @@ def test_a_partition_is_rewritten_as_a_whole_if_one_segment_cannot_hold_it() -> 
     assert left == small
 
 
-def test_a_partition_of_many_segments_is_rewritten_in_parts() -> None:
-    many = [candidate(number, 80) for number in range(2 * INPUTS_MAX + 1)]
+@pytest.mark.parametrize("rows", [1, 10, 80])
+def test_a_partition_of_many_segments_is_rewritten_in_parts(rows: int) -> None:
+    many = [candidate(number, rows) for number in range(2 * INPUTS_MAX + 1)]
     chosen, left = choose_clusterings(many, MAX_ROWS)
-    assert [len(group) for group in chosen] == [INPUTS_MAX, INPUTS_MAX, 1]
     assert [number for group in ids(chosen) for number in group] == list(range(len(many)))
     assert left == []
+    exchanges = [len(group) * cluster_count(rows * len(group), MAX_ROWS) for group in chosen]
+    assert max(map(len, chosen)) <= INPUTS_MAX
+    assert 0.9 * EXCHANGE_MAX < max(exchanges) <= EXCHANGE_MAX
+
+
+def test_what_a_commit_of_the_largest_plan_writes_is_bounded_by_its_segments() -> None:
+    """Every output names all inputs, or readers would not know what it replaces."""
+    first = 440_000_000_000_000_000
+    many = [candidate(first + number, 80) for number in range(INPUTS_MAX)]
+    (inputs, *_), _ = choose_clusterings(many, MAX_ROWS)
+    parents = tuple(info.segment_id for info in inputs)
+    outputs = [replace(inputs[0], compacted_from=parents)] * cluster_count(80 * len(inputs), MAX_ROWS)
+    written = sum(len(msgspec.json.encode(info)) for info in (*inputs, *outputs))
+    assert written / (len(inputs) + len(outputs)) < 3000
+
+
+def test_many_clusters_of_one_compaction_stay_next_to_new_segments() -> None:
+    made = [candidate(number, 90, clustering=7) for number in range(200)]
+    new = [candidate(1000 + number, 90) for number in range(3)]
+    chosen, left = choose_clusterings([*made, *new], MAX_ROWS)
+    assert ids(chosen) == [[1000, 1001, 1002]]
+    assert left == made
+    few, worn = made[:20], [*made[1:], replace(made[0], dead_rows=1)]
+    assert len(choose_clusterings([*few, *new], MAX_ROWS)[0][0]) == 23, "these are clustered together"
+    assert choose_clusterings([*worn, *new], MAX_ROWS)[1] == []
+    other = [candidate(2000 + number, 90, clustering=8) for number in range(200)]
+    assert choose_clusterings([*made, *other], MAX_ROWS) == ([], [*made, *other])
 
 
 def test_clusters_without_dead_rows_and_without_new_segments_stay() -> None:

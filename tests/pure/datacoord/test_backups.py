@@ -7,15 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from data_bench import COMPACTION
 from fakes import CID
 from test_clones import Source, begun
 
 from elanus.api.backups import ForeignRows, data_files
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
 from elanus.api.snapshots import CloneSource
-from elanus.core.errors import InvalidParameter, SnapshotNotFound
+from elanus.core.errors import InvalidParameter, SnapshotNotFound, TimestampTooOld
 from elanus.core.pins import PIN_MS_MAX
-from elanus.core.timestamps import NO_TIMESTAMP, compose, physical_ms
+from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, compose, physical_ms
 from elanus.storage.manifests import read_delta_list, read_manifest
 from elanus.storage.snapshots import read_snapshot
 
@@ -178,4 +179,27 @@ async def test_the_pin_of_a_reader_is_no_restore(tmp_path: Path) -> None:
             await bench.coord.check_received(pin_id)
         with pytest.raises(SnapshotNotFound):
             await bench.coord.hold_source(CloneSource(CID, pin_id))
+    await bench.coord.stop()
+
+
+async def test_the_moment_of_a_backup_is_kept_while_it_takes_its_pins(tmp_path: Path) -> None:
+    bench = Source(tmp_path)
+    bench.compaction = COMPACTION
+    assert COMPACTION.plan.retention_s == 0
+    await bench.watched()
+    await bench.written(delta=True)
+    await bench.far()
+    bench.root.collections[CID] = replace(bench.root.collections[CID], created=compose(2))
+    first = await bench.coord.hold_backup(CID, NO_TIMESTAMP, HOUR_MS)
+    moments = bench.coord.context.moments
+    for _ in range(3):
+        bench.later(15_000)
+        await asyncio.sleep(15)
+        again = await bench.coord.hold_backup(CID, first.read_ts, HOUR_MS)
+        assert again.read_ts == first.read_ts
+        assert moments.earliest() <= first.read_ts
+    await asyncio.sleep(30)
+    assert moments.earliest() == MAX_TIMESTAMP
+    with pytest.raises(TimestampTooOld):
+        await bench.coord.hold_backup(CID, first.read_ts, HOUR_MS)
     await bench.coord.stop()

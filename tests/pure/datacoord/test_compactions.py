@@ -16,7 +16,7 @@ from elanus.api.datacoord import CompactionCommit, SegmentOutput
 from elanus.api.datanode import CompactionOrder
 from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.errors import CollectionNotFound, CommitRefused, InvalidParameter, Unavailable
-from elanus.core.ids import CollectionID, SegmentID, TaskID
+from elanus.core.ids import CollectionID, PartitionID, SegmentID, TaskID
 from elanus.core.imports import ImportState, ImportTask
 from elanus.core.segments import SegmentState
 from elanus.core.time_to_live import TTL_PROPERTY
@@ -315,6 +315,25 @@ async def test_orders_are_given_a_few_at_a_time_and_again_when_a_call_fails(tmp_
     await bench.coord.commit_compaction(answer(bench, second))
     await asyncio.sleep(0.1)
     assert orders(bench)[-1].plan_id != first.plan_id
+    await bench.coord.stop()
+
+
+async def test_a_request_gets_all_its_plans_and_the_automatic_ones_wait_for_room(tmp_path: Path) -> None:
+    merges = replace(COMPACTION.plan, plans_max=1)
+    bench, files = await start(tmp_path, 4, plan=merges, automatic=True, interval_s=30)
+    partitions = [PartitionID(DEFAULT + number) for number in range(4)]
+    for partition in partitions[:3]:
+        await files.flushed(range(10), partition)
+        await files.flushed(range(10, 20), partition)
+    plans = await planned(bench)
+    assert [plan.partition_id for plan in plans] == partitions[:3]
+    assert len(orders(bench)) < len(plans), "they are ordered as the node has room"
+    for first in (0, 10, 20):
+        await files.flushed(range(first, first + 10), partitions[3])
+    await asyncio.sleep(35)
+    assert all(p.partition_id != partitions[3] for p in bench.coord.context.state.plans())
+    again = await planned(bench)
+    assert [plan.partition_id for plan in again] == partitions[3:], "the others are being compacted"
     await bench.coord.stop()
 
 

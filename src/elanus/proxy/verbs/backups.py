@@ -9,7 +9,8 @@ from elanus.api.connector import SnapshotLease
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import CloneSource, RestoreJob
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionAlreadyExists
+from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
+from elanus.core.ids import CollectionID
 from elanus.core.names import check_collection_name
 from elanus.core.rate_limits import Action
 from elanus.core.timestamps import Timestamp
@@ -33,11 +34,18 @@ class Backups:
         cached = self._current().collection(database, collection)
         return self._current().call(self._contents(cached.collection_id))
 
-    def hold(self, database: str, collection: str, moment: Timestamp, lease_ms: int) -> SnapshotLease:
+    def hold(
+        self, database: str, collection: str, collection_id: CollectionID, moment: Timestamp, lease_ms: int
+    ) -> SnapshotLease:
         proxy = self._current()
         cached = proxy.collection(database, collection)
+        if cached.collection_id != collection_id:  # a privilege is on the name: it is not looked up by its id
+            raise CollectionNotFound(
+                f"collection not found[collection={collection}][id={collection_id}]: another one has the "
+                "name now. Repeat the command"
+            )
         proxy.admission.allow(Action.READING, cached)
-        return proxy.call(self._data.hold_backup(cached.collection_id, moment, lease_ms), _TIMEOUT_S)
+        return proxy.call(self._data.hold_backup(collection_id, moment, lease_ms), _TIMEOUT_S)
 
     def release(self, snapshot_id: int) -> None:
         self._current().call(self._current().coordinators.data.unpin_snapshot(snapshot_id))

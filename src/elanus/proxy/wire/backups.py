@@ -8,6 +8,7 @@ from elanus.api.backups import ForeignRows, ServerContents
 from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob
 from elanus.core.access import AccessPolicy
+from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import requires
@@ -34,9 +35,15 @@ class BackupService:
 
     @requires("PrivilegeCreateSnapshot", on="collection")
     def hold(
-        self, caller: Caller, database: str, collection: str, moment: Timestamp, lease_ms: int
+        self,
+        caller: Caller,
+        database: str,
+        collection: str,
+        collection_id: CollectionID,
+        moment: Timestamp,
+        lease_ms: int,
     ) -> SnapshotLease:
-        return self._backups.hold(database, collection, moment, lease_ms)
+        return self._backups.hold(database, collection, collection_id, moment, lease_ms)
 
     @requires("PrivilegeUnpinSnapshotData")
     def release(self, caller: Caller, snapshot_id: int) -> None:
