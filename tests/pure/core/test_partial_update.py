@@ -12,6 +12,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.partial_update import ArrayChange, array_changes, check_update, kept_fields, updated
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import StructSchema
 
 SCHEMA = CollectionSchema(
     "books",
@@ -26,6 +27,15 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(105), "$meta", DataType.JSON, is_dynamic=True),
     ),
     enable_dynamic=True,
+)
+CLIPS = CollectionSchema(
+    "films",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(102), "clips[tag]", DataType.ARRAY, element_type=DataType.INT64, max_capacity=9),
+        FieldSchema(FieldID(103), "clips[len]", DataType.ARRAY, element_type=DataType.INT64, max_capacity=9),
+    ),
+    structs=(StructSchema(FieldID(101), "clips"),),
 )
 OLD = {
     "id": [2, 1],
@@ -89,6 +99,45 @@ def test_a_new_row_needs_every_required_column(ids: list[int]) -> None:
 def test_dynamic_keys_are_merged() -> None:
     rows = update(id=[2, 1], **{"$meta": ['{"b":{"c":2},"d":null}', '{"x":1}']})
     assert rows["$meta"] == ['{"a":1,"b":{"c":2},"d":null}', '{"x":1}']
+
+
+def test_a_merged_dynamic_row_is_as_long_as_one_that_is_inserted_at_most() -> None:
+    with pytest.raises(InvalidParameter, match=r"json field \(\$meta\) exceeds max length \(65536\)"):
+        update(id=[2], **{"$meta": ['{"c":"%s"}' % ("x" * 65_520)]})  # with "a" and "b" it is too long
+    assert len(update(id=[2], **{"$meta": ['{"c":"%s"}' % ("x" * 65_500)]})["$meta"][0]) > 65_500
+
+
+@pytest.mark.parametrize(
+    ("sent", "changes", "clips"),
+    [
+        ({"tag": [7, 8]}, {}, None),
+        ({"tag": [7]}, {}, ([7], [10])),
+        ({"tag": [7, 8], "len": [1, 2]}, {}, ([7, 8], [1, 2])),
+        ({"tag": [7]}, {"tag": APPEND}, None),
+        ({"tag": [7], "len": [1]}, {"tag": APPEND}, None),
+        ({"tag": [7], "len": [1]}, {"tag": APPEND, "len": APPEND}, ([5, 7], [10, 1])),
+        ({"tag": [5]}, {"tag": REMOVE}, None),
+        ({"tag": [5], "len": []}, {"tag": REMOVE}, ([], [])),
+    ],
+)
+def test_the_arrays_of_a_struct_array_keep_one_length(
+    sent: dict[str, list[int]], changes: dict[str, ArrayChange], clips: tuple[list[int], list[int]] | None
+) -> None:
+    names = [f"clips[{name}]" for name in sent]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([1], pa.int64()), *(pa.array([array], pa.list_(pa.int64())) for array in sent.values())],
+        names=["id", *names],
+    )
+    kinds = {f"clips[{name}]": change for name, change in changes.items()}
+    old = {"id": [1], "clips[tag]": [[5]], "clips[len]": [[10]]}
+    kept = ("id", *kept_fields(CLIPS, rows, kinds))
+    found = {name: pa.array(old[name], CLIPS.field(name).arrow_type) for name in kept}
+    if clips is None:
+        with pytest.raises(InvalidParameter, match="inconsistent array length in struct array field clips"):
+            updated(CLIPS, rows, kinds, found)
+    else:
+        whole = updated(CLIPS, rows, kinds, found).to_pydict()
+        assert whole == {"id": [1], "clips[tag]": [clips[0]], "clips[len]": [clips[1]]}
 
 
 def test_arrays_are_extended() -> None:
