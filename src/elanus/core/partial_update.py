@@ -178,7 +178,8 @@ def _changed(field: FieldSchema, change: ArrayChange, old: pa.Array, sent: pa.Ar
             case ArrayChange.REMOVE if before is None:
                 rows.append(None if field.nullable else [])
             case ArrayChange.REMOVE:
-                rows.append([element for element in before if element not in after])
+                gone = frozenset(after)
+                rows.append([element for element in before if element not in gone])
         length = len(rows[-1] or ())
         if length > field.max_capacity:
             raise InvalidParameter(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -151,6 +153,25 @@ def test_arrays_are_extended() -> None:
 
 def test_elements_are_removed_wherever_they_are() -> None:
     assert update({"tags": REMOVE}, id=[2, 1], tags=[[1, 9], [1]])["tags"] == [[2], None]
+
+
+def test_removing_costs_the_sum_of_both_arrays_and_keeps_what_equals_nothing() -> None:
+    key = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
+    kind = {"data_type": DataType.ARRAY, "element_type": DataType.DOUBLE, "max_capacity": 30_000}
+    schema = CollectionSchema("sets", (key, FieldSchema(FieldID(101), "x", **kind)))
+    floats = schema.field("x").arrow_type
+
+    def left(before: list[float], gone: list[float]) -> list[float]:
+        ids = pa.array([1], pa.int64())
+        sent = pa.RecordBatch.from_arrays([ids, pa.array([gone], floats)], names=["id", "x"])
+        rows = updated(schema, sent, {"x": REMOVE}, {"id": ids, "x": pa.array([before], floats)})
+        kept: list[float] = rows.column("x")[0].as_py()
+        return kept
+
+    began = time.process_time()
+    assert left([float(n) for n in range(30_000)], [float(-n) for n in range(1, 30_001)])[-1] == 29_999
+    assert time.process_time() - began < 3, "pairs were compared"
+    assert str(left([math.nan, 0.0, 1.5], [math.nan, -0.0])) == "[nan, 1.5]"
 
 
 def test_operations_are_read_by_name() -> None:
