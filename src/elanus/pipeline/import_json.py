@@ -156,7 +156,8 @@ class JsonLinesSource:
 
 
 def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.RecordBatch:
-    """Return rows as columns that a Parquet file could have. A key that no row has is no column.
+    """Return rows as columns that a Parquet file could have. A key that no row has is no column; rows
+    without any key are a batch without columns.
 
     Raises `InvalidParameter` about the first value of the wrong type.
     """
@@ -172,6 +173,8 @@ def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.
         columns[DYNAMIC_FIELD] = pa.array([_dynamic(row, schema, place, at) for at, row in enumerate(rows)])
     elif extra:
         columns[extra[0]] = pa.nulls(len(rows))  # refused by its name with the other columns
+    if not columns:  # a batch is as long as its columns, if it has any
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     return pa.RecordBatch.from_pydict(columns)
 
 
