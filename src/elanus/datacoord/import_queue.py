@@ -258,6 +258,8 @@ class ImportQueue:
     async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
         """Return the job's outcome; None if it failed or was cancelled. Raises `Unavailable` for a lost
         node."""
+        if self._state.import_task(task.task_id) != task:
+            return None  # cancelled while it looked at the existing rows; from here on there is a call to end
         call = asyncio.ensure_future(node.ports.imports.import_files(order))
         self._running[task.task_id] = _Run(node.epoch, call)
         try:
