@@ -46,6 +46,7 @@ from elanus.core.imports import (
     next_task,
     same_write,
     stepped,
+    too_late,
     with_progress,
 )
 from elanus.core.partition_keys import key_partitions
@@ -242,9 +243,7 @@ class ImportQueue:
                 outcome = await self._outcome(node, started, known)
         except TimeoutError:
             if ends_ms < started.started_ms + self._policy.timeout_ms:
-                await self._fail(
-                    started, f"it took longer than its timeout of {started.timeout_ms / 1000:g} s"
-                )
+                await self._fail(started, too_late(started))
                 return
             limit_s = self._policy.timeout_ms // 1000
             await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
