@@ -8,7 +8,10 @@ name that ends with ``/`` is a directory with everything in it that an import ca
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from elanus.core.errors import ImportRefused, InvalidParameter
 from elanus.core.limits import IMPORT_FILES_FOUND_MAX
@@ -20,6 +23,8 @@ REJECTS = "rejects"
 
 LIST_SUFFIX = ".files"
 """The end of the name of a list of files."""
+_PATTERN_LENGTH_MAX = 4096
+"""As long as the longest path of a file."""
 
 
 def check_name(name: str) -> None:
@@ -29,6 +34,11 @@ def check_name(name: str) -> None:
         raise InvalidParameter(
             f"file {name!r}: give a path relative to the import directory (setting imports.root), "
             "whose parts do not begin with a dot"
+        )
+    if is_pattern(name) and len(name) > _PATTERN_LENGTH_MAX:
+        raise InvalidParameter(
+            f"the pattern {name[:60]}… has {len(name)} characters; at most {_PATTERN_LENGTH_MAX}: name a "
+            f"directory, or a list of files ({LIST_SUFFIX})"
         )
     if not is_pattern(name) and not name.endswith((*SUFFIXES, LIST_SUFFIX)):
         raise ImportRefused(
@@ -73,13 +83,12 @@ def matching(pattern: str, paths: Iterable[str]) -> tuple[str, ...]:
 
     Raises `InvalidParameter` if there is none, or too many.
     """
-    fits = _expression(f"{pattern}**" if pattern.endswith("/") else pattern).fullmatch
     with_rejects = pattern.split("/")[0] == REJECTS
-    found = sorted(
-        path
-        for path in paths
-        if fits(path) and path.endswith(SUFFIXES) and not _is_hidden(path, with_rejects=with_rejects)
-    )
+    readable = [
+        path for path in paths if path.endswith(SUFFIXES) and not _is_hidden(path, with_rejects=with_rejects)
+    ]
+    fits = _fits(f"{pattern}**" if pattern.endswith("/") else pattern, readable)
+    found = sorted(path for path, is_meant in zip(readable, fits, strict=True) if is_meant)
     if not found:
         raise InvalidParameter(f"no file in the import directory matches {pattern}")
     if len(found) > IMPORT_FILES_FOUND_MAX:
@@ -95,7 +104,19 @@ def _is_hidden(path: str, *, with_rejects: bool) -> bool:
     return any(part.startswith(".") for part in parts) or (parts[0] == REJECTS and not with_rejects)
 
 
-def _expression(pattern: str) -> re.Pattern[str]:
-    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+def _fits(pattern: str, paths: Sequence[str]) -> list[bool]:
+    """Return which paths a pattern means.
+
+    Arrow matches with RE2, which never backtracks and leaves the interpreter to other threads; Python's own
+    would freeze the process over a pattern with many wildcards.
+    """
+    # A name on disk need not be UTF-8: what is not becomes a question mark.
+    texts = pa.array([path.encode(errors="replace") for path in paths], pa.binary()).cast(pa.string())
+    fits: list[bool] = pc.match_substring_regex(texts, _expression(pattern)).to_pylist()
+    return fits
+
+
+def _expression(pattern: str) -> str:
+    pieces = re.split(r"(\*\*/|\*\*|\*|\?)", pattern.encode(errors="replace").decode())
     meant = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-    return re.compile("".join(meant.get(piece, re.escape(piece)) for piece in pieces))
+    return f"(?s)^{''.join(meant.get(piece, re.escape(piece)) for piece in pieces)}$"

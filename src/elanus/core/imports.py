@@ -165,6 +165,20 @@ def deadline_ms(task: ImportTask, policy: ImportPolicy) -> int:
     return min(latest, task.created_ms + task.timeout_ms) if task.timeout_ms else latest
 
 
+def overdue(tasks: Iterable[ImportTask], now_ms: int) -> tuple[ImportTask, ...]:
+    """Return the tasks that have not begun within the time that their clients named."""
+    return tuple(
+        t
+        for t in tasks
+        if t.state is ImportState.PENDING and t.timeout_ms and t.created_ms + t.timeout_ms <= now_ms
+    )
+
+
+def too_late(task: ImportTask) -> str:
+    """Return why a task failed that took longer than its client allowed."""
+    return f"it took longer than its timeout of {task.timeout_ms / 1000:g} s"
+
+
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
     """Return the task in its next state. Raises `InvalidParameter` for a step that is not allowed."""
     if state not in _STEPS.get(task.state, frozenset()):

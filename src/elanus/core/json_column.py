@@ -41,7 +41,7 @@ def json_column(
     Raises `InvalidParameter` for a document that is not JSON, not UTF-8, too deep, too long or no object.
     """
     texts = list(documents)
-    _check_lengths(field, texts)
+    check_lengths(field, texts)
     try:
         column = array_of(texts, _checked)
     except _MALFORMED as error:
@@ -64,7 +64,8 @@ def check_dynamic_keys(column: pa.Array, first_row: int = 0) -> None:
             raise InvalidParameter(f"cannot set json key to: {DYNAMIC_FIELD} (row {first_row + row})")
 
 
-def _check_lengths(field: str, texts: list[bytes]) -> None:
+def check_lengths(field: str, texts: Sequence[bytes]) -> None:
+    """Raises `InvalidParameter` for a document that is too long."""
     longest = max(map(len, texts), default=0)
     if longest > JSON_LENGTH_MAX_BYTES:
         raise InvalidParameter(

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.json_column import check_lengths as check_document_lengths
 from elanus.core.rows import absent_column
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import check_lengths
 from elanus.core.types import type_name
 
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -136,10 +138,12 @@ def updated(
         if sent is None:
             columns.append(_kept(field, old, places))
         elif field.is_dynamic:
-            columns.append(_merged(old, sent))
+            columns.append(_merged(field, old, sent))
         else:
             columns.append(_changed(field, changes[field.name], old, sent))
-    return pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
+    rows = pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
+    check_lengths(schema.structs, rows)  # an update may have sent only some arrays of a struct array
+    return rows
 
 
 def _kept(field: FieldSchema, old: pa.Array, places: pa.Array) -> pa.Array:
@@ -153,13 +157,14 @@ def _kept(field: FieldSchema, old: pa.Array, places: pa.Array) -> pa.Array:
     return pa.concat_arrays([old, absent]).take(chosen)
 
 
-def _merged(old: pa.Array, sent: pa.Array) -> pa.Array:
-    """Return dynamic rows with the keys of both; those that were sent win."""
+def _merged(field: FieldSchema, old: pa.Array, sent: pa.Array) -> pa.Array:
+    """Return dynamic rows with the keys of both; those that were sent win. Raises `InvalidParameter`."""
     rows = []
     for before, after in zip(old.to_pylist(), sent.to_pylist(), strict=True):
         both = (_object.decode(before) if before else {}) | _object.decode(after or "{}")
-        rows.append(msgspec.json.encode(both).decode())
-    return pa.array(rows, sent.type)
+        rows.append(msgspec.json.encode(both))
+    check_document_lengths(field.name, rows)  # each of the two fits, but both together need not
+    return pa.array(rows, pa.binary()).cast(sent.type)
 
 
 def _changed(field: FieldSchema, change: ArrayChange, old: pa.Array, sent: pa.Array) -> pa.Array:
@@ -173,7 +178,8 @@ def _changed(field: FieldSchema, change: ArrayChange, old: pa.Array, sent: pa.Ar
             case ArrayChange.REMOVE if before is None:
                 rows.append(None if field.nullable else [])
             case ArrayChange.REMOVE:
-                rows.append([element for element in before if element not in after])
+                gone = frozenset(after)
+                rows.append([element for element in before if element not in gone])
         length = len(rows[-1] or ())
         if length > field.max_capacity:
             raise InvalidParameter(

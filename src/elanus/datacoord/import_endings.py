@@ -1,4 +1,5 @@
-"""The end of imports: committed tasks are complete once they are served, ended ones are forgotten in time.
+"""The end of imports: committed tasks are complete once they are served, tasks whose time is over before
+their turn comes fail, and ended ones are forgotten in time.
 
 Named writes (`elanus.core.writes`) are remembered longer than the tasks that made them.
 """
@@ -10,7 +11,16 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from elanus.core.imports import ImportPolicy, ImportState, ImportTask, forgotten, stepped
+from elanus.core.imports import (
+    ImportPolicy,
+    ImportState,
+    ImportTask,
+    failed,
+    forgotten,
+    overdue,
+    stepped,
+    too_late,
+)
 from elanus.core.writes import expired_writes
 from elanus.datacoord.context import DataContext
 
@@ -34,11 +44,12 @@ class ImportEndings:
         self._writes_looked_ms = 0
 
     async def run(self) -> None:
-        """Complete committed tasks once they are served, and remove old ones, until cancelled."""
+        """Complete committed tasks once they are served, fail late ones, remove old ones, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_S)
             try:
                 await self._complete()
+                await self._fail_late()
                 now_ms = self._clock.wall_ms()
                 old = forgotten(self._state.imports(), now_ms, self._policy.retention_ms)
                 async with self._lock:
@@ -62,3 +73,12 @@ class ImportEndings:
                 done = stepped(task, ImportState.COMPLETED, ended_ms=self._clock.wall_ms())
                 async with self._lock:
                     await self._state.put(imports=[done])
+
+    async def _fail_late(self) -> None:
+        """Fail the tasks that still wait for their turn; those that have begun fail by themselves."""
+        if not overdue(self._state.imports(), self._clock.wall_ms()):
+            return
+        async with self._lock:
+            now_ms = self._clock.wall_ms()
+            late = overdue(self._state.imports(), now_ms)  # one of them may have begun meanwhile
+            await self._state.put(imports=[failed(task, too_late(task), now_ms) for task in late])

@@ -46,6 +46,7 @@ from elanus.core.imports import (
     next_task,
     same_write,
     stepped,
+    too_late,
     with_progress,
 )
 from elanus.core.partition_keys import key_partitions
@@ -242,9 +243,7 @@ class ImportQueue:
                 outcome = await self._outcome(node, started, known)
         except TimeoutError:
             if ends_ms < started.started_ms + self._policy.timeout_ms:
-                await self._fail(
-                    started, f"it took longer than its timeout of {started.timeout_ms / 1000:g} s"
-                )
+                await self._fail(started, too_late(started))
                 return
             limit_s = self._policy.timeout_ms // 1000
             await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
@@ -258,6 +257,8 @@ class ImportQueue:
     async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
         """Return the job's outcome; None if it failed or was cancelled. Raises `Unavailable` for a lost
         node."""
+        if self._state.import_task(task.task_id) != task:
+            return None  # cancelled while it looked at the existing rows; from here on there is a call to end
         call = asyncio.ensure_future(node.ports.imports.import_files(order))
         self._running[task.task_id] = _Run(node.epoch, call)
         try:

@@ -23,7 +23,7 @@ from elanus.pipeline.import_bounds import json_rows_max
 from elanus.pipeline.import_columns import Place
 from elanus.pipeline.import_input import InputFile
 from elanus.pipeline.import_plan import RowGroup
-from elanus.pipeline.import_texts import JSON_NULL, column_of
+from elanus.pipeline.import_texts import JSON_NULL, MALFORMED, column_of
 
 JSON_BYTES_MAX = 1 << 30
 """A JSON list larger than this is refused: it would have to be in memory as a whole."""
@@ -79,7 +79,7 @@ class JsonSource:
             if content.lstrip()[:1] == b"{":
                 return _wrapped.decode(content).rows
             return _list.decode(content)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise InvalidParameter(
                 f"{self._name} is neither a JSON list of rows nor an object with such a list as rows: {error}"
             ) from error
@@ -128,12 +128,12 @@ class JsonLinesSource:
     def _decoded(self, lines: Sequence[bytes], place: Place) -> list[Row]:
         try:
             return list(map(_row.decode, lines))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except MALFORMED:
             pass
         for at, line in enumerate(lines):
             try:
                 _row.decode(line)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except MALFORMED as error:
                 row = place.row(at)
                 raise InvalidParameter(f"{self._name}, row {row} is no JSON object: {error}") from error
         raise AssertionError("every line decodes by itself")
@@ -156,7 +156,8 @@ class JsonLinesSource:
 
 
 def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.RecordBatch:
-    """Return rows as columns that a Parquet file could have. A key that no row has is no column.
+    """Return rows as columns that a Parquet file could have. A key that no row has is no column; rows
+    without any key are a batch without columns.
 
     Raises `InvalidParameter` about the first value of the wrong type.
     """
@@ -172,6 +173,8 @@ def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.
         columns[DYNAMIC_FIELD] = pa.array([_dynamic(row, schema, place, at) for at, row in enumerate(rows)])
     elif extra:
         columns[extra[0]] = pa.nulls(len(rows))  # refused by its name with the other columns
+    if not columns:  # a batch is as long as its columns, if it has any
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(rows), pa.struct([])))
     return pa.RecordBatch.from_pydict(columns)
 
 
@@ -201,7 +204,7 @@ def members_of(value: msgspec.Raw, struct: str, members: Mapping[str, str], plac
         return dict.fromkeys(members, value)
     try:
         structs = _list.decode(value)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         place.refuse(struct, at, f"is no list of objects: {error}")
     expected = set(members.values())
     for one in structs:
@@ -224,6 +227,6 @@ def _dynamic(row: Row, schema: CollectionSchema, place: Place, at: int) -> bytes
             if content[:1] == b'"':
                 content = msgspec.json.decode(content, type=str).encode()
             own = _row.decode(content) | own
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             place.refuse(DYNAMIC_FIELD, at, f"is no JSON object: {error}")
     return msgspec.json.encode(own)

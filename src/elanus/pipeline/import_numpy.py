@@ -23,6 +23,17 @@ from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import RowGroup
 
 _GROUP_BYTES = 32 * 1024 * 1024
+_NO_HEADER = (
+    ValueError,
+    TypeError,
+    LookupError,
+    OverflowError,
+    SyntaxError,
+    tokenize.TokenError,
+    RecursionError,
+    MemoryError,
+)
+"""What NumPy raises about a header: it evaluates a Python literal, however deep that is."""
 _BITS16 = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
 
 
@@ -40,13 +51,17 @@ class _Column:
                     (2, 0): np.lib.format.read_array_header_2_0,
                 }
                 self.shape, is_fortran, self.dtype = read[version](file)
-            except (ValueError, KeyError, SyntaxError, tokenize.TokenError) as error:
+            except _NO_HEADER as error:
                 raise InvalidParameter(f"{name} cannot be read as NumPy: {error}") from error
             self._begin = file.tell()
         if self.dtype.hasobject:
             raise InvalidParameter(f"{name} holds Python objects: save the column with a plain dtype")
         if len(self.shape) not in (1, 2) or (is_fortran and len(self.shape) == 2):
             raise InvalidParameter(f"{name} has shape {self.shape}: give (rows,) or (rows, n), row by row")
+        if self.shape[0] < 0 or (len(self.shape) == 2 and self.shape[1] < 1) or not self.dtype.itemsize:
+            raise InvalidParameter(
+                f"{name} has shape {self.shape} and dtype {self.dtype}: rows of no bytes hold no values"
+            )
         self.row_bytes = self.dtype.itemsize * (self.shape[1] if len(self.shape) == 2 else 1)
         if of.size_bytes < self._begin + self.shape[0] * self.row_bytes:
             raise InvalidParameter(f"{name} ends before its {self.shape[0]} rows")
@@ -94,22 +109,39 @@ class NumpySource:
     def _read(self, first: int, rows: int) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(
             {
-                name: _as_column(self._schema.by_name.get(name), column, column.read(first, rows))
+                name: _as_column(self._schema.by_name.get(name), column, column.read(first, rows), first)
                 for name, column in self._columns.items()
             }
         )
 
 
-def _as_column(field: FieldSchema | None, column: _Column, values: npt.NDArray[Any]) -> pa.Array:
+def _as_column(
+    field: FieldSchema | None, column: _Column, values: npt.NDArray[Any], first_row: int
+) -> pa.Array:
+    """Raises `InvalidParameter`. ``first_row``: the number of the first value."""
     if field is not None and field.data_type in _BITS16 and values.dtype.itemsize == 2:
         values = values.view(np.uint8)  # the bytes as they are stored
     if values.ndim == 2:
-        flat = pa.array(np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="))).reshape(-1))
-        return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
-    if values.dtype.kind == "U":
-        return pa.array(values.tolist(), pa.string())
+        flat = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("="))).reshape(-1)
+        width = values.shape[1]
+        elements = _as_texts(column, flat, first_row, width) if flat.dtype.kind == "U" else pa.array(flat)
+        return pa.FixedSizeListArray.from_arrays(elements, width)
+    if values.dtype.kind in "SU":
+        return _as_texts(column, values, first_row, 1)
     if values.dtype.kind not in "biuf":
         raise InvalidParameter(f"{column.name} has dtype {values.dtype}: give numbers, booleans or texts")
     return pa.array(values.astype(values.dtype.newbyteorder("=")))
+
+
+def _as_texts(column: _Column, values: npt.NDArray[Any], first_row: int, width: int) -> pa.Array:
+    """Return texts, ``width`` to a row, as ``string``. Raises `InvalidParameter`."""
+    try:
+        return pa.array(values.tolist(), pa.string())
+    except (pa.ArrowInvalid, UnicodeError) as error:
+        for at, value in enumerate(values.tolist()):
+            try:
+                pa.array([value], pa.string())
+            except (pa.ArrowInvalid, UnicodeError):
+                row = first_row + at // width
+                raise InvalidParameter(f"{column.name}, row {row}: {value!r} is no text in UTF-8") from None
+        raise InvalidParameter(f"{column.name} cannot be read as texts: {error}") from error

@@ -18,6 +18,8 @@ from elanus.core.structs import member_name
 
 def split_rows(schema: CollectionSchema, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Return rows of a file with the struct arrays among their columns split."""
+    if not any(is_struct_array(schema, field) for field in rows.schema):
+        return rows  # among them rows without columns
     names: list[str] = []
     columns: list[pa.Array] = []
     for field, column in zip(rows.schema, rows.columns, strict=True):

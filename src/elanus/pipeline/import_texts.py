@@ -10,6 +10,7 @@ and moments as strings.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -22,9 +23,12 @@ from elanus.core.schema import DataType, FieldSchema
 from elanus.core.types import Family
 
 JSON_NULL = b"null"
+MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoders raise about a text: the last two for one that is not UTF-8 or nested too deeply."""
 Text = bytes | msgspec.Raw
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises the error about a field, a row and what is wrong with it."""
+_OUT_OF_RANGE = (pa.ArrowInvalid, OverflowError)
 _SHOWN_CHARS = 60
 _WHOLE = {
     DataType.BINARY_VECTOR: (list[int], pa.list_(pa.uint8())),
@@ -64,36 +68,51 @@ def column_of(field: FieldSchema, texts: Sequence[Text], refuse: Refuse) -> pa.A
     kind, arrow_type = _types(field)
     try:
         values = _decoder(kind).decode(b"[" + b",".join(texts) + b"]")
-    except msgspec.MsgspecError:
+    except MALFORMED:
         _refuse_first(field, texts, _decoder(kind), refuse)
     if len(values) != len(texts):  # a text is empty, or holds several values: "1,2"
         _refuse_first(field, texts, _decoder(kind), refuse)
     try:
         return pa.array(values, arrow_type)
-    except (pa.ArrowInvalid, OverflowError) as error:
-        for row, value in enumerate(values):
-            try:
-                pa.array([value], arrow_type)
-            except (pa.ArrowInvalid, OverflowError):
-                refuse(field.name, row, f"cannot hold {_shown(value)}")
-        raise error
+    except _OUT_OF_RANGE:
+        row = _first_beyond(values, arrow_type)
+        refuse(field.name, row, f"cannot hold {_shown(values[row])}")
+
+
+def _first_beyond(values: Sequence[Any], arrow_type: pa.DataType) -> int:
+    """Return the first value that Arrow refuses; there is one."""
+    for row, value in enumerate(values):
+        try:
+            pa.array([value], arrow_type)
+        except _OUT_OF_RANGE:
+            return row
+    raise AssertionError("each value fits by itself, but not together")
 
 
 def documents(texts: Sequence[Text]) -> pa.Array:
-    """Return JSON documents as ``binary``: strings are taken for the document that they contain."""
+    """Return JSON documents as ``binary``: strings are taken for the document that they contain.
+
+    A malformed string stays as it is: who checks the documents refuses it by its row.
+    """
     return pa.array(list(map(_document, texts)), pa.binary())
 
 
 def _document(text: Text) -> bytes | None:
     content = bytes(text)
     if content[:1] == b'"':
-        content = msgspec.json.decode(content, type=str).encode()
+        with contextlib.suppress(*MALFORMED):
+            content = msgspec.json.decode(content, type=str).encode()
     return None if content == JSON_NULL else content
 
 
 def pairs_of(texts: Sequence[Text], refuse: Callable[[int, str], NoReturn]) -> pa.Array:
     """Return sparse vectors in JSON as ``struct<indices, values>``; a JSON null is a null."""
-    return pa.array([_pairs(text, row, refuse) for row, text in enumerate(texts)], _SPARSE)
+    pairs = [_pairs(text, row, refuse) for row, text in enumerate(texts)]
+    try:
+        return pa.array(pairs, _SPARSE)
+    except _OUT_OF_RANGE:
+        row = _first_beyond(pairs, _SPARSE)
+        refuse(row, f"holds an index of more than 64 bits: {_shown(pairs[row])}")
 
 
 def _pairs(text: Text, row: int, refuse: Callable[[int, str], NoReturn]) -> dict[str, list[Any]] | None:
@@ -105,7 +124,7 @@ def _pairs(text: Text, row: int, refuse: Callable[[int, str], NoReturn]) -> dict
             pairs = msgspec.json.decode(content, type=_Pairs)
             return {INDICES: pairs.indices, VALUES: pairs.values}
         by_index = msgspec.json.decode(content, type=dict[int, float])
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         refuse(row, f"holds no sparse vector: {error}")
     return {INDICES: list(by_index), VALUES: list(by_index.values())}
 
@@ -134,7 +153,7 @@ def _refuse_first(
         try:
             values = decoder.decode(b"[" + bytes(text) + b"]")
             reason = "" if len(values) == 1 else f"{len(values)} values where one is expected"
-        except msgspec.MsgspecError as error:
+        except MALFORMED as error:
             reason = str(error).split(" - at ")[0]
         if reason:
             shown = _shown(bytes(text).decode(errors="replace")) or "empty"

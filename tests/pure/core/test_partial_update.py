@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +14,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.partial_update import ArrayChange, array_changes, check_update, kept_fields, updated
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.structs import StructSchema
 
 SCHEMA = CollectionSchema(
     "books",
@@ -26,6 +29,15 @@ SCHEMA = CollectionSchema(
         FieldSchema(FieldID(105), "$meta", DataType.JSON, is_dynamic=True),
     ),
     enable_dynamic=True,
+)
+CLIPS = CollectionSchema(
+    "films",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(102), "clips[tag]", DataType.ARRAY, element_type=DataType.INT64, max_capacity=9),
+        FieldSchema(FieldID(103), "clips[len]", DataType.ARRAY, element_type=DataType.INT64, max_capacity=9),
+    ),
+    structs=(StructSchema(FieldID(101), "clips"),),
 )
 OLD = {
     "id": [2, 1],
@@ -91,6 +103,45 @@ def test_dynamic_keys_are_merged() -> None:
     assert rows["$meta"] == ['{"a":1,"b":{"c":2},"d":null}', '{"x":1}']
 
 
+def test_a_merged_dynamic_row_is_as_long_as_one_that_is_inserted_at_most() -> None:
+    with pytest.raises(InvalidParameter, match=r"json field \(\$meta\) exceeds max length \(65536\)"):
+        update(id=[2], **{"$meta": ['{"c":"%s"}' % ("x" * 65_520)]})  # with "a" and "b" it is too long
+    assert len(update(id=[2], **{"$meta": ['{"c":"%s"}' % ("x" * 65_500)]})["$meta"][0]) > 65_500
+
+
+@pytest.mark.parametrize(
+    ("sent", "changes", "clips"),
+    [
+        ({"tag": [7, 8]}, {}, None),
+        ({"tag": [7]}, {}, ([7], [10])),
+        ({"tag": [7, 8], "len": [1, 2]}, {}, ([7, 8], [1, 2])),
+        ({"tag": [7]}, {"tag": APPEND}, None),
+        ({"tag": [7], "len": [1]}, {"tag": APPEND}, None),
+        ({"tag": [7], "len": [1]}, {"tag": APPEND, "len": APPEND}, ([5, 7], [10, 1])),
+        ({"tag": [5]}, {"tag": REMOVE}, None),
+        ({"tag": [5], "len": []}, {"tag": REMOVE}, ([], [])),
+    ],
+)
+def test_the_arrays_of_a_struct_array_keep_one_length(
+    sent: dict[str, list[int]], changes: dict[str, ArrayChange], clips: tuple[list[int], list[int]] | None
+) -> None:
+    names = [f"clips[{name}]" for name in sent]
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array([1], pa.int64()), *(pa.array([array], pa.list_(pa.int64())) for array in sent.values())],
+        names=["id", *names],
+    )
+    kinds = {f"clips[{name}]": change for name, change in changes.items()}
+    old = {"id": [1], "clips[tag]": [[5]], "clips[len]": [[10]]}
+    kept = ("id", *kept_fields(CLIPS, rows, kinds))
+    found = {name: pa.array(old[name], CLIPS.field(name).arrow_type) for name in kept}
+    if clips is None:
+        with pytest.raises(InvalidParameter, match="inconsistent array length in struct array field clips"):
+            updated(CLIPS, rows, kinds, found)
+    else:
+        whole = updated(CLIPS, rows, kinds, found).to_pydict()
+        assert whole == {"id": [1], "clips[tag]": [clips[0]], "clips[len]": [clips[1]]}
+
+
 def test_arrays_are_extended() -> None:
     assert update({"tags": APPEND}, id=[1], tags=[[7, 8]])["tags"] == [[7, 8]]
     assert update({"tags": APPEND}, id=[2], tags=[[]])["tags"] == [[1, 2, 1]]
@@ -102,6 +153,25 @@ def test_arrays_are_extended() -> None:
 
 def test_elements_are_removed_wherever_they_are() -> None:
     assert update({"tags": REMOVE}, id=[2, 1], tags=[[1, 9], [1]])["tags"] == [[2], None]
+
+
+def test_removing_costs_the_sum_of_both_arrays_and_keeps_what_equals_nothing() -> None:
+    key = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
+    kind = {"data_type": DataType.ARRAY, "element_type": DataType.DOUBLE, "max_capacity": 30_000}
+    schema = CollectionSchema("sets", (key, FieldSchema(FieldID(101), "x", **kind)))
+    floats = schema.field("x").arrow_type
+
+    def left(before: list[float], gone: list[float]) -> list[float]:
+        ids = pa.array([1], pa.int64())
+        sent = pa.RecordBatch.from_arrays([ids, pa.array([gone], floats)], names=["id", "x"])
+        rows = updated(schema, sent, {"x": REMOVE}, {"id": ids, "x": pa.array([before], floats)})
+        kept: list[float] = rows.column("x")[0].as_py()
+        return kept
+
+    began = time.process_time()
+    assert left([float(n) for n in range(30_000)], [float(-n) for n in range(1, 30_001)])[-1] == 29_999
+    assert time.process_time() - began < 3, "pairs were compared"
+    assert str(left([math.nan, 0.0, 1.5], [math.nan, -0.0])) == "[nan, 1.5]"
 
 
 def test_operations_are_read_by_name() -> None:

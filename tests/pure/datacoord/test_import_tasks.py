@@ -212,6 +212,23 @@ async def test_an_import_may_end_before_the_deadline_of_the_server(tmp_path: Pat
     await bench.coord.stop()
 
 
+async def test_the_deadline_of_an_import_counts_while_it_waits(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    await bench.watched()
+    first = await bench.coord.start_import(REQUEST)
+    waiting = await bench.coord.start_import(replace(REQUEST, timeout_ms=90_000))
+    patient = await bench.coord.start_import(REQUEST)
+    await asyncio.sleep(89)
+    assert await state(bench, waiting) is S.PENDING
+    await asyncio.sleep(2)
+    task = await bench.coord.import_task(waiting)
+    assert (task.state, task.reason) == (S.FAILED, "it took longer than its timeout of 90 s")
+    assert [await state(bench, t) for t in (first, patient)] == [S.STARTED, S.PENDING]
+    await answer(bench.importers[0], outcome(bench, 51))
+    assert [order.task_id for order in bench.importers[0].orders] == [first, patient]
+    await bench.coord.stop()
+
+
 async def test_what_comes_after_the_deadline_is_not_committed(tmp_path: Path) -> None:
     """It counts from the first try on: a coordinator that is restarted does not grant it again."""
     bench = Bench(tmp_path)

@@ -1,0 +1,129 @@
+"""Texts that are not UTF-8, and values that no column can hold: refused by file and row like all others."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from elanus.core.errors import InvalidParameter
+from elanus.core.ids import FieldID
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.pipeline.import_files import fitting, given_rows, survey
+from elanus.pipeline.import_rejects import Rejects
+from elanus.pipeline.import_sources import tables
+from elanus.storage.objects import open_store
+
+SCHEMA = CollectionSchema(
+    "docs",
+    (
+        FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True),
+        FieldSchema(FieldID(101), "t", DataType.VARCHAR, max_length=9, nullable=True),
+        FieldSchema(FieldID(102), "j", DataType.JSON, nullable=True),
+        FieldSchema(FieldID(103), "s", DataType.SPARSE_FLOAT_VECTOR, nullable=True),
+        FieldSchema(
+            FieldID(105),
+            "tags",
+            DataType.ARRAY,
+            element_type=DataType.VARCHAR,
+            max_capacity=2,
+            max_length=9,
+            nullable=True,
+        ),
+        FieldSchema(FieldID(104), "$meta", DataType.JSON, is_dynamic=True),
+    ),
+    enable_dynamic=True,
+)
+DEEP = b"[" * 5000 + b"]" * 5000
+
+
+def imported(
+    directory: Path, files: dict[str, bytes], rejects: Rejects | None, schema: CollectionSchema = SCHEMA
+) -> list[dict[str, Any]]:
+    for name, content in files.items():
+        (directory / name).write_bytes(content)
+    source = open_store(directory.as_uri())
+    rows = []
+    for given in given_rows(survey(source, tables(list(files)), schema), source, schema, 1000):
+        for batch, _ in fitting(schema, given.table, given.rows, given.place, 1, rejects):
+            rows += batch.to_pylist()
+    return rows
+
+
+LINES = {
+    "a text": (b'"t":"caf\xe9"', r"field t .*codec can\'t decode byte 0xe9"),
+    "a JSON string": (b'"j":"\xe9"', r"json field 'j' is illegal in row 1"),
+    "a string within a document": (b'"j":{"a":"\xe9"}', r"json field 'j' is illegal in row 1"),
+    "a key": (b'"\xe9":1', r"row 1 is no JSON object"),
+    "a dynamic value": (b'"x":"\xe9"', r"illegal in row 1"),
+    "dynamic rows": (b'"$meta":"{\\"a\\":\xe9}"', r"field \$meta is no JSON object"),
+    "a sparse vector": (b'"s":{"\xe9":1}', r"field s holds no sparse vector"),
+    "an index of 67 bits": (b'"s":{"99999999999999999999":1}', r"field s holds an index of more than 64"),
+    "indices of 67 bits": (
+        b'"s":{"indices":[99999999999999999999],"values":[1]}',
+        r"field s holds an index of more than 64 bits: \{'indices': \[99999999999999999999\]",
+    ),
+    "a deep document": (b'"j":' + DEEP, r"row 1 is no JSON object: maximum recursion depth"),
+    "deep dynamic rows": (b'"$meta":"{\\"a\\":' + DEEP + b'}"', r"field \$meta is no JSON object"),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_malformed_row_is_refused_and_may_be_left_out(tmp_path: Path, case: str) -> None:
+    value, why = LINES[case]
+    files = {"a.jsonl": b'{"id":1,"t":"ok"}\n{"id":2,' + value + b"}\n"}
+    with pytest.raises(InvalidParameter, match=why):
+        imported(tmp_path, files, None)
+    rejects = Rejects(1)
+    assert [row["id"] for row in imported(tmp_path, files, rejects)] == [1]
+    assert len(rejects) == 1
+
+
+@pytest.mark.parametrize("content", [b'[{"\xe9":1}]', b'{"rows":[{"id":1,"j":' + DEEP + b"}]}"])
+def test_a_malformed_list_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(InvalidParameter, match=r"a\.json is neither a JSON list of rows"):
+        imported(tmp_path, {"a.json": content}, None)
+
+
+def saved(values: np.ndarray) -> bytes:
+    out = io.BytesIO()
+    np.save(out, values)
+    return out.getvalue()
+
+
+def header(text: str) -> bytes:
+    padded = text.encode().ljust(9990)[:9990] + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + bytes(80)
+
+
+def header_of(shape: str, descr: str = "<i8") -> bytes:
+    return header(f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (saved(np.array([b"ok", b"caf\xe9"])), r"t\.npy, row 1: b'caf\\xe9' is no text in UTF-8"),
+        (saved(np.array(["ok", "caf\ud800"])), r"t\.npy, row 1: 'caf\\ud800' is no text in UTF-8"),
+        (header_of("(2,-1)"), r"t\.npy has shape \(2, -1\)"),
+        (header_of("(-2,)"), r"t\.npy has shape \(-2,\)"),
+        (header_of("(2,0)"), r"t\.npy has shape \(2, 0\)"),
+        (header_of("(2,)", "|V0"), r"t\.npy has shape \(2,\) and dtype \|V0"),
+        (header("{[]: 1}"), r"t\.npy cannot be read as NumPy"),
+        (header("-" * 9000 + "1"), r"t\.npy cannot be read as NumPy"),
+    ],
+)
+def test_a_numpy_column_that_holds_no_values_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=why):
+        imported(tmp_path, {"id.npy": saved(np.arange(2)), "t.npy": content}, None)
+
+
+def test_texts_in_two_dimensions_are_refused_by_their_row(tmp_path: Path) -> None:
+    files = {"id.npy": saved(np.arange(2)), "tags.npy": saved(np.array([["a", "b"], ["c", "\ud800"]]))}
+    with pytest.raises(InvalidParameter, match=r"tags\.npy, row 1: '\\ud800' is no text in UTF-8"):
+        imported(tmp_path, files, None)
+    files["tags.npy"] = saved(np.array([["a", "b"], ["c", "d"]]))
+    assert [row["tags"] for row in imported(tmp_path, files, None)] == [["a", "b"], ["c", "d"]]
