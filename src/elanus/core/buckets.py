@@ -216,7 +216,7 @@ class _Tree:
         if metric.operator in ("min", "max"):
             return (min if metric.operator == "min" else max)(values, key=_comparable)
         numbers = [value for value in values if not isinstance(value, str)]
-        total = math.fsum(numbers) if isinstance(numbers[0], float) else sum(numbers)
+        total = _sum_of_floats(numbers) if isinstance(numbers[0], float) else sum(numbers)
         if metric.operator == "avg":
             return total / len(numbers)
         if isinstance(total, int) and not _INT64_MIN <= total <= _INT64_MAX:
@@ -236,6 +236,14 @@ class _Tree:
             present = _sorted(present, [_comparable(column[row]) for row in present], by.descending)
             ordered = absent + present if by.nulls_first else present + absent
         return tuple(ordered[: level.best.size])
+
+
+def _sum_of_floats(numbers: list[float]) -> float:
+    """Return the rounded sum; infinity where it is too large for a float, as in queries."""
+    try:
+        return math.fsum(numbers)
+    except (OverflowError, ValueError):  # ValueError: infinities of both signs
+        return sum(numbers)
 
 
 def _sorted(items: list[Item], ranks: list[Rank], descending: bool) -> list[Item]:

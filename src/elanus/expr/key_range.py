@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Hashable
 from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter
 
 import pyarrow as pa
 
@@ -19,6 +20,7 @@ from elanus.expr.tree import Always, And, Column, Comparator, Compare, Constant,
 
 Key = int | str
 _INT64 = range(-(2**63), 2**63)
+_PARTS_OF_FIELD = attrgetter(*(part.name for part in fields(FieldSchema) if part.name != "params"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,8 @@ def _bound(condition: Predicate) -> KeyBound | None:
 def shape(value: object) -> Hashable:
     """Return what two predicates have in common exactly if they are equal."""
     if isinstance(value, FieldSchema):
-        return value.field_id, value.name, value.data_type
+        # All of it: fields of two collections have the same ids, and may have other analyzers.
+        return *_PARTS_OF_FIELD(value), frozenset(value.params.items())
     if isinstance(value, pa.Array):
         # Of millions of values a digest, which leaves other threads the interpreter.
         content = pa.record_batch([value], ["values"]).serialize()

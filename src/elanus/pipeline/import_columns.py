@@ -14,7 +14,8 @@ elements accept; vectors of floats as lists or fixed-size lists of floats; binar
 precision, as the bytes they are stored as or lists of uint8; vectors of bytes as lists of integers, too;
 sparse vectors as `elanus.pipeline.import_sparse` says. With a dynamic field, either a ``$meta`` column of
 JSON objects, or any columns that the schema does not have: they become keys of the row's object, nulls left
-out; decimals are numbers there, dates and times ISO 8601 texts, maps objects.
+out; whole floats keep their fraction there (``7.0``), decimals are numbers, dates and times ISO 8601 texts,
+maps objects.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ from elanus.pipeline.import_sparse import to_pairs
 from elanus.pipeline.import_structs import split_rows
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
+_WHOLE = (r"^(-?\d+)$", r"\1.0")
+"""The text of a float without a fraction, and the same number as JSON's float."""
 
 
 def convert(
@@ -168,6 +171,7 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
             row = _first(wrong)
             place.refuse(name, row, f"is {column[row].as_py()}, which JSON has no word for")
         texts = column.cast(pa.float64()).cast(pa.string())
+        texts = pc.replace_substring_regex(texts, *_WHOLE)  # without a fraction it would become an integer
     elif pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         texts = column.cast(pa.string())
     elif is_text(column.type) or pa.types.is_nested(column.type) or has_text_form(column.type):
@@ -182,6 +186,9 @@ def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
     """Return the JSON texts of values, made by a C loop. Times are cut to microseconds, maps are objects."""
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    if not _is_finite(column):
+        row = next(n for n in range(len(column)) if not _is_finite(column.slice(n, 1)))
+        place.refuse(name, row, "holds a nan or an inf, which JSON has no word for")
     try:
         texts = list(map(_JSON.encode, column.to_pylist(maps_as_pydicts="strict")))
     except (
@@ -192,6 +199,21 @@ def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
             f"{place.file}: column {name} has a value that has no form in JSON: {error}"
         ) from None
     return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _is_finite(column: pa.Array) -> bool:
+    """Whether all floats are numbers, those in lists, structs and maps too. The encoder would make nulls."""
+    found = column.type
+    if pa.types.is_dictionary(found):
+        return _is_finite(column.dictionary_decode())
+    if pa.types.is_map(found):
+        column = column.cast(pa.list_(pa.struct([found.key_field, found.item_field]))).flatten().field(1)
+        return _is_finite(column)
+    if pa.types.is_struct(found):
+        return all(map(_is_finite, column.flatten()))
+    if pa.types.is_nested(found):
+        return _is_finite(column.flatten())
+    return not pa.types.is_floating(found) or pc.all(pc.is_finite(column)).as_py() is not False
 
 
 def _first(wrong: pa.Array) -> int:

@@ -63,8 +63,9 @@ def reduced(batches: Iterable[pa.RecordBatch], schema: pa.Schema, k: int, *, big
 
 
 def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Return a number for each distinct value."""
-    codes: npt.NDArray[np.int64] = _whole(column).dictionary_encode().indices.to_numpy().astype(np.int64)
+    """Return a number for each distinct value, null among them."""
+    encoded = _whole(column).dictionary_encode(null_encoding="encode")
+    codes: npt.NDArray[np.int64] = encoded.indices.to_numpy().astype(np.int64)
     return codes
 
 

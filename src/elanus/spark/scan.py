@@ -23,9 +23,10 @@ import pyarrow as pa
 from elanus.api.connector import CollectionSnapshot
 from elanus.core.errors import NotSupported
 from elanus.core.ids import PartitionID
+from elanus.core.rows import absent_column
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.segments import BinlogFile, SegmentManifest
-from elanus.core.time_to_live import moment_us
+from elanus.core.time_to_live import moment_us, moments_of_expiry
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.storage.binlog import absent_fields
 from elanus.storage.parquet import opened
@@ -70,7 +71,8 @@ class ScanPlan:
     """``fields``: the columns of the result. ``deletes``: the delta logs that may concern a row.
 
     ``expired_until``: rows that are not later have expired. ``expiry``: the field with the moment at which a
-    row expires, None if there is none; a row is visible if that is later than ``now_us``.
+    row expires, None if there is none; a row is visible if that is later than ``now_us``. Groups that lack
+    the field have no rows that its default lets expire.
     """
 
     schema: CollectionSchema
@@ -94,11 +96,15 @@ def scan_plan(snapshot: CollectionSnapshot, store: ObjectStore, columns: tuple[s
     fields = tuple(schema.field(name) for name in names)
     expiry = schema.field(schema.ttl_field) if schema.ttl_field else None
     needed = {f.name for f in (*fields, *([expiry] if expiry else []))}
+    now_us = moment_us(snapshot.read_ts)
+    expired_without = _expired_without(expiry, now_us)
     latest = _latest_deletes(snapshot)
     groups: dict[tuple[bool, bool, frozenset[str]], list[FileFacts]] = {}
     horizon: dict[str, Timestamp] = {}
     shown = [(m, file) for m in snapshot.segments for file in m.insert_logs if _shows_any(m, file, snapshot)]
     for (manifest, file), absent in zip(shown, _absent(shown, schema, needed, store), strict=True):
+        if expired_without & absent:
+            continue
         oldest = max(manifest.commit_ts or file.ts_min, manifest.deletes_from)
         deletable = latest.get(manifest.vchannel, NO_TIMESTAMP) > oldest
         whole = not deletable and _shows_all(manifest, file, snapshot)
@@ -119,7 +125,7 @@ def scan_plan(snapshot: CollectionSnapshot, store: ObjectStore, columns: tuple[s
         tuple(_deletes(snapshot, horizon)),
         snapshot.expired_until,
         expiry,
-        moment_us(snapshot.read_ts),
+        now_us,
     )
 
 
@@ -146,6 +152,13 @@ def facts_table(files: Iterable[FileFacts], paths: Mapping[str, str] | None = No
         "__deletes_from": pa.array([f.deletes_from for f in held], pa.int64()),
     }
     return pa.table(columns)
+
+
+def _expired_without(expiry: FieldSchema | None, now_us: int) -> frozenset[str]:
+    """Return the field of the moments of expiry if rows that are older than the field have expired."""
+    if expiry is None or not expiry.is_added or moments_of_expiry(absent_column(expiry, 1))[0] > now_us:
+        return frozenset()
+    return frozenset((expiry.name,))
 
 
 def _shows_any(manifest: SegmentManifest, file: BinlogFile, snapshot: CollectionSnapshot) -> bool:

@@ -190,9 +190,9 @@ class ElanusWriter(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._generated = generated_columns(schema)
         given = [field for field in schema.fields if field.name not in self._generated]
-        self._sink = Sink(options, arrow_schema(StructType(given)))
+        self._columns = arrow_schema(StructType(given))
+        self._sink = Sink(options, self._columns)
         self._replaces = options.operation is WriteMode.OVERWRITE
-        self._schema = schema
         self._write_id = options.write_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -200,7 +200,7 @@ class ElanusWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         if self._replaces and not _files(messages):  # the rows that are there go all the same
-            messages = [*messages, self._sink.staging.write_empty(arrow_schema(self._schema))]
+            messages = [*messages, self._sink.staging.write_empty(self._columns)]
         self._sink.commit(messages, self._write_id)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

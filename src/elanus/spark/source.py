@@ -172,6 +172,8 @@ class ElanusSource(DataSource):
 
     @plain_errors()
     def writer(self, schema: StructType, overwrite: bool) -> ElanusWriter:
+        if "collection" in tables.options_given(self.options):  # of an INSERT into a table, the table has it
+            schema = tables.columns_of_frame(schema)
         kept = tables.table_options(schema)
         given = self._given() if kept is None else tables.for_writes(self._given(kept))
         options = parse_write_options(given)

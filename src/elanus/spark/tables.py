@@ -78,6 +78,15 @@ def table_options(columns: StructType) -> dict[str, str] | None:
     return None
 
 
+def columns_of_frame(columns: StructType) -> StructType:
+    """Return columns without what those of a table remember: Spark passes that on to frames made of it."""
+    found = []
+    for column in columns.fields:
+        metadata = {name: value for name, value in column.metadata.items() if name not in (_KEY, _GENERATED)}
+        found.append(StructField(column.name, column.dataType, column.nullable, metadata))
+    return StructType(found)
+
+
 def for_reads(options: Mapping[str, str]) -> dict[str, str]:
     """Leave out the options that only writes have, where a table has both."""
     return {name: value for name, value in options.items() if name not in _NOT_FOR_READS}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from elanus.core.aggregation import Aggregate, Aggregation, combined, finished, partial
 from elanus.core.buckets import (
     BestHits,
     Bucket,
@@ -108,6 +110,24 @@ def test_a_sum_that_does_not_fit_64_bits_is_refused(
         return
     (buckets,) = buckets_of((level,), *given, larger_is_better=True)
     assert buckets[0].metrics == {"all": total}
+
+
+@pytest.mark.parametrize("operator", ["sum", "avg"])
+@pytest.mark.parametrize(
+    ("values", "total"),
+    [([1.5e308, 1.5e308], math.inf), ([-1.5e308, -1.5e308], -math.inf), ([math.inf, -math.inf], math.nan)],
+)
+def test_a_sum_that_is_too_large_for_a_float_is_infinite_as_in_queries(
+    operator: str, values: list[float], total: float
+) -> None:
+    level = BucketLevel(("k",), 1, 1, (BucketMetric("all", operator, "x"),))
+    columns = {"k": pa.array([1, 1]), "x": pa.array(values)}
+    (buckets,) = buckets_of(
+        (level,), np.array([0, 2]), np.array([1, 0], np.float32), columns, larger_is_better=True
+    )
+    wanted = Aggregation((), (Aggregate(operator, "x", "all"),))
+    queried = finished(combined([partial({"x": columns["x"]}, 2, wanted)], wanted), wanted)["all"].to_pylist()
+    assert [buckets[0].metrics["all"], *queried] == pytest.approx([total, total], nan_ok=True)
 
 
 @pytest.mark.parametrize(

@@ -180,3 +180,15 @@ def test_errors(text: str, what: str) -> None:
 def test_a_field_that_does_not_enable_match() -> None:
     with pytest.raises(InvalidFilter, match='field "text" does not enable match'):
         compile_filter("text_match(text, 'a')", schema_of({"enable_analyzer": "true"}))
+
+
+def test_the_rest_of_a_filter_has_the_analyzer_of_its_own_collection() -> None:
+    """Also while another collection's, which has fields of the same names and ids, is in use."""
+    text = 'id > 0 and text_match(text, "run")'
+    texts = pa.array(["he runs", "they run"])
+    _, english = compile_filter(text, SCHEMA).split_by_key()
+    standard = schema_of({"enable_analyzer": "true", "enable_match": "true"})
+    _, rest = compile_filter(text, standard).split_by_key()
+    assert rest.evaluate(columns(texts), 2).tolist() == [False, True]
+    assert english.evaluate(columns(texts), 2).tolist() == [True, True]
+    assert compile_filter(text, schema_of(dict(MATCHED))).split_by_key()[1] is english

@@ -249,6 +249,22 @@ def test_further_columns_become_keys_of_dynamic_rows() -> None:
     ]
 
 
+@pytest.mark.parametrize("found", [pa.float16(), pa.float32(), pa.float64()])
+def test_whole_floats_stay_floats_in_dynamic_rows(found: pa.DataType) -> None:
+    """To a filter 7 / 2 is 3 and 7.0 / 2 is 3.5."""
+    floats = pa.array([6.5, 7.0, -0.0, -12.0, None]).cast(found)
+    rows = imported(schema(dynamic=True), id=range(5), f=floats)["$meta"]
+    assert rows.to_pylist() == ['{"f":6.5}', '{"f":7.0}', '{"f":-0.0}', '{"f":-12.0}', "{}"]
+
+
+def test_floats_of_any_size_stay_floats_in_dynamic_rows() -> None:
+    values = [1e9, 1e10, 2.0**53, 1e300, -5e-324, 1.7976931348623157e308, 1e-5, 123456789.0]
+    rows = imported(schema(dynamic=True), id=range(len(values)), f=values)["$meta"].to_pylist()
+    found = [json.loads(text)["f"] for text in rows]
+    assert found == values
+    assert set(map(type, found)) == {float}
+
+
 def test_rows_without_anything_dynamic_are_empty_objects() -> None:
     assert imported(schema(dynamic=True), id=[1, 2])["$meta"].to_pylist() == ["{}", "{}"]
     assert (
@@ -313,6 +329,23 @@ def test_a_dynamic_value_that_json_cannot_hold() -> None:
         imported(schema(dynamic=True), id=[1, 2], f=np.array([1.0, np.nan]))
     with pytest.raises(InvalidParameter, match=r"column d of type binary has no form in JSON"):
         imported(schema(dynamic=True), id=[1], d=pa.array([b"x"]))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "found"),
+    [
+        ([1.0, None], [math.inf], pa.list_(pa.float64())),
+        ({"a": [1.0]}, {"a": [2.0, math.nan]}, pa.struct({"a": pa.list_(pa.float32())})),
+        ([("x", 1.0)], [("x", -math.inf)], pa.map_(pa.string(), pa.float64())),
+    ],
+)
+def test_a_float_within_a_dynamic_value_that_is_no_number(
+    right: object, wrong: object, found: pa.DataType
+) -> None:
+    fine = pa.array([right, None], found)
+    assert len(imported(schema(dynamic=True), id=[1, 2], f=fine)) == 2
+    with pytest.raises(InvalidParameter, match="row 102: field f holds a nan or an inf, which JSON has no"):
+        imported(schema(dynamic=True), id=[1, 2, 3], f=pa.array([right, None, wrong], found))
 
 
 def test_decimals_are_elements_of_vectors_and_arrays() -> None:

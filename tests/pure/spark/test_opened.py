@@ -18,8 +18,9 @@ from structlog.testing import capture_logs
 import elanus
 from elanus.api.connector import SnapshotLease
 from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported, PermissionDenied
+from elanus.core.imports import WriteMode
 from elanus.core.timestamps import Timestamp, compose
-from elanus.spark import opened, tables
+from elanus.spark import opened, source, tables
 from elanus.spark.options import parse_options
 from elanus.spark.rows import rows
 from elanus.spark.sink import without_generated
@@ -163,6 +164,29 @@ def test_an_insert_leaves_out_what_the_server_makes() -> None:
     assert without_generated(batch, ()) is batch
     with pytest.raises(InvalidParameter, match="the server makes the values of color"):
         without_generated(batch, ("color",))
+
+
+def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Spark passes on what the columns remember. Only an insert into the table names no collection."""
+    written: list[tuple[Any, StructType]] = []
+    monkeypatch.setattr(source, "ElanusWriter", lambda *arguments: written.append(arguments))
+    columns = StructType(
+        [StructField("id", LongType(), metadata={"comment": "a key"}), StructField("color", StringType())]
+    )
+    options = {"collection": "docs", "database": "shop", "operation": "upsert"}
+    table = tables.with_table_options(columns, options, {"color"})
+    ElanusSource({}).writer(table, overwrite=False)
+    ElanusSource({"Collection": "copy"}).writer(table, overwrite=False)
+    of_part = tables.with_table_options(columns, {"collection": "docs", "filter": "id < 5"})
+    ElanusSource({"collection": "copy"}).writer(of_part, overwrite=False)
+    assert [(to.database, to.collection, to.operation) for to, _ in written] == [
+        ("shop", "docs", WriteMode.UPSERT),
+        ("default", "copy", WriteMode.APPEND),
+        ("default", "copy", WriteMode.APPEND),
+    ]
+    assert [tables.generated_columns(given) for _, given in written] == [("color",), (), ()]
 
 
 def test_a_frame_is_not_a_table(server: Server) -> None:

@@ -143,6 +143,19 @@ def test_rows_that_expire_at_a_moment_of_their_own(world: World) -> None:
     assert shown[3] == ("TIMESTAMP", 3)
 
 
+@pytest.mark.parametrize(("default_us", "wanted"), [(1000, []), (1_000_000, [(1,), (2,)]), (0, [(1,), (2,)])])
+def test_rows_that_are_older_than_the_moments_of_expiry_expire_by_the_default(
+    world: World, default_us: int, wanted: list[tuple[int]]
+) -> None:
+    world.add([1, 2], vectors(2))
+    world.delete(15, 3)
+    moment = FieldSchema(FieldID(0), "until", DataType.TIMESTAMPTZ, nullable=True, default_value=default_us)
+    world.schema = replace(with_added_field(world.schema, moment), ttl_field="until")
+    snapshot = replace(world.snapshot, read_ts=compose(10))
+    found = by_duck(world, snapshot, "select id from docs order by 1", "id")
+    assert found == by_rows(world, snapshot, "id") == wanted
+
+
 def test_fields_that_older_files_lack(world: World) -> None:
     world.add([1, 2], vectors(2))
     extra = FieldSchema(

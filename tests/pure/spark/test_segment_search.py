@@ -185,3 +185,14 @@ def test_the_reduce_keeps_the_best_of_each_query_and_key() -> None:
     rows = reduced(parts, HITS, 2, bigger=True).to_pylist()
     assert [(r["query_id"], r["rank"], r["key"]) for r in rows] == [(1, 1, 7), (1, 2, 4), (2, 1, 5)]
     assert reduced([], HITS, 2, bigger=True).num_rows == 0
+
+
+def test_the_reduce_takes_a_query_without_an_id() -> None:
+    parts = [
+        pa.RecordBatch.from_pylist(
+            [{"query_id": q, "rank": 1, "key": key, "score": score} for q in (None, 3)], schema=HITS
+        )
+        for key, score in ((5, 0.5), (4, 0.25))
+    ]
+    rows = reduced(parts, HITS, 1, bigger=False).to_pylist()
+    assert [(r["query_id"], r["rank"], r["key"]) for r in rows] == [(None, 1, 4), (3, 1, 4)]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
@@ -21,8 +21,9 @@ from elanus.core.structs import StructSchema
 from elanus.core.types import DataType
 from elanus.spark import sink
 from elanus.spark.options import parse_write_options
-from elanus.spark.sink import Sink, Staged, Staging
+from elanus.spark.sink import ElanusWriter, Sink, Staged, Staging
 from elanus.spark.stream_sink import ElanusStreamWriter
+from elanus.spark.tables import with_table_options
 
 OPTIONS = parse_write_options({"collection": "docs", "partition": "p", "import_directory": "file:///nothing"})
 BATCH = pa.record_batch({"id": [1, 2]})
@@ -168,6 +169,29 @@ def test_a_commit_names_its_write_and_waits_until_the_rows_are_there(tmp_path: P
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
     sink.commit([Staged("", 0)], "w2")
     assert len(sink.asked) == 3, "a write without rows asks nobody"
+
+
+def test_an_overwrite_without_rows_has_the_columns_of_an_insert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without those that the server makes: an import refuses them."""
+    written: list[list[str]] = []
+
+    class Reading(KnownSink):
+        def __init__(self, *_: object) -> None:
+            super().__init__(tmp_path, ImportState.PERSISTED)
+
+        def _ask(self, call: Any) -> Any:
+            task = super()._ask(call)
+            written.append(pq.read_schema(tmp_path / self.asked[-1][3][0]).names)
+            return task
+
+    monkeypatch.setattr(sink, "Sink", Reading)
+    columns = StructType([StructField("id", LongType()), StructField("terms", BinaryType())])
+    table = with_table_options(columns, {"collection": "docs"}, {"terms"})
+    writer = ElanusWriter(replace(OPTIONS, operation=WriteMode.OVERWRITE), table)
+    writer.commit([writer.write(iter([])), None])
+    assert written == [["id"]]
 
 
 def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None:
