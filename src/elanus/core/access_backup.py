@@ -23,7 +23,7 @@ def restored(policy: AccessPolicy, added: AccessPolicy, users_max: int, roles_ma
     """Add what a backup holds: all of it, or nothing. Default roles and root stay as they are. API keys come
     with their users: none is added to a user whom the backup does not have.
 
-    What is there already as the backup has it counts as restored, so a restore may be repeated. Raises
+    A part that exists already, as the backup has it, counts as restored, so a restore may be repeated. Raises
     `AccessConflict`, `InvalidParameter` when a part exists and is another, or is not valid.
     """
     for group in added.groups.values():

@@ -1,7 +1,7 @@
 """Large changes of users, roles, privilege groups and API keys, in portions that each fit in a transaction.
 
-What others name comes first: groups before roles, roles before users, users before their keys. What is
-removed goes in the other order, after everything is written. So a change that breaks off leaves nothing that
+Records that others name come first: groups before roles, roles before users, users before their keys. Records
+are removed in the other order, after everything is written. So a change that breaks off leaves nothing that
 names what is not there, and gives nobody more than the whole change would.
 """
 

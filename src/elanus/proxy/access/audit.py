@@ -164,7 +164,7 @@ class AuditLog:
 
     def _opened(self) -> BinaryIO:
         out = open(self._file, "a+b", opener=_private)  # noqa: SIM115 - the writer closes it
-        if out.tell():
+        if self._file.stat().st_size:
             out.seek(-1, os.SEEK_END)
             if out.read(1) != b"\n":  # the last line was cut off: the next record is a line of its own
                 out.write(b"\n")
