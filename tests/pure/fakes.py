@@ -203,9 +203,10 @@ class FakeData:
         self.calls.note("holds_channels", collection_id)
         return collection_id in self.recoveries
 
-    async def drop_collection(
-        self, collection_id: CollectionID, record: DroppedCollection | None = None
-    ) -> None:
+    async def remember_dropped(self, record: DroppedCollection) -> None:
+        self.calls.note("remember_dropped", record)
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
         self.calls.note("drop_collection", collection_id)
 
     async def borrowed_indexes(self, clone: Collection) -> tuple[IndexFile, ...]:

@@ -187,13 +187,15 @@ class ChannelCalls(CloneCalls, Protocol):
         left out."""
 
     @repeatable
-    async def drop_collection(
-        self, collection_id: CollectionID, record: DroppedCollection | None = None
-    ) -> None:
-        """Refuse allocations and flushes for it from now on; the data node reports its channels dropped.
+    async def remember_dropped(self, record: DroppedCollection) -> None:
+        """Keep the definition of a dropped collection, by which it can be restored while its files exist.
 
-        ``record``: the definition, by which the collection can be restored while its files exist.
+        The first one counts: later ones may lack the indexes, which are dropped afterwards.
         """
+
+    @repeatable
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        """Refuse allocations and flushes for it from now on; the data node reports its channels dropped."""
 
     @repeatable
     async def drop_partition(self, collection_id: CollectionID, partition_id: PartitionID) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import structlog
 
 from elanus.api.snapshots import DroppedCollection
+from elanus.core.errors import RecordTooLarge
 from elanus.core.gc import GcPolicy, expires_ms
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp, physical_ms
@@ -19,6 +21,7 @@ from elanus.meta.port import Delete, MetaStore, Put
 
 _DROPPED = "datacoord/dropped_collection/"
 _REMOVED_AT_ONCE = 50
+_log = structlog.get_logger("datacoord")
 
 
 class DroppedCollections:
@@ -44,12 +47,18 @@ class DroppedCollections:
         self._known = {record.collection.collection_id: record for record in found}
 
     async def remember(self, record: DroppedCollection) -> None:
-        """Keep a definition, once; forget those whose files may be gone, a few at a time."""
+        """Keep a definition, once; forget those whose files may be gone, a few at a time.
+
+        One that does not fit a record with its indexes is not kept: the drop must go on.
+        """
         key = record.collection.collection_id
         await self._read()
         if key in self._known or not self._policy.drop_tolerance_s:
             return
-        await self._put(record)
+        try:
+            await self._put(record)
+        except RecordTooLarge as error:
+            _log.warning("this drop cannot be undone", collection=key, error=error.message)
         await self._forget_old(record.collection.dropped)
 
     async def all(self, now: Timestamp) -> tuple[DroppedCollection, ...]:

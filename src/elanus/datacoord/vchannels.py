@@ -109,11 +109,10 @@ class Vchannels:
     async def quarantined(self) -> dict[str, int]:
         return {v.vchannel: v.quarantined for v in self._state.vchannels() if v.quarantined and not v.dropped}
 
-    async def drop_collection(
-        self, collection_id: CollectionID, record: DroppedCollection | None = None
-    ) -> None:
-        if record is not None:
-            await self._dropped.remember(record)
+    async def remember_dropped(self, record: DroppedCollection) -> None:
+        await self._dropped.remember(record)
+
+    async def drop_collection(self, collection_id: CollectionID) -> None:
         async with self._lock:
             await self._compactor.cancel(collection_id, None)
             dropping = [

@@ -15,15 +15,23 @@ import msgspec
 
 from elanus.core.catalog import Collection, Database, collections_max
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import AliasNotFound, CollectionLimitReached, CollectionNotFound, DatabaseNotFound
+from elanus.core.errors import (
+    AliasNotFound,
+    CollectionLimitReached,
+    CollectionNotFound,
+    DatabaseNotFound,
+    RecordTooLarge,
+)
 from elanus.core.ids import CollectionID, DatabaseID
 from elanus.core.limits import COLLECTIONS_MAX
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.meta.cancellation import uncancellable
-from elanus.meta.port import Delete, MetaStore, Put
+from elanus.meta.port import VALUE_MAX_BYTES, Delete, MetaStore, Put
 
 _DATABASES = "rootcoord/database/"
 _COLLECTIONS = "rootcoord/collection/"
+_DEFINITION_MAX_BYTES = VALUE_MAX_BYTES - 10_000
+"""Less than a record holds: a drop adds to it, and must always be possible."""
 
 
 class Catalog:
@@ -152,10 +160,17 @@ class Catalog:
 
     @uncancellable
     async def put(self, *collections: Collection) -> None:
-        """Persist and show collections, in one transaction."""
-        await self._meta.txn(
-            [Put(f"{_COLLECTIONS}{c.collection_id}", msgspec.json.encode(c)) for c in collections]
-        )
+        """Persist and show collections, in one transaction. Raises `RecordTooLarge`."""
+        records = {c.collection_id: msgspec.json.encode(c) for c in collections}
+        for collection in collections:
+            size_bytes = len(records[collection.collection_id])
+            if collection.dropped == NO_TIMESTAMP and size_bytes > _DEFINITION_MAX_BYTES:
+                raise RecordTooLarge(
+                    f"the definition of collection {collection.name} would have {size_bytes} bytes, at most "
+                    f"{_DEFINITION_MAX_BYTES} fit: shorten names, descriptions and properties, or use fewer "
+                    "fields or partitions"
+                )
+        await self._meta.txn([Put(f"{_COLLECTIONS}{c}", record) for c, record in records.items()])
         for collection in collections:  # all of them first: an alias may pass from one to another
             self._unindex(collection.collection_id)
         for collection in collections:

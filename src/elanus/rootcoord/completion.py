@@ -143,12 +143,16 @@ class Completion:
     # the steps
 
     async def release_dropped(self, collection: Collection) -> None:
-        """Release the memory first, then the definitions, then the data."""
+        """Release the memory first, then the definitions, then the data.
+
+        Before all that the definition is kept: a repeated call finds no indexes any more.
+        """
         collection_id = collection.collection_id
-        record = DroppedCollection(collection, await self._others.index.indexes(collection_id))
+        indexes = await self._others.index.indexes(collection_id)
+        await self._others.data.remember_dropped(DroppedCollection(collection, indexes))
         await self._others.query.release(collection_id, ())
         await self._others.index.drop_collection(collection_id)
-        await self._others.data.drop_collection(collection_id, record)
+        await self._others.data.drop_collection(collection_id)
 
     async def end_partition(self, kept: Collection, partition_id: PartitionID) -> None:
         """Make ``kept``, which lacks the partition, the collection, and notify every role concerned.

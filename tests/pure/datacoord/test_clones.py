@@ -79,7 +79,9 @@ class Source(Store):
         """The collection is dropped, and its data node has read the message."""
         gone = replace(self.collections[0], dropped=self.root.stamp())
         del self.root.collections[CID]
-        await self.coord.drop_collection(CID, DroppedCollection(gone, ()) if record else None)
+        if record:
+            await self.coord.remember_dropped(DroppedCollection(gone, ()))
+        await self.coord.drop_collection(CID)
         await self.coord.channel_dropped(await self.epoch_of(), self.vchannel)
 
     async def epoch_of(self) -> int:

@@ -8,22 +8,25 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from unittest.mock import patch
 
+import msgspec
 import pytest
 from fakes import OTHER, settle
 from giving_up import cut_off
 from root_bench import Bench, Root, new, refused, started
 
-from elanus.core.catalog import Collection
+from elanus.core.catalog import Collection, Index
 from elanus.core.errors import (
     CollectionNotFound,
     DiskFull,
     PartitionNotFound,
+    RecordTooLarge,
     Unavailable,
 )
-from elanus.core.ids import PartitionID, SegmentID
+from elanus.core.ids import FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
+from elanus.meta.port import VALUE_MAX_BYTES
 from elanus.rootcoord.completion import Completion
 
 # one at a time, and over restarts
@@ -121,6 +124,35 @@ async def test_a_collection_that_could_not_be_watched_is_watched_as_soon_as_it_c
     before = len(bench.data.calls.asked)
     await asyncio.sleep(10)
     assert len(bench.data.calls.asked) == before, "and then it is done"
+    await root.stop()
+
+
+async def test_an_undrop_has_the_indexes_although_the_drop_was_interrupted_after_theirs() -> None:
+    bench, root = await started("c")
+    cid = (await root.describe_collection("default", "c")).collection_id
+    index = Index(IndexID(5), cid, FieldID(101), "vector", {"index_type": "FLAT"}, compose(1))
+    bench.index.defined.append(index)
+    bench.data.calls.failing["drop_collection"] = Unavailable("restarting")
+    await refused(root.drop_collection("default", "c"), Unavailable)
+    bench.index.defined.clear()
+    bench.data.calls.failing.clear()
+    await asyncio.sleep(2)
+    first, *_ = bench.data.calls.of("remember_dropped")
+    assert first.indexes == (index,), "datacoord keeps the first one"
+    await root.stop()
+
+
+async def test_a_definition_leaves_room_for_its_drop() -> None:
+    _, root = await started()
+    made = await root.create_collection(replace(new("c"), properties={"note": ""}))
+    size_bytes = len(msgspec.json.encode(made))
+    await root.drop_collection("default", "c")
+    largest = {"note": "x" * (VALUE_MAX_BYTES - 10_000 - size_bytes)}
+    longer = {"note": largest["note"] + "x" * 100}
+    await refused(root.create_collection(replace(new("c"), properties=longer)), RecordTooLarge)
+    await root.create_collection(replace(new("c"), properties=largest))
+    await root.drop_collection("default", "c")
+    await refused(root.describe_collection("default", "c"), CollectionNotFound)
     await root.stop()
 
 
