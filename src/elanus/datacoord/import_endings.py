@@ -1,7 +1,7 @@
-"""The end of imports: committed tasks are complete once they are served, tasks whose time is over before
-their turn comes fail, and ended ones are forgotten in time.
+"""The end of imports: committed tasks are complete once they are served, ended ones are forgotten in time.
 
-Named writes (`elanus.core.writes`) are remembered longer than the tasks that made them.
+Tasks whose time is over before their turn comes fail here. Named writes (`elanus.core.writes`) are
+remembered longer than the tasks that made them.
 """
 
 from __future__ import annotations

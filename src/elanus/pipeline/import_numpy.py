@@ -33,7 +33,7 @@ _NO_HEADER = (
     RecursionError,
     MemoryError,
 )
-"""What NumPy raises about a header: it evaluates a Python literal, however deep that is."""
+"""The errors of NumPy about a header: it evaluates a Python literal, however deep that is."""
 _BITS16 = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
 
 

@@ -24,7 +24,7 @@ from elanus.core.types import Family
 
 JSON_NULL = b"null"
 MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-"""What decoders raise about a text: the last two for one that is not UTF-8 or nested too deeply."""
+"""The errors of decoders about a text: the last two for one that is not UTF-8 or nested too deeply."""
 Text = bytes | msgspec.Raw
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises the error about a field, a row and what is wrong with it."""
