@@ -429,8 +429,8 @@ class LoadedCollection:
     async def apply_writes(self) -> None:
         """Apply the deletes of writes that have come into effect to everything that is held.
 
-        What is loaded, recovered or read from the log meanwhile gets them there. May be interrupted: what is
-        left is applied by the next call.
+        Rows that are loaded, recovered or read from the log meanwhile get them there. May be interrupted: the
+        next call applies what is left.
         """
         for channel in self.channels.values():
             unapplied = channel.writes.unapplied()

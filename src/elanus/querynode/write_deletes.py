@@ -57,7 +57,7 @@ class WriteDeletes:
     # what a request to follow the vchannel says
 
     def listed(self, request: WatchVchannel) -> None:
-        """Take note of what is unserved now. What waits here and is not has been served by others."""
+        """Take note of the unserved files. Others have served those that wait here and are not among them."""
         self._unserved = frozenset(log.file.path for log in request.unserved)
         for path, write in tuple(self._waiting.items()):
             is_outdated = request.checkpoint.ts < write.listed
@@ -71,7 +71,7 @@ class WriteDeletes:
         return [f for f in files if any(f.ts_min <= commit <= f.ts_max for commit in commits)]
 
     def know(self, request: WatchVchannel) -> None:
-        """What is held has all that the request says is served."""
+        """Everything that is held has the deletes that the request says are served."""
         self._known |= _served_by(request)
         if len(self._known) > _KNOWN_MAX:
             first = min(request.moments, default=NO_TIMESTAMP)
