@@ -72,6 +72,9 @@ class _Turn:
             await self.work()
         except Exception as error:  # noqa: BLE001 - it is that of who asked for the work
             self.end(error)
+        except BaseException:
+            self.end(taken=False)
+            raise
         else:
             self.end()
 
@@ -315,8 +318,7 @@ class Follower:
         try:
             while self._packs or self._interim.is_ready or self._turns:
                 if self._turns:
-                    await self._turns[0].take()
-                    self._turns.popleft()
+                    await self._turns.popleft().take()
                     continue
                 if self._interim.is_ready:
                     self._absorber.exchanged(self, await self._interim.exchange(self.growing))

@@ -432,7 +432,7 @@ class LoadedCollection:
         Rows that are loaded, recovered or read from the log meanwhile get them there. May be interrupted: the
         next call applies what is left.
         """
-        for channel in self.channels.values():
+        for channel in tuple(self.channels.values()):
             unapplied = channel.writes.unapplied()
             if unapplied:
                 deletes = [batch for batches in unapplied.values() for batch in batches]

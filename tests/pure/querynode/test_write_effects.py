@@ -152,3 +152,19 @@ async def test_a_node_that_ends_meanwhile_waits_for_nobody(world: World) -> None
     async with asyncio.timeout(5.0):
         await asyncio.gather(serving, return_exceptions=True)
     threads.go_on.set()
+
+
+@scenario()
+async def test_a_node_that_ends_while_it_applies_them_waits_for_nobody(world: World) -> None:
+    threads = Threads()
+    await renew(world, QueryNodePolicy(delete_limits=EVERYTHING_OFF_THE_LOOP), deletes=threads)
+    await world.insert([(1, 10)])
+    await world.tick()
+    log, moment = await write_deletes(world, 1)
+    threads.go_on.clear()
+    serving = asyncio.create_task(serve(world, log, [], moment))
+    await breathe()
+    await world.node.release_collection(COLLECTION)
+    threads.go_on.set()
+    async with asyncio.timeout(5.0):
+        await asyncio.gather(serving, return_exceptions=True)
