@@ -420,9 +420,10 @@ class LoadedCollection:
         if change.version > self._version:
             coming = [segment for s in change.online if (segment := self.copy_of(s)) is not None]
             await self._views.prepare(coming, change.visible_from)
-            self._check(change)
-            for channel in self.channels.values():
-                channel.writes.announced(change.deletes)
+            if change.deletes:
+                self._check(change)
+                for channel in self.channels.values():
+                    channel.writes.announced(change.deletes)
             await self.apply_writes()
         self.announce(change)
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import grpc
 import pytest
@@ -72,6 +73,9 @@ class FakeConnector:
         assert task_id == TASK.task_id
         self.looked.set()
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+
+    def describe_collection(self, database: str, name: str, collection_id: CollectionID) -> NoReturn:
+        raise CollectionNotFound("it is not looked at")
 
     def cancel_import(self, task_id: TaskID) -> None:
         self.cancelled += 1

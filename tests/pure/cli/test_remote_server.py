@@ -28,8 +28,10 @@ def other_protocol() -> Iterator[str]:
                 except OSError:  # the test has ended
                     return
                 with connection:
-                    connection.recv(1000)
                     connection.sendall(HTTP2_SETTINGS)
+                    connection.shutdown(socket.SHUT_WR)
+                    while connection.recv(1000):  # a connection that is closed before is reset
+                        pass
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()

@@ -112,7 +112,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
-        ("PrivilegeImport", ObjectType.GLOBAL, "default", ()),
+        ("PrivilegeImport", ObjectType.COLLECTION, "*", ()),  # of an import that nobody knows
         ("PrivilegeUnpinSnapshotData", ObjectType.GLOBAL, "default", ()),
     ]
     assert own.snapshots.taken == own.snapshots.released == []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from elanus.api.connector import SnapshotLease
 from elanus.api.snapshots import RestoreJob, SnapshotView
-from elanus.core.errors import CollectionNotFound
+from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import TaskID
 from elanus.core.imports import ImportTask, WriteMode
 from elanus.core.privileges import ANY
@@ -140,10 +140,10 @@ class Connector:
         self._verbs.cancel_import(task_id)
 
     def place_of_import(self, task_id: TaskID) -> tuple[str, tuple[str, ...]]:
-        """Return the database and the collection that a task writes to; everything, if that was dropped."""
-        collection_id = self._verbs.import_task(task_id).collection_id
+        """Return the database and the collection that a task writes to; everything, if there is none."""
         try:
+            collection_id = self._verbs.import_task(task_id).collection_id
             view = self._verbs.describe_collection("", "", collection_id)
-        except CollectionNotFound:
+        except (InvalidParameter, CollectionNotFound):
             return ANY, ()
         return view.database, (view.name,)
