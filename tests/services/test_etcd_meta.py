@@ -248,7 +248,8 @@ def test_forgotten_history_breaks_a_watch(own_etcd: Etcd, tmp_path: Path) -> Non
 
 
 def test_a_long_listing_is_of_one_moment(etcd_server: Etcd, tmp_path: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("elanus.meta.etcd._PAGE_KEYS", 7)
+    monkeypatch.setattr("elanus.meta.etcd_pages._FIRST_KEYS", 7)
+    monkeypatch.setattr("elanus.meta.etcd_pages._KEYS_MAX", 7)
 
     async def run() -> None:
         async with opened(etcd_server, tmp_path) as store:

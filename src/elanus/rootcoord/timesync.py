@@ -166,7 +166,7 @@ class TimeSync:
 
     async def retry_refused(self, now: Timestamp) -> None:
         """Use the refused pchannels that take entries again."""
-        await self.resume(self._refused.keys() - self._appending.keys(), now)
+        await self.resume([p for p in self._refused if p not in self._appending], now)
 
     def _begin(self, pchannel: str, append: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Begin an append, which removes itself from ``_appending``. None is under way in this pchannel."""
