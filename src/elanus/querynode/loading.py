@@ -100,10 +100,12 @@ class Loading:
         writes.listed(request)
         missed = writes.missed(request) if channel.followers() else []
         late = [log.file for log in request.delta_logs if log.file.ts_max > request.checkpoint.ts]
-        for file in writes.unread([*missed, *late]):
-            writes.serve(file, await read(file))
         for file in missed:
+            if writes.unread([file]):
+                writes.serve(file, await read(file))
             writes.catch_up(file)
+        for file in writes.unread(late):
+            writes.serve(file, await read(file))
         for file in writes.unread(log.file for log in request.unserved):
             writes.wait(file, await read(file), request.checkpoint.ts)
         writes.know(request)

@@ -91,8 +91,9 @@ class WriteDeletes:
         self.changes += 1
 
     def catch_up(self, file: BinlogFile) -> None:
-        """Have the deletes in a file, which are in effect, applied to what is held."""
-        self._unapplied[file.path] = None
+        """Have the deletes in a file applied to what is held, unless they still wait for a version."""
+        if file.path in self._served:
+            self._unapplied[file.path] = None
 
     # what comes into effect
 

@@ -240,6 +240,21 @@ async def test_an_outdated_request_does_not_bring_deletes_into_effect(world: Wor
 
 
 @scenario()
+async def test_an_outdated_request_that_says_served_leaves_it_to_a_later_one(world: World) -> None:
+    log, commit_ts = await busy(world)
+    outdated = world.watch_request()
+    world.flush()
+    await world.node.watch_vchannel(replace(world.watch_request(), unserved=(log,)))
+    moments = {Timestamp(commit_ts): Timestamp(commit_ts + 5)}
+    await world.node.watch_vchannel(replace(outdated, delta_logs=(log,), moments=moments))
+    assert world.keys() == [1, 2, 5, 6]
+    await served_by_others(world, log, commit_ts, commit_ts + 5)
+    world.now = commit_ts + 5
+    await world.tick()
+    assert world.keys() == [2, 6]
+
+
+@scenario()
 async def test_a_load_that_was_requested_too_long_ago_is_refused(world: World) -> None:
     await world.insert([(1, 10), (2, 20)])
     await world.tick()
