@@ -30,6 +30,7 @@ from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.indexcoord.builds import IndexPolicy
 from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
+from elanus.meta.election import FencedMeta
 from elanus.meta.session import Session
 from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.role.admission import Admission
@@ -74,21 +75,6 @@ from elanus.sim.stores import MemoryStore, SimMeta
 from elanus.sim.trace import Trace
 
 QUERY_NODE = NodeID(3)
-
-
-class Unending:
-    """The lease of a role that nobody can replace while it lives."""
-
-    node_id = NodeID(0)
-
-    def is_valid(self) -> bool:
-        return True
-
-    async def confirm(self) -> None:
-        """Return at once: the lease always holds."""
-
-    def give_up(self, why: str) -> None:
-        raise AssertionError(f"nobody ends it: {why}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +156,15 @@ class SimBuilders:
         }
         return build[berth.life.role](berth)
 
+    def _fenced(self, berth: Berth) -> FencedMeta:
+        return FencedMeta(self._needs.meta.handle(berth.life), berth.joined)
+
     def _rootcoord(self, berth: Berth) -> RootCoord:
         needs, life = self._needs, berth.life
-        meta, peers = needs.meta.handle(life), needs.coordinators(life)
+        meta, peers = self._fenced(berth), needs.coordinators(life)
         self.oracle = TimestampOracle(meta, needs.clocks["rootcoord"], window_ms=3000, update_ms=250)
         return RootCoord(
-            Unending(),
+            berth.joined,
             meta,
             needs.log.handle(life),
             self.oracle,
@@ -189,9 +178,9 @@ class SimBuilders:
 
     def _datacoord(self, berth: Berth) -> DataCoord:
         needs, life = self._needs, berth.life
-        meta, peers = needs.meta.handle(life), needs.coordinators(life)
+        meta, peers = self._fenced(berth), needs.coordinators(life)
         dependencies = DataDependencies(
-            lease=Unending(),
+            lease=berth.joined,
             meta=meta,
             store=needs.store,
             log=needs.log.handle(life),
@@ -214,8 +203,8 @@ class SimBuilders:
         needs, life = self._needs, berth.life
         peers = needs.coordinators(life)
         return IndexCoord(
-            Unending(),
-            IndexState(needs.meta.handle(life)),
+            berth.joined,
+            IndexState(self._fenced(berth)),
             needs.clocks["indexcoord"],
             peers.root,
             peers.data,
@@ -262,7 +251,7 @@ class SimBuilders:
         peers = needs.coordinators(life)
         is_cluster = needs.reading.is_cluster
         return QueryCoord(
-            LoadState(needs.meta.handle(life)),
+            LoadState(self._fenced(berth)),
             QueryDependencies(
                 peers.root,
                 peers.data,

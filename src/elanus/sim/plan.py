@@ -39,6 +39,7 @@ AUTO_IDS = "gamma"
 AUTO_IDS_SHARDS = 2
 PCHANNELS = tuple(pchannel_name(number) for number in range(2))
 PROXIES = ("proxy-1", "proxy-2")
+COORDINATORS = ("rootcoord", "datacoord", "indexcoord", "querycoord")
 ROLES = ("rootcoord", "datacoord", "indexcoord", "querynode", "querycoord", *PROXIES)
 PIPELINES = ("pipeline", "pipeline-2")
 """Processes that are both data node and index node. A standalone has one, a cluster has two."""

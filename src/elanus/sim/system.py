@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast
 from elanus.core.errors import ElanusError, NotReady
 from elanus.core.invariants import InvariantBroken
 from elanus.core.timestamps import Timestamp
+from elanus.meta.election import elect
 from elanus.meta.port import Delete, Put
 from elanus.meta.session import Session
 from elanus.querynode.node import QueryNode
@@ -38,7 +39,7 @@ from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.mirrors import SimMirror, join, mirror_id
 from elanus.sim.net import Handle, Network
-from elanus.sim.plan import MIRROR, ONE_NODE, PIPELINES, PROXIES, Reading, roles_of
+from elanus.sim.plan import COORDINATORS, MIRROR, ONE_NODE, PIPELINES, PROXIES, Reading, roles_of
 from elanus.sim.policies import (
     GC_POLICY,
     USUAL,
@@ -284,7 +285,7 @@ class System:
                 if await self._done(role.start(), life):
                     await self._served(name, role, life)
             session = self._sessions.pop(name, None)
-            if session is not None and (self._is_child(name) or not life.is_stopped):
+            if session is not None and (self._is_replaced_at_once(name) or not life.is_stopped):
                 # A role that is killed meanwhile leaves the lease to run out.
                 await asyncio.wait([asyncio.ensure_future(session.close())], timeout=LEASE_TTL_S)
             life.retire()
@@ -293,13 +294,14 @@ class System:
             await asyncio.sleep(_START_AGAIN_S * (1 + steps * self._random.random()))
 
     async def _joined(self, name: str, life: Life) -> None:
-        """Join the cluster. Coordinators of a run have no successors, and need no session."""
+        """Join the cluster."""
         await self._directories[name].start()
         role = self._role_with_lease(name)
         if role is None:
             return
-        session = await Session.register(
-            self.meta.handle(self.outside if self._is_child(name) else life),
+        join = elect if name in COORDINATORS else Session.register
+        session = await join(
+            self.meta.handle(self.outside if self._is_replaced_at_once(name) else life),
             role,
             name,
             ttl_s=LEASE_TTL_S,
@@ -313,13 +315,15 @@ class System:
     def _role_with_lease(self, name: str) -> str | None:
         if name in PROXIES:
             return "proxy"
+        if name in COORDINATORS:
+            return name
         if name in self._pipelines:
             return "datanode"
         return "querynode" if self.reading.is_cluster and name in self.reading.query_nodes else None
 
-    def _is_child(self, name: str) -> bool:
-        """Whether a parent holds its session; no fault strikes the parent."""
-        return self._pipelines == (name,)
+    def _is_replaced_at_once(self, name: str) -> bool:
+        """Whether its session ends with its life, and never before: no fault strikes the one who holds it."""
+        return name in COORDINATORS or self._pipelines == (name,)
 
     async def _served(self, name: str, role: Role, life: Life) -> None:
         """Return when the life is over, or when its session was lost and the role has been stopped."""
