@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 from elanus.api.gc import SweepOrder, SweepOutcome
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import InvalidParameter
-from elanus.core.gc import SweepRules, Verdict, digests
+from elanus.core.gc import SweepRules, Verdict
 from elanus.core.ids import BuildID, CollectionID, FieldID, IndexID, PartitionID, SegmentID
 from elanus.core.jobs import JobKind, JobState
 from elanus.core.messages import InsertMessage, Message, TimeTick, UpsertMessage
 from elanus.core.packs import ORIGIN
+from elanus.core.path_digests import digests
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp

@@ -15,20 +15,14 @@ name Elanus does not use is never deleted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from hashlib import blake2b
-
-import numpy as np
-import numpy.typing as npt
 
 from elanus.core.attempts import NO_ATTEMPT
 from elanus.core.ids import BuildID, SegmentID
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, physical_ms
-
-_DIGEST = np.dtype("<u8")
 
 
 class Verdict(StrEnum):
@@ -103,38 +97,6 @@ def _may_finish(name: ObjectName, rules: SweepRules) -> bool:
         return True
     counts_from = rules.unfinished.get(BuildID(name.build_id))
     return counts_from is not None and name.version >= counts_from
-
-
-# what refers to objects
-
-
-def digests(paths: Iterable[str]) -> bytes:
-    """Return the paths as sorted 64-bit digests of eight bytes each.
-
-    A hash collision can only keep an extra file; it never deletes a referenced one.
-    """
-    return np.unique(_digests(paths)).tobytes()
-
-
-class NamedPaths:
-    """Looks up paths in the result of `digests`."""
-
-    def __init__(self, named: bytes) -> None:
-        self._sorted = np.frombuffer(named, _DIGEST)
-
-    def of(self, paths: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """Return for each path whether it is among them."""
-        wanted = _digests(paths)
-        if not len(self._sorted):
-            return np.zeros(len(wanted), np.bool_)
-        at = np.searchsorted(self._sorted, wanted)
-        found: npt.NDArray[np.bool_] = self._sorted[np.minimum(at, len(self._sorted) - 1)] == wanted
-        return found
-
-
-def _digests(paths: Iterable[str]) -> npt.NDArray[np.uint64]:
-    joined = b"".join(blake2b(path.encode(), digest_size=_DIGEST.itemsize).digest() for path in paths)
-    return np.frombuffer(joined, _DIGEST)
 
 
 # what was dropped

@@ -25,6 +25,7 @@ from elanus.core.gc import GcPolicy, SweepRules, keeps_files, may_forget
 from elanus.core.ids import SegmentID
 from elanus.core.imports import oldest_attempt
 from elanus.core.offload import Offload
+from elanus.core.path_digests import PathDigests
 from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.context import DataContext
@@ -184,8 +185,9 @@ class Collector:
         # Read after the references: a build that is no longer in use by then joins no further pin.
         pinned |= await self._pins.pinned_files()
         if self._pins.ended() != pins_ended:  # what one kept for a clone's index is in use there by now
-            pinned |= set((await self._ports.index.index_references()).files)
-        of_pins = self._pins.pinned_segments()
+            in_use = (await self._ports.index.index_references()).files
+            pinned |= await self._ports.offload(PathDigests.of, in_use)
+        of_pins = await self._pins.pinned_segments()
         reclaimed = await moment.reclaimable(policy, served | of_pins)
         rules = await self._references.rules(moment, index, policy, reclaimed, pinned)
         kept = held_files(moment, self._state.pins())

@@ -12,6 +12,7 @@ from elanus.core.change import Changes
 from elanus.core.clock import Clock
 from elanus.core.lease import Lease
 from elanus.core.moments_held import MomentsHeld
+from elanus.core.offload import Offload
 from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.segment_allocator import SegmentAllocator
@@ -22,7 +23,8 @@ from elanus.datacoord.state import DataState
 class DataContext:
     """``lease``: this coordinator's own, which makes it the active one. ``lock``: held while the state is
     read and changed in several steps. ``changes`` wakes the roles that follow this one. ``spawn`` runs a
-    coroutine until the role stops. ``moments``: those that snapshots are being taken of."""
+    coroutine until the role stops; ``offload`` runs blocking work. ``moments``: those that snapshots are
+    being taken of."""
 
     lease: Lease
     state: DataState
@@ -34,4 +36,5 @@ class DataContext:
     lock: asyncio.Lock
     changes: Changes
     spawn: Callable[[Coroutine[Any, Any, None]], None]
+    offload: Offload
     moments: MomentsHeld = field(default_factory=MomentsHeld)

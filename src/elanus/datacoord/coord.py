@@ -238,4 +238,5 @@ def _context(
         lock=lock,
         changes=Changes(needs.clock.wall_ms()),
         spawn=spawn,
+        offload=needs.gc.offload,
     )

@@ -14,6 +14,7 @@ from elanus.api.datacoord import SegmentOutput
 from elanus.core.segments import BinlogFile, DeltaLog, IndexFile, SegmentInfo, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.manifest_reader import Chosen, ManifestReader, empty
+from elanus.datacoord.snapshot_files import SnapshotFiles
 from elanus.datacoord.vchannel_table import Vchannel
 from elanus.storage.manifests import write_delta_list, write_manifest
 from elanus.storage.parallel import for_each, write_each
@@ -131,6 +132,11 @@ class Manifests(ManifestReader):
         found: CollectionSnapshot = await self._offload(read_snapshot, self._store, path, SNAPSHOTS)
         return found
 
+    async def kept_by(self, path: str) -> SnapshotFiles:
+        """Read which files a snapshot keeps. Raises `ObjectMissing`, `CorruptObject`."""
+        found: SnapshotFiles = await self._offload(_kept_by, self._store, path)
+        return found
+
     async def present(self, files: Sequence[IndexFile]) -> tuple[IndexFile, ...]:
         """Return those of the files that are there with their size."""
         found: list[bool] = await self._offload(for_each, self._store, _is_there, files)
@@ -138,6 +144,10 @@ class Manifests(ManifestReader):
 
     async def forget_snapshot(self, path: str) -> None:
         await self._offload(self._store.delete, path)
+
+
+def _kept_by(store: ObjectStore, path: str) -> SnapshotFiles:
+    return SnapshotFiles.of(read_snapshot(store, path, SNAPSHOTS).files | {path})
 
 
 def _is_there(store: ObjectStore, file: IndexFile) -> bool:

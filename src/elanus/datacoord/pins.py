@@ -17,11 +17,12 @@ from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.core.attempts import stamped
 from elanus.core.errors import InvalidParameter, SnapshotNotFound
 from elanus.core.ids import CollectionID, SegmentID
+from elanus.core.path_digests import PathDigests
 from elanus.core.pins import PIN_MS_MAX, Pin, expired
 from elanus.core.timestamps import Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
-from elanus.storage.paths import segments_of
+from elanus.datacoord.snapshot_files import SnapshotFiles, segments_in
 from elanus.storage.port import ObjectMissing
 
 _EXPIRY_LOOK_S = 10.0
@@ -46,8 +47,8 @@ class Pins:
         self._lock = context.lock
         self._spawn = context.spawn
         self._is_expiring = False
-        self._files: dict[int, frozenset[str]] = {}
-        self._segments: dict[int, frozenset[SegmentID]] = {}
+        self._offload = context.offload
+        self._files: dict[int, SnapshotFiles] = {}
         self._ended = 0
         self._over: set[int] = set()
         """The pins that were found expired. They stay so when the clock is set back: files may be gone."""
@@ -135,33 +136,35 @@ class Pins:
 
     # what they keep
 
-    async def pinned_files(self) -> frozenset[str]:
+    async def pinned_files(self) -> PathDigests:
         """Return all paths that must be kept: the snapshots, and the files that they name. Expired pins keep
         nothing."""
         while unread := [pin for pin in self._live() if pin.pin_id not in self._files]:
             for pin in unread:
                 self._files[pin.pin_id] = await self._files_of(pin)
-        kept = [self._files[pin.pin_id] for pin in self._live()]
-        return frozenset[str]().union(*kept, *self._taking)
+        kept = PathDigests.union(self._files[pin.pin_id].paths for pin in self._live())
+        for taken in tuple(self._taking):
+            kept |= await self._offload(PathDigests.of, taken)
+        return kept
 
-    def pinned_segments(self) -> frozenset[SegmentID]:
+    async def pinned_segments(self) -> frozenset[SegmentID]:
         """Return the segments of which live pins keep files, as far as `pinned_files` has read them."""
-        of_pins = (self._segments.get(pin.pin_id, frozenset()) for pin in self._live())
-        return frozenset[SegmentID]().union(*of_pins)
+        live = (pin.pin_id for pin in self._live())
+        kept = [self._files[pin_id] for pin_id in live if pin_id in self._files]
+        found: frozenset[SegmentID] = await self._offload(segments_in, kept)
+        return found
 
     def ended(self) -> int:
         """Return how many pins have been released, each counted before its files are let go."""
         return self._ended
 
-    async def _files_of(self, pin: Pin) -> frozenset[str]:
+    async def _files_of(self, pin: Pin) -> SnapshotFiles:
         if not pin.path:
-            return frozenset()
+            return SnapshotFiles.of(())
         try:
-            snapshot = await self._manifests.snapshot(pin.path)
+            return await self._manifests.kept_by(pin.path)
         except ObjectMissing:
-            return frozenset()  # its release was interrupted
-        self._segments[pin.pin_id] = segments_of(snapshot.files)
-        return snapshot.files | {pin.path}
+            return SnapshotFiles.of(())  # its release was interrupted
 
     def _live(self) -> list[Pin]:
         found = expired(self._state.pins(), self._clock.wall_ms())
@@ -211,4 +214,3 @@ class Pins:
         for pin in pins:
             self._over.discard(pin.pin_id)
             self._files.pop(pin.pin_id, None)
-            self._segments.pop(pin.pin_id, None)

@@ -12,9 +12,10 @@ import structlog
 from elanus.api.gc import A_READER, HeldFiles, IndexReferences, PinnedSegment
 from elanus.core.batches import batched
 from elanus.core.faults import StorageFault
-from elanus.core.gc import GcPolicy, SweepRules, digests, expires_ms, keeps_files, may_reclaim
+from elanus.core.gc import GcPolicy, SweepRules, expires_ms, keeps_files, may_reclaim
 from elanus.core.ids import NO_SEGMENT, CollectionID, SegmentID
 from elanus.core.offload import Offload
+from elanus.core.path_digests import PathDigests, digests
 from elanus.core.pins import Pin
 from elanus.core.segments import DeltaLog, SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import Timestamp, physical_ms
@@ -26,7 +27,6 @@ from elanus.storage.paths import (
     INDEX_FILES,
     INSERT_LOG,
     MANIFESTS,
-    PREFIXES,
     PROGRESS,
     SNAPSHOTS,
     STATS_LOG,
@@ -134,7 +134,7 @@ class References:
         index: IndexReferences,
         policy: GcPolicy,
         reclaimed: Iterable[SegmentInfo],
-        pinned: frozenset[str],
+        pinned: PathDigests,
     ) -> dict[str, SweepRules]:
         """Return the rules per prefix: what may be deleted there. ``reclaimed``: the dropped segments whose
         files are to go; ``pinned``: paths that are kept even if their segment or vchannel was dropped."""
@@ -144,12 +144,10 @@ class References:
         owners |= {v.vchannel for v in moment.dropped_vchannels}
         named, unreadable = await self._named(moment, gone)
         named |= {INDEX_FILES: list(index.files), SNAPSHOTS: [], PROGRESS: []}
-        for path in pinned:
-            named.setdefault(path.partition("/")[0], []).append(path)
         kept = frozenset(owners - gone | unreadable)
         return {
             prefix: SweepRules(
-                named=await self._offload(digests, paths),
+                named=await self._offload(digests, paths, pinned.within(prefix)),
                 kept=kept if prefix != INDEX_FILES else frozenset(),
                 gone=frozenset(gone) if prefix != INDEX_FILES else frozenset(),
                 attempts_below=moment.attempts_below,
@@ -159,7 +157,6 @@ class References:
                 unnumbered_before_ms=policy.unnumbered_before_ms(moment.wall_ms),
             )
             for prefix, paths in named.items()
-            if prefix in PREFIXES
         }
 
     async def _named(self, moment: Moment, gone: set[str]) -> tuple[dict[str, list[str]], set[str]]:

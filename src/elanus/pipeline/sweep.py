@@ -14,8 +14,9 @@ from typing import Protocol
 
 from elanus.api.gc import Finding, SweepOrder, SweepOutcome
 from elanus.core.batches import batched
-from elanus.core.gc import NamedPaths, SweepRules, Verdict, verdict
+from elanus.core.gc import SweepRules, Verdict, verdict
 from elanus.core.jobs import JobKind
+from elanus.core.path_digests import NamedPaths
 from elanus.pipeline.port import Job, JobOutput
 from elanus.storage.objects import open_store
 from elanus.storage.paths import parse

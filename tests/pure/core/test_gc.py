@@ -10,11 +10,9 @@ from hypothesis import strategies as st
 
 from elanus.core.gc import (
     GcPolicy,
-    NamedPaths,
     ObjectName,
     SweepRules,
     Verdict,
-    digests,
     keeps_files,
     may_forget,
     may_reclaim,
@@ -102,21 +100,6 @@ def test_an_object_that_may_be_deleted_may_be_deleted_later_too(
     name = ObjectName("7", attempt)
     if verdict(name, modified_ms, RULES).goes:
         assert verdict(name, modified_ms, following).goes
-
-
-# references
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(max_size=20)), st.lists(st.text(max_size=20)))
-def test_every_named_path_is_found(named: list[str], others: list[str]) -> None:
-    found = NamedPaths(digests(named)).of([*named, *others])
-    assert found.tolist() == [path in set(named) for path in (*named, *others)]
-
-
-def test_a_path_takes_eight_bytes() -> None:
-    assert len(digests([f"insert_log/{n}" for n in range(1000)])) == 8000
-    assert NamedPaths(digests([])).of([]).tolist() == []
 
 
 # segments

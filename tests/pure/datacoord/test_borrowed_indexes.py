@@ -15,6 +15,7 @@ from elanus.api.gc import IndexReferences
 from elanus.api.snapshots import CloneSource
 from elanus.core.catalog import Collection, Index
 from elanus.core.ids import BuildID, FieldID, IndexID, SegmentID
+from elanus.core.path_digests import PathDigests
 from elanus.core.segments import IndexFile
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.storage.paths import index_file_path
@@ -145,8 +146,8 @@ async def test_a_file_that_went_from_a_pin_to_a_build_during_a_round_stays(tmp_p
             await bench.coord.unpin_snapshot(held.snapshot_id)
         return looks[-1]
 
-    async def nothing_pinned() -> frozenset[str]:
-        return frozenset()
+    async def nothing_pinned() -> PathDigests:
+        return PathDigests()
 
     collector = bench.coord.role._collector
     collector._pins.pinned_files = nothing_pinned  # the pin was made after the round had read the pins

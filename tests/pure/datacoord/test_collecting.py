@@ -20,6 +20,7 @@ from elanus.core.catalog import Checkpoint
 from elanus.core.errors import CommitRefused, Unavailable
 from elanus.core.gc import Verdict
 from elanus.core.ids import BuildID, PartitionID, SegmentID
+from elanus.core.path_digests import PathDigests
 from elanus.core.segments import BinlogFile, SegmentState
 from elanus.core.timestamps import compose, physical_ms
 from elanus.storage.paths import (
@@ -455,8 +456,8 @@ async def test_files_that_a_reader_outside_has_pinned_stay(tmp_path: Path) -> No
         dropped = await bench.written(OTHER)
         insert = next(path for path in bench.of(dropped) if path.startswith(INSERT_LOG))
 
-        async def pinned() -> frozenset[str]:
-            return frozenset({insert})
+        async def pinned() -> PathDigests:
+            return PathDigests.of([insert])
 
         bench.coord.role._collector._pins.pinned_files = pinned
         await bench.coord.drop_partition(CID, OTHER)

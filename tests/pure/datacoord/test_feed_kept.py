@@ -27,6 +27,7 @@ from elanus.core.attempts import stamped
 from elanus.core.catalog import Checkpoint
 from elanus.core.gc import GcPolicy
 from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.path_digests import PathDigests
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp, physical_ms
 from elanus.datacoord import planner
@@ -218,8 +219,8 @@ async def test_it_differs_if_compaction_folds_in_what_the_feed_needs(
 async def test_it_cannot_be_read_if_collection_takes_what_a_lease_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(self: Pins) -> frozenset[str]:
-        return frozenset()
+    async def nothing(self: Pins) -> PathDigests:
+        return PathDigests()
 
     monkeypatch.setattr(Pins, "pinned_files", nothing)
     with pytest.raises(ObjectMissing):

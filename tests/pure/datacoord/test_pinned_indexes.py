@@ -11,6 +11,7 @@ from fakes import DEFAULT
 
 from elanus.api.gc import IndexReferences
 from elanus.core.ids import BuildID, SegmentID
+from elanus.core.path_digests import PathDigests
 from elanus.storage.paths import index_file_path
 
 
@@ -29,8 +30,8 @@ async def test_an_index_file_that_is_pinned_just_before_it_goes_out_of_use_stays
         now_pinned.add(pinned)  # a snapshot pinned it at the last moment
         return IndexReferences((), {}, 100)
 
-    async def pinned_files() -> frozenset[str]:
-        return frozenset(now_pinned)
+    async def pinned_files() -> PathDigests:
+        return PathDigests.of(now_pinned)
 
     bench.index.index_references = index_references  # type: ignore[method-assign]
     coord.role._collector._pins.pinned_files = pinned_files

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from elanus.api.gc import SweepOrder
-from elanus.core.gc import SweepRules, Verdict, digests
+from elanus.core.gc import SweepRules, Verdict
 from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
+from elanus.core.path_digests import digests
 from elanus.pipeline.sweep import SweepPlan, sweep, sweep_job, sweep_task
 from elanus.storage import paths
 from elanus.storage.objects import open_store
@@ -191,7 +192,8 @@ def test_the_job_has_one_task_a_prefix_and_counts_what_went(store: ObjectStore) 
 
 _MILLION = """
 from datetime import UTC, datetime
-from elanus.core.gc import SweepRules, digests
+from elanus.core.gc import SweepRules
+from elanus.core.path_digests import digests
 from elanus.pipeline.sweep import sweep
 from elanus.api.gc import SweepOrder
 from elanus.storage.port import ObjectInfo

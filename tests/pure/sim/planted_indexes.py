@@ -8,13 +8,15 @@ from dataclasses import replace
 import pytest
 
 from elanus.api.indexcoord import IndexReferences
+from elanus.core.path_digests import PathDigests
 from elanus.core.pins import Pin
 from elanus.core.segments import IndexFile
 from elanus.datacoord import references
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.pins import Pins
+from elanus.datacoord.snapshot_files import SnapshotFiles
 from elanus.indexcoord.coord import IndexCoord
-from elanus.storage.paths import INDEX_FILES, parse
+from elanus.storage.paths import INDEX_FILES, PREFIXES, parse
 
 SEEDS, FIRST = 12, 30
 
@@ -23,9 +25,14 @@ def restore_forgets_its_index_files(patch: pytest.MonkeyPatch) -> None:
     """The pin of a restore keeps the files of rows and deletes only."""
     files_of = Pins._files_of
 
-    async def forgetful(self: Pins, pin: Pin) -> frozenset[str]:
+    async def forgetful(self: Pins, pin: Pin) -> SnapshotFiles:
         files = await files_of(self, pin)
-        return frozenset(f for f in files if not (pin.received and f.startswith(f"{INDEX_FILES}/")))
+        if not pin.received:
+            return files
+        rows = [
+            {prefix: d} for prefix in PREFIXES if prefix != INDEX_FILES for d in files.paths.within(prefix)
+        ]
+        return replace(files, paths=PathDigests(rows))
 
     patch.setattr(Pins, "_files_of", forgetful)
 
