@@ -207,3 +207,22 @@ def test_an_overwrite_replaces_a_partition_and_the_stream_of_changes_has_it(
     changes = spark.read.parquet(str(tmp_path / "changes"))
     kinds = [row["_change_type"] for row in changes.collect()]
     assert (kinds.count("insert"), set(kinds)) == (23, {"insert", "delete"})
+
+
+def test_a_frame_of_a_table_is_written_with_the_options_of_the_write(
+    shared: Server, client: MilvusClient, spark: SparkSession
+) -> None:
+    for name in ("read_from", "written_to"):
+        client.create_collection(name, dimension=2, metric_type="L2", consistency_level="Strong")
+    client.insert("read_from", [{"id": n, "vector": [n, 0.0]} for n in range(10)])
+    options = f"uri '{shared.uri}', collection 'read_from', filter 'id < 3'"
+    spark.sql(f"create table first_rows using elanus options ({options})")
+    rows = spark.table("first_rows").where("id > 0")
+    write = rows.write.format("elanus").options(uri=shared.uri, collection="written_to")
+    write.mode("append").save()
+    spark.sql("drop table first_rows")
+
+    def ids() -> list[int]:
+        return sorted(r["id"] for r in client.query("written_to", filter="id >= 0", output_fields=["id"]))
+
+    until(lambda: ids() == [1, 2], 30, "the rows of the table that were asked for")
