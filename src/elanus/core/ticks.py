@@ -9,7 +9,7 @@ minimum over them as a tick (`TickBarrier`). Its own DDL takes part in the same 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from elanus.core.ids import NodeID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, before, physical_ms
@@ -84,7 +84,7 @@ class TickBarrier:
 
     def __init__(self) -> None:
         self._reports: dict[NodeID, tuple[Timestamp, Mapping[str, Timestamp]] | None] = {}
-        self._ddl: set[Timestamp] = set()
+        self._ddl: dict[Timestamp, frozenset[str]] = {}
         self._ticks: dict[str, Timestamp] = {}
 
     def join(self, node_id: NodeID) -> None:
@@ -115,11 +115,16 @@ class TickBarrier:
         default, channels = report
         return any(channels.get(pchannel, default) < at_least for pchannel in pchannels)
 
-    def begin_ddl(self, ts: Timestamp) -> None:
-        self._ddl.add(ts)
+    def begin_ddl(self, ts: Timestamp, pchannels: Iterable[str]) -> None:
+        """Keep the ticks of these below ``ts``: a definition is being written there. The others go on."""
+        self._ddl[ts] = frozenset(pchannels)
 
-    def end_ddl(self, ts: Timestamp) -> None:
-        self._ddl.discard(ts)
+    def end_ddl(self, ts: Timestamp) -> frozenset[str]:
+        """Return the pchannels whose ticks are no longer kept below ``ts``."""
+        return self._ddl.pop(ts, frozenset())
+
+    def _definitions(self, pchannel: str) -> Iterator[Timestamp]:
+        return (before(ts) for ts, pchannels in self._ddl.items() if pchannel in pchannels)
 
     def passable(self, pchannel: str) -> Timestamp:
         """Return the largest tick that may be written to the pchannel now.
@@ -129,7 +134,7 @@ class TickBarrier:
         """
         if not self._reports:
             return NO_TIMESTAMP
-        bounds: list[Timestamp] = [before(ts) for ts in self._ddl]
+        bounds = list(self._definitions(pchannel))
         for report in self._reports.values():
             if report is None:
                 return NO_TIMESTAMP
@@ -142,7 +147,7 @@ class TickBarrier:
 
         `NO_NODE` if a definition of the root coordinator bounds it, or there is no source.
         """
-        holder, lowest = NO_NODE, min((before(ts) for ts in self._ddl), default=None)
+        holder, lowest = NO_NODE, min(self._definitions(pchannel), default=None)
         for node_id, report in self._reports.items():
             if report is None:
                 return node_id

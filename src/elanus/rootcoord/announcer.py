@@ -1,8 +1,8 @@
 """How a definition is written to the channels: in order with the writes.
 
-A definition takes a timestamp and holds the ticks back below it until its message is in every vchannel
-it concerns. So each reader of a channel reads a collection's creation before its first row and its drop
-after its last.
+A definition takes a timestamp and, in the pchannels it concerns, holds the ticks back below it until its
+message is in all of them. So each reader of a channel reads a collection's creation before its first row and
+its drop after its last.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class Announcer:
         self._sync.unuse({p for p in map(pchannel_of, vchannels) if not others.get(p)})
 
     @asynccontextmanager
-    async def barrier(self) -> AsyncIterator[Timestamp]:
-        """A timestamp that no tick reaches before the block has ended."""
+    async def barrier(self, vchannels: Iterable[str]) -> AsyncIterator[Timestamp]:
+        """A timestamp that no tick of their pchannels reaches before the block has ended."""
         ts = self._oracle.allocate()
-        self._sync.begin_ddl(ts)
+        self._sync.begin_ddl(ts, map(pchannel_of, vchannels))
         try:
             yield ts
         finally:

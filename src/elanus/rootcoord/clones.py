@@ -71,7 +71,7 @@ class Clones:
             collection_id, len(source.vchannels), self._catalog.vchannel_counts()
         )
         await self._announcer.use(vchannels)
-        async with self._announcer.barrier() as ts:
+        async with self._announcer.barrier(vchannels) as ts:
             starts = await self._announcer.announce(MsgKind.CREATE_COLLECTION, ts, collection_id, vchannels)
             origin = Origin(
                 request.job_id,

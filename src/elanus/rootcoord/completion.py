@@ -120,7 +120,7 @@ class Completion:
             return
         if collection.dropped != NO_TIMESTAMP:
             self._announcer.check_taken(collection.vchannels)
-            async with self._announcer.barrier() as ts:
+            async with self._announcer.barrier(collection.vchannels) as ts:
                 await self._announcer.announce(
                     MsgKind.DROP_COLLECTION, ts, collection_id, collection.vchannels
                 )
@@ -160,7 +160,7 @@ class Completion:
         The partition is ``leaving`` until that is done, so a successor completes it, even if no row of the
         partition is known yet: a proxy that does not know of the drop may still open a segment in it.
         """
-        async with self._announcer.barrier() as ts:
+        async with self._announcer.barrier(kept.vchannels) as ts:
             notifications = await self._definitions.begin_change(kept)
             await self._announcer.announce(
                 MsgKind.DROP_PARTITION, ts, kept.collection_id, kept.vchannels, partition_id

@@ -71,7 +71,7 @@ class Lifecycle:
             collection_id, request.shards, self._catalog.vchannel_counts()
         )
         await self._announcer.use(vchannels)
-        async with self._announcer.barrier() as ts:
+        async with self._announcer.barrier(vchannels) as ts:
             starts = await self._announcer.announce(MsgKind.CREATE_COLLECTION, ts, collection_id, vchannels)
             database = self._catalog.database(request.database)
             collection = Collection(
@@ -111,7 +111,7 @@ class Lifecycle:
                 )
             self._announcer.check_taken(collection.vchannels)
             with self._completion.or_later(collection.collection_id):
-                async with self._announcer.barrier() as ts:
+                async with self._announcer.barrier(collection.vchannels) as ts:
                     notifications = await self._definitions.begin_change(replace(collection, dropped=ts))
                     await self._announcer.announce(
                         MsgKind.DROP_COLLECTION, ts, collection.collection_id, collection.vchannels
@@ -143,7 +143,7 @@ class Lifecycle:
             self._announcer.check_taken(found.vchannels)
             await self._definitions.invalidations.all_confirmed()  # another may just have left the name
             partition_id = PartitionID(await self._definitions.ids.allocate(1))
-            async with self._announcer.barrier() as ts:
+            async with self._announcer.barrier(found.vchannels) as ts:
                 await self._announcer.announce(
                     MsgKind.CREATE_PARTITION, ts, found.collection_id, found.vchannels, partition_id
                 )

@@ -203,12 +203,11 @@ class TimeSync:
             self._refused.pop(pchannel, None)
             self._failing.pop(pchannel, None)
 
-    def begin_ddl(self, ts: Timestamp) -> None:
-        self._barrier.begin_ddl(ts)
+    def begin_ddl(self, ts: Timestamp, pchannels: Iterable[str]) -> None:
+        self._barrier.begin_ddl(ts, pchannels)
 
     def end_ddl(self, ts: Timestamp) -> None:
-        self._barrier.end_ddl(ts)
-        self._awake |= self._in_use
+        self._awake |= self._in_use & self._barrier.end_ddl(ts)
 
     def has_reported(self, node_id: NodeID) -> bool:
         return self._barrier.has_reported(node_id)

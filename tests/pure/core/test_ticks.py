@@ -67,7 +67,7 @@ def test_the_source_that_bounds_a_tick_is_known() -> None:
     assert found.holder(A) == NodeID(1)
     found.report(NodeID(1), ts(90), {B: ts(60)})
     assert (found.holder(A), found.holder(B)) == (TWO, NodeID(1))
-    found.begin_ddl(ts(55))
+    found.begin_ddl(ts(55), [A])
     assert found.holder(A) == NO_NODE, "the root coordinator's own definition"
     found.join(NodeID(3))
     assert found.holder(A) == NodeID(3), "it has not reported"
@@ -112,7 +112,7 @@ def test_a_source_that_left_no_longer_holds_the_tick() -> None:
 def test_without_any_source_nothing_passes_not_even_below_a_definition() -> None:
     ticks = barrier(100)
     ticks.leave(ONE)
-    ticks.begin_ddl(ts(120))
+    ticks.begin_ddl(ts(120), [A, B])
     assert ticks.advance([A]) == {}
 
 
@@ -129,15 +129,24 @@ def test_a_report_that_arrives_late_does_not_replace_a_newer_one() -> None:
     assert ticks.advance([A]) == {A: 100}
 
 
-def test_a_definition_holds_all_ticks_strictly_below_it_until_it_ends() -> None:
+def test_a_definition_holds_ticks_strictly_below_it_until_it_ends() -> None:
     ticks = barrier(100)
-    ticks.begin_ddl(ts(60))
-    ticks.begin_ddl(ts(70))
+    ticks.begin_ddl(ts(60), [A])
+    ticks.begin_ddl(ts(70), [A])
     assert ticks.advance([A]) == {A: 59}
     ticks.end_ddl(ts(60))
     assert ticks.advance([A]) == {A: 69}
     ticks.end_ddl(ts(70))
     assert ticks.advance([A]) == {A: 100}
+
+
+def test_a_definition_holds_the_ticks_of_its_own_pchannels_only() -> None:
+    ticks = barrier(100)
+    ticks.begin_ddl(ts(60), [A])
+    assert ticks.advance([A, B]) == {A: 59, B: 100}
+    assert (ticks.holder(A), ticks.holder(B)) == (NO_NODE, ONE)
+    assert ticks.end_ddl(ts(60)) == {A}
+    assert ticks.end_ddl(ts(60)) == frozenset(), "it has ended already"
 
 
 def test_only_ticks_that_move_a_pchannel_forward_are_written() -> None:
@@ -174,7 +183,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.ticks = TickBarrier()
         self.writes: dict[NodeID, UnfinishedWrites] = {}
         self.running: list[tuple[NodeID, Timestamp, str]] = []
-        self.ddl: list[Timestamp] = []
+        self.ddl: list[tuple[Timestamp, tuple[str, ...]]] = []
         self.appended: list[tuple[str, int]] = []
         self.last: dict[str, int] = {A: 0, B: 0}
 
@@ -217,16 +226,17 @@ class AnyOrder(RuleBasedStateMachine):
             del self.writes[node]
             self.ticks.leave(node)
 
-    @rule()
-    def begin_ddl(self) -> None:
-        self.ddl.append(self.stamp())
-        self.ticks.begin_ddl(self.ddl[-1])
+    @rule(pchannels=st.sampled_from([(A,), (B,), (A, B)]))
+    def begin_ddl(self, pchannels: tuple[str, ...]) -> None:
+        self.ddl.append((self.stamp(), pchannels))
+        self.ticks.begin_ddl(*self.ddl[-1])
 
     @precondition(lambda self: self.ddl)
-    @rule(pchannel=st.sampled_from([A, B]))
-    def announce_and_end_ddl(self, pchannel: str) -> None:
-        stamped = self.ddl.pop(0)
-        assert stamped > self.last[pchannel], "a definition at or below a tick that stands before it"
+    @rule()
+    def announce_and_end_ddl(self) -> None:
+        stamped, pchannels = self.ddl.pop(0)
+        for pchannel in pchannels:
+            assert stamped > self.last[pchannel], "a definition at or below a tick that stands before it"
         self.ticks.end_ddl(stamped)
 
     @rule()
