@@ -29,7 +29,10 @@ _log = structlog.get_logger("server")
 
 class Role(Protocol):
     async def start(self) -> None: ...
-    async def stop(self) -> None: ...
+
+    async def stop(self) -> None:
+        """Stop, also after a start that failed half-way."""
+        ...
 
 
 @dataclass(slots=True)
@@ -145,8 +148,7 @@ class RoleHost:
         session = await hosted.join()
         hosted.session = session
         try:
-            instance = hosted.build(session)
-            await instance.start()
+            instance = await self._started(hosted, session)
         except BaseException:
             hosted.session = None
             await session.close()
@@ -154,6 +156,19 @@ class RoleHost:
         hosted.instance = instance
         hosted.watch = asyncio.create_task(self._when_lost(hosted, session))
         hosted.handle.up(instance, session.node_id)
+
+    async def _started(self, hosted: _Hosted, session: Session) -> Role:
+        """Build an instance and start it. One that fails is stopped: what it has begun would go on."""
+        instance = hosted.build(session)
+        try:
+            await instance.start()
+        except BaseException:
+            try:
+                await instance.stop()
+            except Exception:  # noqa: BLE001 - why it did not start matters more
+                _log.exception("role that did not start failed to stop", role=hosted.handle.name)
+            raise
+        return instance
 
     async def _stop(self, hosted: _Hosted) -> None:
         """Stop a role. The session ends last: until then others rely on the role."""

@@ -127,6 +127,27 @@ async def test_a_start_that_fails_fails_and_leaves_no_session() -> None:
     await bench.host.stop()
 
 
+async def test_what_a_start_that_fails_has_begun_is_stopped_before_its_session_ends() -> None:
+    bench = Bench("a")
+    bench.failing["a"] = 2
+    await bench.host.start_when_possible()
+    assert bench.steps == [
+        "stop a 1, session there: True",
+        "stop a 2, session there: True",
+        "start a 3",
+    ]
+    await bench.host.stop()
+
+
+async def test_one_that_neither_starts_nor_stops_leaves_no_session_and_says_why_it_did_not_start() -> None:
+    bench = Bench("a")
+    bench.failing["a"] = 1
+    with patch.object(Role, "stop", side_effect=ValueError), pytest.raises(Unavailable, match="its peers"):
+        await bench.host.start()
+    assert await bench.there() == []
+    await bench.host.stop()
+
+
 async def test_a_process_whose_peers_come_later_starts_when_it_can() -> None:
     bench = Bench("a", "b")
     bench.failing = {"a": 3, "b": 2}
