@@ -165,6 +165,8 @@ def _meaning(error: Any) -> Exception:
             return Compacted(text)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
             return MessageTooLarge(f"a message to or from etcd is too large: {text}")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "too many requests" in text:
+            return Unavailable(f"etcd has more changes to make than it keeps up with ({text}); retry")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return DiskFull(
                 f"etcd takes no more ({text}); compact and defragment it, raise its quota-backend-bytes"
