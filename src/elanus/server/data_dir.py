@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,7 @@ class DataDir:
     def __init__(self, root: Path) -> None:
         self.paths = paths_of(root)
         self.root = self.paths.root
+        self._short: Path | None = None
         try:
             make_directories(self.root)
             self._lock = self._take_lock()
@@ -95,12 +97,20 @@ class DataDir:
         """Return the gRPC address of a socket of this server, ``unix:PATH``. Removes a stale socket."""
         path = self.root / "run" / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX_BYTES:
-            path = Path(tempfile.mkdtemp(prefix="elanus-")) / f"{name}.sock"
+            path = self._short_directory() / f"{name}.sock"
         path.unlink(missing_ok=True)
         return f"unix:{path}"
 
     def close(self) -> None:
+        if self._short is not None:
+            shutil.rmtree(self._short, ignore_errors=True)
         os.close(self._lock)
+
+    def _short_directory(self) -> Path:
+        """Return a directory, removed by `close`, for sockets whose paths in this one would be too long."""
+        if self._short is None:
+            self._short = Path(tempfile.mkdtemp(prefix="elanus-"))
+        return self._short
 
     def _take_lock(self) -> int:
         descriptor = os.open(self.root / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
