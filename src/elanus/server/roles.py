@@ -54,6 +54,7 @@ class RoleHost:
 
     def __init__(self) -> None:
         self._hosted: dict[str, _Hosted] = {}
+        self._is_stopping = False
         self._returning: set[asyncio.Task[None]] = set()
 
     def add(
@@ -99,6 +100,8 @@ class RoleHost:
         await asyncio.gather(*(self._come_back(hosted) for hosted in self._hosted.values()))
 
     async def stop(self) -> None:
+        """Stop all roles. One that loses its session meanwhile does not come back."""
+        self._is_stopping = True
         for returning in tuple(self._returning):
             returning.cancel()
         await asyncio.gather(*self._returning, return_exceptions=True)
@@ -140,6 +143,8 @@ class RoleHost:
 
     def _return(self, hosted: _Hosted) -> None:
         """Have the role come back, in a task of its own."""
+        if self._is_stopping:
+            return
         returning = asyncio.create_task(self._come_back(hosted), name=f"return of {hosted.handle.name}")
         self._returning.add(returning)
         returning.add_done_callback(self._returning.discard)

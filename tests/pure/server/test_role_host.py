@@ -198,6 +198,21 @@ async def test_stopping_ends_a_return_that_is_under_way() -> None:
         await bench.sessions[0].confirm()
 
 
+async def test_one_that_loses_its_session_while_others_stop_does_not_come_back() -> None:
+    bench = Bench("a", "b")
+    await bench.host.start()
+
+    async def loses_a(_: Role) -> None:
+        bench.sessions[0].give_up("somebody said so")
+        await asyncio.sleep(1)
+
+    with patch.object(Role, "stop", loses_a):
+        await bench.host.stop()
+    await asyncio.sleep(5)
+    assert bench.steps == ["start a 1", "start b 2"]
+    assert await bench.there() == []
+
+
 async def test_a_role_that_could_not_be_restarted_comes_back_by_itself() -> None:
     bench = Bench("a")
     await bench.host.start()
