@@ -125,16 +125,23 @@ class RoleHost:
 
     async def _come_back(self, hosted: _Hosted) -> None:
         """Stop what is left of the role, and retry starting it until that succeeds."""
+        role, said = hosted.handle.name, ""
         while True:
             try:
                 async with hosted.changing:
                     await self._stop(hosted)
                     await self._start(hosted)
                 return
-            except ElanusError as error:
-                _log.warning("role not started; trying again", role=hosted.handle.name, error=error.message)
-            except Exception:  # noqa: BLE001 - whatever it is, a role that is gone is worse
-                _log.exception("role failed to start; trying again", role=hosted.handle.name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, a role that is gone is worse
+                why = str(error) or repr(error)
+                if why != said:  # once for each cause: it may last for hours
+                    said = why
+                    _log.warning(
+                        "role not started; trying again",
+                        role=role,
+                        error=why,
+                        exc_info=not isinstance(error, ElanusError),
+                    )
             await asyncio.sleep(_PAUSE_S)
 
     async def _when_lost(self, hosted: _Hosted, session: Session) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from structlog.testing import capture_logs
 
 from elanus.core.errors import InvalidParameter, LeaseLost, Unavailable
 from elanus.meta.memory import MemoryMeta
@@ -109,10 +110,13 @@ async def test_one_that_cannot_come_back_yet_tries_until_it_can() -> None:
     bench = Bench("a")
     await bench.host.start()
     bench.failing["a"] = 5
-    bench.sessions[0].give_up("somebody said so")
-    await asyncio.sleep(0.5)
-    assert not bench.host.is_running("a")
-    await asyncio.sleep(2)
+    with capture_logs() as logged:
+        bench.sessions[0].give_up("somebody said so")
+        await asyncio.sleep(0.5)
+        assert not bench.host.is_running("a")
+        await asyncio.sleep(2)
+    said = [entry["error"] for entry in logged if entry["event"].startswith("role not started")]
+    assert said == ["its peers are not there"], "once for one cause"
     assert bench.host.is_running("a")
     assert len(await bench.there()) == 1, "attempts that failed left nothing"
     await bench.host.stop()
