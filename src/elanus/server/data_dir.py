@@ -66,6 +66,17 @@ def paths_of(root: Path) -> Paths:
     return Paths(root.absolute())
 
 
+def write_durably(path: Path, text: str) -> None:
+    """Create a small file: after a crash of the machine it is there as a whole, or not at all."""
+    draft = path.with_suffix(".new")
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    fsync(path.parent)
+
+
 class DataDir:
     """An opened data directory, locked until `close`. Raises `CannotStart` when it cannot be used."""
 
@@ -132,13 +143,7 @@ class DataDir:
         if not version_file.exists():
             if (self.root / "meta.db").exists():
                 raise CannotStart(f"{self.root} has data but no VERSION file: it is damaged, or not Elanus's")
-            draft = version_file.with_suffix(".new")
-            with draft.open("w") as file:
-                file.write(f"{FORMAT_VERSION}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(version_file)
-            fsync(self.root)
+            write_durably(version_file, f"{FORMAT_VERSION}\n")
         found = version_file.read_bytes().decode(errors="replace").strip()
         if not found.isdecimal():
             raise CannotStart(
