@@ -67,6 +67,15 @@ def scheme_of(url: str) -> str:
     return urlsplit(url).scheme
 
 
+def names_server(place: str) -> bool:
+    """Whether this is ``host`` or ``host:port``, with a port that exists."""
+    try:
+        parts = urlsplit(f"//{place}")
+        return bool(parts.hostname) and not place.endswith(":") and parts.port != 0
+    except ValueError:  # the port is no number, or too large
+        return False
+
+
 def without_user(url: str) -> str:
     """Return the URL without the user and the password in it, for messages."""
     scheme, separator, rest = url.partition("://")

@@ -29,6 +29,13 @@ class _Waiter:
     position: Position
     bell: asyncio.Future[None]
 
+    def is_to_look(self) -> bool:
+        """Whether there is something to read, or an error that the reader is to get."""
+        try:
+            return self.announced.read() > self.position
+        except OSError:
+            return True
+
 
 class FileLogFollower:
     """The reading half of `elanus.log.port.Log`, for one event loop."""
@@ -93,7 +100,7 @@ class FileLogFollower:
     def poll_now(self) -> None:
         """Implements `elanus.log.port.PollingFollower`."""
         for waiter in self._waiters:
-            if not waiter.bell.done() and waiter.announced.read() > waiter.position:
+            if not waiter.bell.done() and waiter.is_to_look():
                 waiter.bell.set_result(None)
 
     async def _poll(self) -> None:

@@ -30,7 +30,11 @@ _OPTIONS = [
     ("grpc.max_reconnect_backoff_ms", 500),
     # etcd accepts at most one ping every 5 s
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 3_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    # A watch is silent for hours: after two pings without data gRPC would send only one a minute,
+    ("grpc.http2.max_pings_without_data", 0),
+    # and wait a minute for its answer, whatever the timeout above.
+    ("grpc.http2.ping_timeout_ms", 5_000),
 ]
 _ATTEMPT_S = 1.5
 _PAUSE_S = 0.05
@@ -161,6 +165,8 @@ def _meaning(error: Any) -> Exception:
             return Compacted(text)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "larger than max" in text:
             return MessageTooLarge(f"a message to or from etcd is too large: {text}")
+        case grpc.StatusCode.RESOURCE_EXHAUSTED if "too many requests" in text:
+            return Unavailable(f"etcd has more changes to make than it keeps up with ({text}); retry")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return DiskFull(
                 f"etcd takes no more ({text}); compact and defragment it, raise its quota-backend-bytes"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from elanus.core.backends import without_user
+from elanus.core.backends import names_server, without_user
 from elanus.core.errors import InvalidParameter
 
 DEFAULT_PREFIX = "elanus"
@@ -44,6 +44,7 @@ class EtcdSource:
         wrong = (
             parts.scheme not in ("etcd", "etcds")
             or not hosts
+            or not all(map(names_server, hosts))
             or "@" in parts.netloc
             or not plain.isalnum()
             or not query.keys() <= set(_FILES)

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 import msgspec
 import structlog
 
-from elanus.core.errors import DiskFull, LeaseLost, Unavailable
+from elanus.core.errors import ElanusError, LeaseLost
 from elanus.core.faults import MetaFault
 from elanus.core.ids import NodeID
 from elanus.core.lease import HeldLease, Pulse
@@ -131,7 +131,7 @@ class Session:
                 _log.info("lease expired during registration; registering again", role=role, error=str(error))
                 continue
             except BaseException:
-                with contextlib.suppress(Unavailable):
+                with contextlib.suppress(ElanusError):
                     await meta.revoke_lease(lease)
                 raise
             return cls(meta, info, Compare(key, revision), lease, held, monotonic_s, keeper)
@@ -153,7 +153,7 @@ class Session:
                 raise LeaseLost(f"the session of {self._name} is over; retry when it has joined again")
             try:
                 await asyncio.shield(self._renew())
-            except Unavailable as error:
+            except ElanusError as error:
                 raise LeaseLost(f"the session of {self._name} cannot be confirmed: {error}; retry") from error
         raise LeaseLost(f"the session of {self._name} was not confirmed in time; retry")
 
@@ -173,7 +173,7 @@ class Session:
         await cancel_and_wait(self._keeping, self._renewal)
         try:
             await self._meta.revoke_lease(self._lease)
-        except (Unavailable, DiskFull, MetaFault) as error:
+        except (ElanusError, MetaFault) as error:
             _log.info("session not revoked; its lease will expire", role=self.info.role, error=str(error))
 
     @property
@@ -191,7 +191,7 @@ class Session:
             try:
                 await asyncio.shield(self._renew())
                 pause_s = self._held.renew_every_s
-            except Unavailable as error:
+            except ElanusError as error:  # also a refusal, which may pass: nobody else renews it
                 _log.warning("session not renewed", role=self.info.role, error=error.message)
                 pause_s = RETRY_S
             except StoreClosed:

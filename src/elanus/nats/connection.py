@@ -18,6 +18,7 @@ import msgspec
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.transport import TcpTransport
 from nats.errors import AuthorizationError, Error
 
 from elanus.core.errors import DiskFull, InvalidParameter, Unavailable
@@ -27,6 +28,10 @@ RELEASE_MIN = (2, 12)
 _CONNECT_TIMEOUT_S = 10.0
 _RECONNECT_WAIT_S = 0.2
 _REQUEST_TIMEOUT_S = 5.0
+_PING_EVERY_S = 5.0
+_PINGS_UNANSWERED_MAX = 2
+"""A server that answers no more pings than this counts as lost, as one does whose machine is gone: nothing
+else reports that. The client's own values would take six minutes."""
 _UNAUTHORIZED = "Authorization Violation"
 _NO_RESPONDERS = "503"
 _CREDENTIALS_MARK = "BEGIN NATS USER JWT"
@@ -60,12 +65,26 @@ class Refused(Exception):
         self.description = description
 
 
+class _Transport(TcpTransport):
+    """Ends at once when closed. The client would wait until the server has taken what is buffered: forever,
+    if the server's machine is gone."""
+
+    def __bool__(self) -> bool:
+        """The client makes its own in place of one that is not true, as others are before they connect."""
+        return True
+
+    def close(self) -> None:
+        if self._io_writer is not None:
+            self._io_writer.transport.abort()
+
+
 class NatsConnection:
     """A connection, created with `open`, for one event loop."""
 
     def __init__(self, source: NatsSource) -> None:
         self.source = source
         self._client = Client()
+        self._client._transport = _Transport()  # type: ignore[no-untyped-call]
         self._answers = ""
         """The prefix of the subjects of answers to our requests."""
         self._tokens = itertools.count()
@@ -205,6 +224,8 @@ class NatsConnection:
                     # only for the first connection: refused credentials would otherwise be sent forever
                     allow_reconnect=False,
                     max_reconnect_attempts=-1,
+                    ping_interval=_PING_EVERY_S,  # type: ignore[arg-type]  # only passed to sleep
+                    max_outstanding_pings=_PINGS_UNANSWERED_MAX,
                     reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # only passed to sleep
                     **_credentials(self.source.credentials),
                 )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlencode, urlsplit
 
+from elanus.core.backends import names_server
 from elanus.core.errors import InvalidParameter
 
 SCHEMES = frozenset({"nats", "tls"})
@@ -55,6 +56,7 @@ class NatsSource:
         wrong = (
             parts.scheme not in SCHEMES
             or not hosts
+            or not all(map(names_server, hosts))
             or bool(query)
             or not prefix.replace("-", "").replace("_", "").isalnum()
             or replicas not in map(str, range(1, REPLICAS_MAX + 1))

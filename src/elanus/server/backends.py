@@ -21,7 +21,7 @@ from elanus.log.backends import BACKENDS as LOGS
 from elanus.log.port import HeldPositions, Log, LogFollower, LogOptions, nothing_held
 from elanus.meta.backends import BACKENDS as METAS
 from elanus.meta.port import MetaStore
-from elanus.server.data_dir import Paths
+from elanus.server.data_dir import Paths, write_durably
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.storage.backends import BACKENDS as STORES
@@ -147,9 +147,10 @@ def bind(settings: Settings, paths: Paths) -> None:
     if not file.exists():
         # a directory without the file predates the settings log.url and storage.url
         bound = {"log": "", "storage": ""} if paths.meta.exists() else chosen
-        draft = file.with_suffix(".new")
-        draft.write_text(json.dumps(bound) + "\n")
-        draft.replace(file)
+        try:
+            write_durably(file, json.dumps(bound) + "\n")
+        except OSError as error:
+            raise CannotStart(f"{file} cannot be written: {error.strerror}") from error
     bound = _read_binding(file)
     for name, here in chosen.items():
         if bound[name] != here:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,12 +66,24 @@ def paths_of(root: Path) -> Paths:
     return Paths(root.absolute())
 
 
+def write_durably(path: Path, text: str) -> None:
+    """Create a small file: after a crash of the machine it is there as a whole, or not at all."""
+    draft = path.with_suffix(".new")
+    with draft.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    fsync(path.parent)
+
+
 class DataDir:
     """An opened data directory, locked until `close`. Raises `CannotStart` when it cannot be used."""
 
     def __init__(self, root: Path) -> None:
         self.paths = paths_of(root)
         self.root = self.paths.root
+        self._short: Path | None = None
         try:
             make_directories(self.root)
             self._lock = self._take_lock()
@@ -95,12 +108,20 @@ class DataDir:
         """Return the gRPC address of a socket of this server, ``unix:PATH``. Removes a stale socket."""
         path = self.root / "run" / f"{name}.sock"
         if len(os.fsencode(path)) > _SOCKET_PATH_MAX_BYTES:
-            path = Path(tempfile.mkdtemp(prefix="elanus-")) / f"{name}.sock"
+            path = self._short_directory() / f"{name}.sock"
         path.unlink(missing_ok=True)
         return f"unix:{path}"
 
     def close(self) -> None:
+        if self._short is not None:
+            shutil.rmtree(self._short, ignore_errors=True)
         os.close(self._lock)
+
+    def _short_directory(self) -> Path:
+        """Return a directory, removed by `close`, for sockets whose paths in this one would be too long."""
+        if self._short is None:
+            self._short = Path(tempfile.mkdtemp(prefix="elanus-"))
+        return self._short
 
     def _take_lock(self) -> int:
         descriptor = os.open(self.root / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -122,13 +143,7 @@ class DataDir:
         if not version_file.exists():
             if (self.root / "meta.db").exists():
                 raise CannotStart(f"{self.root} has data but no VERSION file: it is damaged, or not Elanus's")
-            draft = version_file.with_suffix(".new")
-            with draft.open("w") as file:
-                file.write(f"{FORMAT_VERSION}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(version_file)
-            fsync(self.root)
+            write_durably(version_file, f"{FORMAT_VERSION}\n")
         found = version_file.read_bytes().decode(errors="replace").strip()
         if not found.isdecimal():
             raise CannotStart(

@@ -162,7 +162,10 @@ def check_free(host: str, port: int) -> None:
     """Raises `Unavailable` if any server listens on the port, also one that would share it (0: never)."""
     if not port:
         return
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise Unavailable(f"cannot listen on {host}:{port}: {error.strerror}") from error
     with socket.socket(family, kind, protocol) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -29,7 +29,10 @@ _log = structlog.get_logger("server")
 
 class Role(Protocol):
     async def start(self) -> None: ...
-    async def stop(self) -> None: ...
+
+    async def stop(self) -> None:
+        """Stop, also after a start that failed half-way."""
+        ...
 
 
 @dataclass(slots=True)
@@ -51,6 +54,7 @@ class RoleHost:
 
     def __init__(self) -> None:
         self._hosted: dict[str, _Hosted] = {}
+        self._is_stopping = False
         self._returning: set[asyncio.Task[None]] = set()
 
     def add(
@@ -96,6 +100,8 @@ class RoleHost:
         await asyncio.gather(*(self._come_back(hosted) for hosted in self._hosted.values()))
 
     async def stop(self) -> None:
+        """Stop all roles. One that loses its session meanwhile does not come back."""
+        self._is_stopping = True
         for returning in tuple(self._returning):
             returning.cancel()
         await asyncio.gather(*self._returning, return_exceptions=True)
@@ -119,16 +125,23 @@ class RoleHost:
 
     async def _come_back(self, hosted: _Hosted) -> None:
         """Stop what is left of the role, and retry starting it until that succeeds."""
+        role, said = hosted.handle.name, ""
         while True:
             try:
                 async with hosted.changing:
                     await self._stop(hosted)
                     await self._start(hosted)
                 return
-            except ElanusError as error:
-                _log.warning("role not started; trying again", role=hosted.handle.name, error=error.message)
-            except Exception:  # noqa: BLE001 - whatever it is, a role that is gone is worse
-                _log.exception("role failed to start; trying again", role=hosted.handle.name)
+            except Exception as error:  # noqa: BLE001 - whatever it is, a role that is gone is worse
+                why = str(error) or repr(error)
+                if why != said:  # once for each cause: it may last for hours
+                    said = why
+                    _log.warning(
+                        "role not started; trying again",
+                        role=role,
+                        error=why,
+                        exc_info=not isinstance(error, ElanusError),
+                    )
             await asyncio.sleep(_PAUSE_S)
 
     async def _when_lost(self, hosted: _Hosted, session: Session) -> None:
@@ -137,6 +150,8 @@ class RoleHost:
 
     def _return(self, hosted: _Hosted) -> None:
         """Have the role come back, in a task of its own."""
+        if self._is_stopping:
+            return
         returning = asyncio.create_task(self._come_back(hosted), name=f"return of {hosted.handle.name}")
         self._returning.add(returning)
         returning.add_done_callback(self._returning.discard)
@@ -145,8 +160,7 @@ class RoleHost:
         session = await hosted.join()
         hosted.session = session
         try:
-            instance = hosted.build(session)
-            await instance.start()
+            instance = await self._started(hosted, session)
         except BaseException:
             hosted.session = None
             await session.close()
@@ -154,6 +168,19 @@ class RoleHost:
         hosted.instance = instance
         hosted.watch = asyncio.create_task(self._when_lost(hosted, session))
         hosted.handle.up(instance, session.node_id)
+
+    async def _started(self, hosted: _Hosted, session: Session) -> Role:
+        """Build an instance and start it. One that fails is stopped: what it has begun would go on."""
+        instance = hosted.build(session)
+        try:
+            await instance.start()
+        except BaseException:
+            try:
+                await instance.stop()
+            except Exception:  # noqa: BLE001 - why it did not start matters more
+                _log.exception("role that did not start failed to stop", role=hosted.handle.name)
+            raise
+        return instance
 
     async def _stop(self, hosted: _Hosted) -> None:
         """Stop a role. The session ends last: until then others rely on the role."""

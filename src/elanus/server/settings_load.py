@@ -145,7 +145,8 @@ def _keys_of_file(path: Path) -> dict[str, str]:
     import yaml  # here: most servers have no such file, and start sooner without it
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = yaml.safe_load(text)
     except OSError as error:
         raise InvalidSettings([f"{path}: cannot be read: {error.strerror}"]) from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -154,7 +155,25 @@ def _keys_of_file(path: Path) -> dict[str, str]:
         return {}
     if not isinstance(content, dict):
         raise InvalidSettings([f"{path}: holds a {type(content).__name__}, not settings by name"])
+    if twice := list(_named_twice(yaml.compose(text, Loader=yaml.SafeLoader))):
+        raise InvalidSettings(
+            f"{path}: {name} is there twice: only the last one would count" for name in twice
+        )
     return {name: name for name in _dotted(content)}
+
+
+def _named_twice(node: Any, prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names that are written more than once, which YAML forbids and its parser does not
+    notice. ``node``: of the parser's tree."""
+    if node.id != "mapping":
+        return
+    seen: set[str] = set()
+    for key, value in node.value:
+        if key.value in seen:
+            yield f"{prefix}{key.value}"
+        seen.add(key.value)
+        if not prefix:  # settings are in sections, which are in none
+            yield from _named_twice(value, f"{key.value}.")
 
 
 def _dotted(content: Mapping[object, object], prefix: str = "") -> Iterator[str]:

@@ -151,18 +151,19 @@ async def open_online(settings: Settings, data_dir: DataDir, metrics: Metrics) -
 async def _open_coordinators(
     stack: AsyncExitStack, settings: Settings, data_dir: DataDir, online: Online
 ) -> str:
-    """Open the coordinators' socket, if there will be serving processes; return its address."""
+    """Open the coordinators' socket, if there will be serving processes; return its address, or ""."""
+    if settings.proxy.processes_wanted == 1:
+        return ""
     address = data_dir.socket("online")
-    if settings.proxy.processes_wanted > 1:
-        services = [
-            (RootCoordApi, online.root),
-            (DataCoordApi, online.data),
-            (IndexCoordApi, online.index),
-            (QueryCoordApi, online.query),
-        ]
-        server = RpcServer(address, services)
-        await server.start()
-        stack.push_async_callback(server.stop)
+    services = [
+        (RootCoordApi, online.root),
+        (DataCoordApi, online.data),
+        (IndexCoordApi, online.index),
+        (QueryCoordApi, online.query),
+    ]
+    server = RpcServer(address, services)
+    await server.start()
+    stack.push_async_callback(server.stop)
     return address
 
 

@@ -13,6 +13,7 @@ import structlog
 
 from elanus.api.querycoord import LoadStatus
 from elanus.core.errors import ElanusError
+from elanus.core.faults import MetaFault
 from elanus.meta.session import Session
 from elanus.meta.tasks import cancel_and_wait
 
@@ -81,9 +82,9 @@ class PipelineSupervisor:
             started = loop.time()
             try:
                 session = await self._join()
-            except ElanusError as error:
-                if error.message != refusal:  # once for each cause: a full disk may last for hours
-                    refusal = error.message
+            except (ElanusError, MetaFault) as error:
+                if str(error) != refusal:  # once for each cause: a full disk may last for hours
+                    refusal = str(error)
                     _log.warning("data node waits for its session", error=refusal)
                 await asyncio.sleep(wait_s)
                 continue

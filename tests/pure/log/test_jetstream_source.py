@@ -31,6 +31,7 @@ def test_a_url_is_parsed_and_written(url: str, source: NatsSource) -> None:
     "url",
     [
         *("nats://", "http://one", "nats://one/a.b", "nats://one/a/b", "nats://one?replicas=6"),
+        *("nats://one:x", "nats://one:70000", "nats://one,:2", "nats://one:"),
         *("nats://one?x=1", "nats://one?monitor=x", "nats://one?monitor=70000"),
     ],
 )

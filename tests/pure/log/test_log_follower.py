@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -11,7 +12,17 @@ from log_files import CHANNEL, entry, files, tick, with_log
 
 from elanus.log.files import FileLog
 from elanus.log.follower import FileLogFollower
-from elanus.log.port import START, CorruptLog, LogClosed, LogEntry, LogReader, Position, TrimmedLog
+from elanus.log.layout import AnnouncedEnd
+from elanus.log.port import (
+    START,
+    CorruptLog,
+    LogClosed,
+    LogEntry,
+    LogReader,
+    LogUnreadable,
+    Position,
+    TrimmedLog,
+)
 
 
 def with_follower(
@@ -70,6 +81,30 @@ def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
         follower.poll_now()
         assert [e.header.ts for e in await asyncio.wait_for(waiting, 60)] == [1]
         await follower.close()
+
+    with_follower(tmp_path, use)
+
+
+def test_an_announcement_that_cannot_be_read_for_a_moment_is_an_error_of_who_waits_and_of_nobody_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_: AnnouncedEnd) -> Position:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def use(log: FileLog, follower: FileLogFollower) -> None:
+        await log.append(CHANNEL, [entry(1)])
+        reader = follower.open_reader(CHANNEL, START)
+        assert await read(reader, 1) == [1]
+        waiting = asyncio.ensure_future(reader.read())
+        await asyncio.sleep(0)
+        with monkeypatch.context() as broken:
+            broken.setattr(AnnouncedEnd, "read", unreadable)
+            with pytest.raises(LogUnreadable, match="Input/output error"):
+                await asyncio.wait_for(waiting, 20)
+        waiting = asyncio.ensure_future(reader.read())
+        await asyncio.sleep(0)
+        await log.append(CHANNEL, [entry(2)])
+        assert [e.header.ts for e in await waiting] == [2]
 
     with_follower(tmp_path, use)
 

@@ -11,7 +11,7 @@ import pytest
 from aetcd import rpc
 from aetcd.rpc import rpc_pb2_grpc as stubs
 
-from elanus.core.errors import DiskFull, ElanusError, Internal
+from elanus.core.errors import DiskFull, ElanusError, Internal, Unavailable
 from elanus.meta.etcd import EtcdMeta
 from elanus.meta.etcd_link import AnswerLost, EtcdLink
 from elanus.meta.port import Versioned
@@ -112,10 +112,11 @@ def test_a_page_whose_answer_does_not_arrive_is_asked_for_again_smaller(
     ("text", "error"),
     [
         ("etcdserver: mvcc: database space exceeded", DiskFull),
+        ("etcdserver: too many requests", Unavailable),
         ("CLIENT: Received message larger than max (73400320 vs. 67108864)", Internal),
     ],
 )
-def test_an_answer_above_the_limit_is_no_full_disk(text: str, error: type[ElanusError]) -> None:
+def test_neither_a_large_answer_nor_a_busy_etcd_is_a_full_disk(text: str, error: type[ElanusError]) -> None:
     kv = FakeKv([])
     kv.refusal = grpc.StatusCode.RESOURCE_EXHAUSTED, text
     with pytest.raises(ElanusError) as raised:

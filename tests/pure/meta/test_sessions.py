@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from session_bench import TTL_S, Bench, now_s
 
-from elanus.core.errors import DiskFull, LeaseLost, Unavailable
+from elanus.core.errors import DiskFull, Internal, LeaseLost, Unavailable
 from elanus.meta.port import CompareFailed, LeaseID, MetaFailed
 from elanus.meta.session import Session, SessionInfo
 
@@ -119,6 +119,42 @@ async def test_a_short_cut_heals_by_itself() -> None:
     await asyncio.sleep(1)
     assert session.is_valid()
     assert not session.lost.is_set()
+    await session.close()
+
+
+async def test_renewals_that_the_store_refuses_for_a_while_are_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    session = await bench.register()
+    renew, refused = bench.store.renew_lease, 0
+
+    async def refuse_once(lease: LeaseID) -> int:
+        nonlocal refused
+        refused += 1
+        if refused == 1:
+            raise Internal("etcd refused a request: INVALID_ARGUMENT revision of auth store is old")
+        return await renew(lease)
+
+    monkeypatch.setattr(bench.store, "renew_lease", refuse_once)
+    await asyncio.sleep(3 * TTL_S)
+    assert refused > 1
+    assert session.is_valid()
+    assert await bench.keys() == ["session/proxy-1"]
+    await session.close()
+
+
+async def test_a_refused_renewal_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    session = await bench.register()
+    bench.stand_still(TTL_S)
+
+    async def refuse(_: LeaseID) -> int:
+        raise Internal("etcd refused a request: PERMISSION_DENIED")
+
+    monkeypatch.setattr(bench.store, "renew_lease", refuse)
+    with pytest.raises(LeaseLost, match="PERMISSION_DENIED"):
+        await session.confirm()
     await session.close()
 
 

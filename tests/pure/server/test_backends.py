@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,21 @@ def test_without_urls_all_is_in_the_data_directory(tmp_path: Path) -> None:
     assert store_url(settings(), paths) == (tmp_path / "files").as_uri()
     assert log_url(settings(NATS), paths) == NATS
     assert store_url(settings("", S3), paths) == S3
+
+
+def test_what_it_belongs_to_survives_a_crash_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(os.readlink(f"/proc/self/fd/{number}")))
+    bind(settings(NATS, S3), paths_of(tmp_path))
+    assert synced == [str(tmp_path / "BACKENDS.new"), str(tmp_path)]
+
+
+def test_one_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    (tmp_path / "BACKENDS.new").mkdir()
+    with pytest.raises(CannotStart, match="BACKENDS cannot be written: Is a directory"):
+        bind(settings(NATS, S3), paths_of(tmp_path))
 
 
 def test_hosts_and_parameters_may_change(tmp_path: Path) -> None:

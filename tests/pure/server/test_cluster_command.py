@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+from unittest.mock import patch
+
 import pytest
 
-from elanus.server.cluster.run import check
+from elanus.pipeline.driver import DriverFailed
+from elanus.server.cluster.datanode import SparkOnDemand
+from elanus.server.cluster.run import _start_pipeline, check
+from elanus.server.cluster.workspace import Workspace
 from elanus.server.settings import Settings
 from elanus.server.settings_services import ClusterSettings, LogSettings, MetaSettings, StorageSettings
 from elanus.server.startup import CannotStart
@@ -47,3 +55,15 @@ def test_listening_on_every_address_needs_one_to_announce() -> None:
     with pytest.raises(ValueError, match="set advertise"):
         ClusterSettings(host="0.0.0.0")
     assert ClusterSettings(host="0.0.0.0", advertise="node7").host == "0.0.0.0"
+
+
+def test_a_data_node_whose_spark_does_not_start_says_why(tmp_path: Path) -> None:
+    async def start() -> None:
+        async with AsyncExitStack() as stack:
+            await _start_pipeline(stack, COMPLETE, workspace, asyncio.Event())
+
+    workspace = Workspace(tmp_path, "datanode")
+    no_java = patch.object(SparkOnDemand, "start", side_effect=DriverFailed("there is no Java"))
+    with no_java, pytest.raises(CannotStart, match="Spark does not start: there is no Java"):
+        asyncio.run(start())
+    workspace.close()

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from structlog.testing import capture_logs
 
 from elanus.core.errors import InvalidParameter, LeaseLost, Unavailable
 from elanus.meta.memory import MemoryMeta
@@ -109,10 +110,13 @@ async def test_one_that_cannot_come_back_yet_tries_until_it_can() -> None:
     bench = Bench("a")
     await bench.host.start()
     bench.failing["a"] = 5
-    bench.sessions[0].give_up("somebody said so")
-    await asyncio.sleep(0.5)
-    assert not bench.host.is_running("a")
-    await asyncio.sleep(2)
+    with capture_logs() as logged:
+        bench.sessions[0].give_up("somebody said so")
+        await asyncio.sleep(0.5)
+        assert not bench.host.is_running("a")
+        await asyncio.sleep(2)
+    said = [entry["error"] for entry in logged if entry["event"].startswith("role not started")]
+    assert said == ["its peers are not there"], "once for one cause"
     assert bench.host.is_running("a")
     assert len(await bench.there()) == 1, "attempts that failed left nothing"
     await bench.host.stop()
@@ -122,6 +126,27 @@ async def test_a_start_that_fails_fails_and_leaves_no_session() -> None:
     bench = Bench("a")
     bench.failing["a"] = 1
     with pytest.raises(Unavailable):
+        await bench.host.start()
+    assert await bench.there() == []
+    await bench.host.stop()
+
+
+async def test_what_a_start_that_fails_has_begun_is_stopped_before_its_session_ends() -> None:
+    bench = Bench("a")
+    bench.failing["a"] = 2
+    await bench.host.start_when_possible()
+    assert bench.steps == [
+        "stop a 1, session there: True",
+        "stop a 2, session there: True",
+        "start a 3",
+    ]
+    await bench.host.stop()
+
+
+async def test_one_that_neither_starts_nor_stops_leaves_no_session_and_says_why_it_did_not_start() -> None:
+    bench = Bench("a")
+    bench.failing["a"] = 1
+    with patch.object(Role, "stop", side_effect=ValueError), pytest.raises(Unavailable, match="its peers"):
         await bench.host.start()
     assert await bench.there() == []
     await bench.host.stop()
@@ -175,6 +200,21 @@ async def test_stopping_ends_a_return_that_is_under_way() -> None:
     assert len(bench.sessions) == count
     with pytest.raises(LeaseLost):
         await bench.sessions[0].confirm()
+
+
+async def test_one_that_loses_its_session_while_others_stop_does_not_come_back() -> None:
+    bench = Bench("a", "b")
+    await bench.host.start()
+
+    async def loses_a(_: Role) -> None:
+        bench.sessions[0].give_up("somebody said so")
+        await asyncio.sleep(1)
+
+    with patch.object(Role, "stop", loses_a):
+        await bench.host.stop()
+    await asyncio.sleep(5)
+    assert bench.steps == ["start a 1", "start b 2"]
+    assert await bench.there() == []
 
 
 async def test_a_role_that_could_not_be_restarted_comes_back_by_itself() -> None:

@@ -112,6 +112,8 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         ("pipeline: {spark_conf: master x}", "spark_conf has the line 'master x'"),
         ("pipeline: {cores_max: 1}", "pipeline: cores_max must be 0 or at least 2"),
         ("cluster: {tls_server_name: a}", "cluster: tls_server_name needs tls_cert, tls_key and tls_ca"),
+        ("proxy: {port: 1}\nlog: {fsync: false}\nproxy: {host: a}", "proxy is there twice"),
+        ("proxy:\n  port: 1\n  port: 2", "proxy.port is there twice"),
         ("- 1", "holds a list, not settings by name"),
         ("a: [1", "is not YAML"),
     ],

@@ -11,6 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from elanus.core.errors import Unavailable
+from elanus.meta.port import MetaFailed
 from elanus.server.supervise import LatePipeline, PipelineSupervisor
 
 BACKOFF_MS, BACKOFF_MAX_MS = 1_000, 4_000
@@ -48,6 +49,7 @@ class Place:
         self.sessions: list[Any] = []
         self.closed: list[Any] = []
         self.refusals = 0
+        self.refusal: Exception = Unavailable("no metadata")
         self.counted = 0
         self.supervisor = PipelineSupervisor(self.node, self._join, BACKOFF_MS, BACKOFF_MAX_MS, self._count)
         self.supervisor.start()
@@ -58,7 +60,7 @@ class Place:
     async def _join(self) -> Any:
         if self.refusals:
             self.refusals -= 1
-            raise Unavailable("no metadata")
+            raise self.refusal
         session = SimpleNamespace(lost=asyncio.Event())
 
         async def close() -> None:
@@ -108,8 +110,10 @@ async def test_a_lost_session_ends_the_run() -> None:
     await place.supervisor.stop()
 
 
-async def test_it_waits_while_there_is_no_session() -> None:
+@pytest.mark.parametrize("refusal", [Unavailable("no metadata"), MetaFailed("meta.db: disk I/O error")])
+async def test_it_waits_while_there_is_no_session(refusal: Exception) -> None:
     place = Place()
+    place.refusal = refusal
     place.refusals = 20
     with capture_logs() as logged:
         await asyncio.sleep(25)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from elanus import __version__
 from elanus.core.clock import SystemClock
 from elanus.core.errors import ElanusError
-from elanus.core.faults import MetaFault
+from elanus.core.faults import JobFault, MetaFault
 from elanus.datacoord.checkpoint_positions import CheckpointPositions
 from elanus.meta.format import check_format
 from elanus.meta.keeper import LeaseKeeper
@@ -138,6 +138,7 @@ async def _started(
 async def _start_pipeline(
     stack: AsyncExitStack, settings: Settings, workspace: Workspace, stopping: asyncio.Event
 ) -> SparkPipeline:
+    """Raises `CannotStart`."""
     from elanus.server.cluster.datanode import SparkOnDemand, SparkPipeline  # no other role has Spark
 
     spark = SparkOnDemand(settings, workspace.scratch)
@@ -146,7 +147,10 @@ async def _start_pipeline(
         # Nothing else has begun; the process with Spark ends with the pipe that this one holds.
         os._exit(0)
     stack.push_async_callback(asyncio.to_thread, spark.close)
-    return SparkPipeline(settings, starting.result())
+    try:
+        return SparkPipeline(settings, starting.result())
+    except JobFault as error:
+        raise CannotStart(f"Spark does not start: {error}") from error
 
 
 async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
