@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from elanus.server.settings_access import AccessSettings, AuditSettings
 from elanus.server.settings_base import PORT_MAX, Host, Port, Section
@@ -375,6 +375,13 @@ class Settings(Section):
     metrics: MetricsSettings = MetricsSettings()
     audit: AuditSettings = AuditSettings()
     logging: LoggingSettings = LoggingSettings()
+
+    @field_validator("data_dir", mode="before")
+    @classmethod
+    def _data_dir_is_named(cls, given: object) -> object:
+        if given == "":
+            raise ValueError("it is empty: name a directory, or . for the current one")
+        return given
 
     @model_validator(mode="after")
     def _allocations_expire_first(self) -> Self:

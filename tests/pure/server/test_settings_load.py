@@ -114,6 +114,7 @@ def test_every_setting_can_be_set_by_its_variable(setting: str, monkeypatch: pyt
         ("cluster: {tls_server_name: a}", "cluster: tls_server_name needs tls_cert, tls_key and tls_ca"),
         ("proxy: {port: 1}\nlog: {fsync: false}\nproxy: {host: a}", "proxy is there twice"),
         ("proxy:\n  port: 1\n  port: 2", "proxy.port is there twice"),
+        ("data_dir: ''", "data_dir: it is empty: name a directory, or . for the current one"),
         ("- 1", "holds a list, not settings by name"),
         ("a: [1", "is not YAML"),
     ],
