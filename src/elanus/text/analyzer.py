@@ -43,7 +43,9 @@ CHUNK_TEXTS = 8192
 """Texts that are cut into Python strings at a time: their pieces take ten times as much memory as they do."""
 SYNONYMS_MAX = 10_000
 """Each of several filters multiplies the words that the ones before it made."""
-_ANALYZERS_KEPT = 256
+_ANALYZERS_KEPT = 8
+"""Clients describe analyzers at will, and one with a dictionary of its own takes 25 MB. Those of fields are
+kept by `elanus.text.fields`."""
 _NONE = np.empty(0, dtype=np.int32)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 import zlib
 from types import SimpleNamespace
 
@@ -246,6 +248,12 @@ def test_filters_of_synonyms_may_not_multiply_words_without_bound() -> None:
         InvalidParameter, match="may turn one word into up to 14348907 words, more than 10000"
     ):
         filtered(*[rule] * 15)
+
+
+def test_few_of_the_analyzers_that_clients_describe_are_kept() -> None:
+    made = [weakref.ref(filtered({"type": "length", "max": longest})) for longest in range(100, 130)]
+    gc.collect()
+    assert 1 <= sum(one() is not None for one in made) <= 8
 
 
 def test_a_large_group_of_synonyms_is_kept_once() -> None:
