@@ -20,7 +20,6 @@ A column is analyzed as a whole: filters see each distinct token once, and the r
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.json_texts import json_value
 from elanus.text import languages
 from elanus.text.filters import Filter, filter_from, stop_words
 from elanus.text.normalizing import words_only
@@ -171,11 +171,8 @@ def analyzer_from(params: str) -> Analyzer:
 def decoded(text: str, what: str) -> Mapping[str, object]:
     """Return the JSON object in a text. Raises `InvalidParameter`."""
     try:
-        given = json.loads(text)
-        json.dumps(
-            given, ensure_ascii=False
-        ).encode()  # JSON may escape half a surrogate pair, texts have none
-    except (ValueError, RecursionError) as error:
+        given = json_value(text)
+    except ValueError as error:
         raise InvalidParameter(f"{what} should be JSON, but got {text!r}: {error}") from None
     if given is None:
         return {}
