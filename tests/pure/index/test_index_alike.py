@@ -1,4 +1,4 @@
-"""Rows that the codes of an index cannot tell apart, and rows too few to train codes well: none is lost."""
+"""Rows that the codes of an index do not distinguish, and rows too few to train codes well: none is lost."""
 
 from __future__ import annotations
 
