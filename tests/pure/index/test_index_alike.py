@@ -71,3 +71,14 @@ def test_residual_codes_of_many_dimensions_need_no_more_training_rows_than_their
     index = build(spec, wide, threads=1)
     assert isinstance(index, VectorIndex)
     assert len(index.search(wide[:1], 5, SearchParams()).rows[0]) == 5
+
+
+@pytest.mark.parametrize("size", [1e-9, 1.0, 1e6])
+@pytest.mark.parametrize("refine_type", ["FP16", "BF16"])
+@pytest.mark.parametrize("kind", ["IVF_SQ8", "HNSW_SQ"])
+def test_rows_of_any_length_are_refined_under_cosine(kind: str, refine_type: str, size: float) -> None:
+    vectors = (np.random.default_rng(6).normal(size=(ROWS, DIM)) * size).astype(np.float32)
+    index = index_of(kind, "COSINE", vectors, refine=True, refine_type=refine_type)
+    hits = index.search(vectors[:20], 1, resolve_search(index.spec, {}, 1))
+    np.testing.assert_array_equal(hits.rows[:, 0], np.arange(20))
+    np.testing.assert_allclose(hits.distances, 1, atol=0.01)
