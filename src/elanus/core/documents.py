@@ -12,6 +12,8 @@ import math
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
+from elanus.core.json_keys import place_of
+
 Path: TypeAlias = tuple[str | int, ...]
 
 _VALUE, _ELEMENT = "=", "∋"
@@ -27,8 +29,10 @@ def entry_of(path: Path, value: bool | int | float | str, *, of_array: bool = Fa
 
     None for NaN, and for a path whose keys may be read as an array's index in more than one way.
     """
-    if any(isinstance(step, str) and step.isdecimal() and step != str(int(step)) for step in path):
-        return None
+    for step in path:
+        place = place_of(step)
+        if isinstance(step, str) and place is not None and step != str(place):
+            return None
     typed = _typed(value)
     return None if typed is None else _entry(path, _ELEMENT if of_array else _VALUE, typed)
 

@@ -21,9 +21,11 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 """The keys of objects and the places in arrays that lead to a value."""
 
 _HEAD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d+))\s*\]""")
+_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d{1,18}))\s*\]""")
 _ESCAPE = re.compile(r"\\(.)")
 _NO_VALUE = object()
+PLACE_DIGITS_MAX = 18
+"""Longer numbers are no places in an array."""
 _BITS = {DataType.INT8: 8, DataType.INT16: 16, DataType.INT32: 32, DataType.INT64: 64}
 JSON_KEY_TYPES = {
     DataType.BOOL: pa.bool_(),
@@ -71,6 +73,16 @@ def parse_json_pointer(text: str) -> JsonPath:
     if not text.startswith("/"):
         raise InvalidParameter(f"json_path [{text}] is invalid, it should be a JSON pointer such as /a/b")
     return tuple(step.replace("~1", "/").replace("~0", "~") for step in text[1:].split("/"))
+
+
+def place_of(step: str | int) -> int | None:
+    """Return the place in an array that a step of a path names; None for a key that names none.
+
+    Numbers that no array reaches name none: some are too long to be read.
+    """
+    if isinstance(step, int):
+        return step
+    return int(step) if step.isdecimal() and len(step) <= PLACE_DIGITS_MAX else None
 
 
 def json_values(column: pa.Array, key: JsonKey) -> pa.Array:
@@ -150,8 +162,9 @@ def _at(document: Any, path: JsonPath) -> Any:
 def _inside(value: Any, step: str | int) -> Any:
     if isinstance(value, dict):
         return value.get(str(step), _NO_VALUE)
-    if isinstance(value, list) and (isinstance(step, int) or step.isdecimal()):
-        return value[int(step)] if int(step) < len(value) else _NO_VALUE
+    place = place_of(step)
+    if isinstance(value, list) and place is not None and place < len(value):
+        return value[place]
     return _NO_VALUE
 
 

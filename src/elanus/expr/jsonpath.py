@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import Internal
+from elanus.core.json_keys import place_of
 from elanus.expr.jsonvalues import JsonValues, Path
 
 KEPT_PATHS_MAX = 64
@@ -149,8 +150,9 @@ def _walk(value: Any, path: Path) -> Any:
     for step in path:
         if isinstance(value, dict):
             value = value.get(str(step), msgspec.UNSET)
-        elif isinstance(value, list) and str(step).isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-        else:
+            continue
+        place = place_of(step)
+        if not isinstance(value, list) or place is None or place >= len(value):
             return msgspec.UNSET
+        value = value[place]
     return value

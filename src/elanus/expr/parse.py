@@ -20,6 +20,7 @@ import lark
 from lark import Token
 
 from elanus.core import limits
+from elanus.core.json_keys import PLACE_DIGITS_MAX
 from elanus.core.schema import Scalar
 from elanus.expr import literals, syntax
 from elanus.expr.long_list import LongLiterals
@@ -208,6 +209,10 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
         return syntax.Name(_start(name), _end(_token(steps[-1])), str(name), path)
 
     def index(self, token: Token) -> int:
+        if not token.isdecimal():
+            raise _BadLiteral(token, "an index is written in decimal digits")
+        if len(token) > PLACE_DIGITS_MAX:
+            raise _BadLiteral(token, "no array is that long; a key of an object is in quotes")
         return int(token)
 
     def key(self, token: Token) -> str:

@@ -30,6 +30,8 @@ MINIMUM_MAX = 1000
 SLOP_MAX = 2**32 - 1
 EDITS = "max_edit_distance"
 EDITS_MAX = 2
+_SHORT_CHARS = 1000
+Words = tuple[tuple[str, ...], tuple[int, ...]]
 
 
 def bind_text_condition(source: Source, node: syntax.Call, operands: OperandBinder) -> Predicate:
@@ -143,8 +145,16 @@ def text_matches(column: pa.Array | pa.ChunkedArray, node: TextMatch) -> pa.Arra
     return mask.take(column.indices) if values is not column else mask
 
 
-@lru_cache(1024)
-def _words(analyzer: Analyzer, text: str) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return the tokens of the text in a filter, and their positions."""
+def _words(analyzer: Analyzer, text: str) -> Words:
+    """Return the tokens of the text in a filter, and their positions. Each segment asks for them."""
+    return (_short_words if len(text) <= _SHORT_CHARS else _long_words)(analyzer, text)
+
+
+def _analyzed(analyzer: Analyzer, text: str) -> Words:
     tokens = analyzer.tokens(text)
     return tuple(token.text for token in tokens), tuple(token.position for token in tokens)
+
+
+_short_words = lru_cache(1024)(_analyzed)
+_long_words = lru_cache(8)(_analyzed)
+"""Tokens take some twenty times the memory of their text, which may have millions of characters."""

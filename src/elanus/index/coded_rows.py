@@ -78,15 +78,17 @@ def product_codec(dim: int, parts: int, bits: int, metric: Metric) -> Any:
     return codec
 
 
-def residual_codec(dim: int, parts: int, levels: int, bits: int, metric: Metric) -> Any:
+def residual_codec(dim: int, parts: int, levels: int, bits: int, metric: Metric, rows: int) -> Any:
     """Return an empty codec of ``levels`` codewords for each part, each for what those before it left
-    over."""
+    over. ``rows``: how many it will be trained with."""
     search = faiss.AdditiveQuantizer
     kind = search.ST_norm_float if metric is Metric.L2 else search.ST_LUT_nonorm
     codec = faiss.IndexProductResidualQuantizer(dim, parts, levels, bits, faiss_metric(metric), kind)
     for number in range(parts):
         part = faiss.downcast_AdditiveQuantizer(codec.prq.subquantizer(number))
         part.cp.min_points_per_centroid = 1
+        if rows < dim // parts:  # too few to find the main axes of a part, along which faiss trains otherwise
+            part.train_type = faiss.ResidualQuantizer.Train_default
     return codec
 
 

@@ -23,7 +23,7 @@ from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.coded_rows import CodedRows, codeword_bits, product_codec, residual_codec, scalar_codec
 from elanus.index.files import IndexFileContent
 from elanus.index.hnsw import BREADTH, EF_KEY, GRAPH_PARAMS, HnswIndex, new_graph, over_storage
-from elanus.index.ivf import training_rows
+from elanus.index.ivf import TRAINING_ROWS_PER_LIST_MAX, training_rows
 from elanus.index.ivf_codes import FLOATING, check_parts
 from elanus.index.library import faiss
 from elanus.index.parallel import openmp_threads
@@ -105,8 +105,9 @@ def _product(spec: IndexSpec, rows: int) -> tuple[Any, int]:
 
 def _residual(spec: IndexSpec, rows: int) -> tuple[Any, int]:
     bits = codeword_bits(spec.params["nbits"], rows)
-    codec = residual_codec(spec.dim, spec.params["m"], spec.params["nrq"], bits, spec.metric_type)
-    return codec, 1 << bits
+    parts, levels = spec.params["m"], spec.params["nrq"]
+    trained = min(rows, TRAINING_ROWS_PER_LIST_MAX << bits)
+    return residual_codec(spec.dim, parts, levels, bits, spec.metric_type, trained), 1 << bits
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ candidates, which are ranked by its rows.
 
 Under a filter more lists are scanned (`elanus.index.plan.probes`), and faiss tests the bitmap before it
 computes a distance. If the scanned lists hold fewer than k visible rows, all lists are scanned for
-those queries: a search never returns fewer hits than there are.
+those queries, and if these still find too few, all visible rows are compared with the `Refiner`'s: a search
+never returns fewer hits than there are.
 
 faiss requires 39 training rows per list. With fewer the number of lists is reduced, as in the reference.
 """
@@ -112,10 +113,18 @@ class IvfIndex(VectorIndex):
         short = hits.rows[:, -1] < 0
         if short.any():
             self._note_scan(int(short.sum()), self._lists.nlist, params, share)
-            rest = self._scan(queries[short], k, self._lists.nlist, params, mask, threads)
-            hits.distances[short] = rest.distances
-            hits.rows[short] = rest.rows
+            self._replace(
+                hits, short, self._scan(queries[short], k, self._lists.nlist, params, mask, threads)
+            )
+            left = hits.rows[:, -1] < 0
+            if self._refiner is not None and left.any():
+                self._replace(hits, left, self._refiner.rows.nearest(queries[left], k, mask, threads))
         return hits
+
+    @staticmethod
+    def _replace(hits: Hits, which: npt.NDArray[np.bool_], by: Hits) -> None:
+        hits.distances[which] = by.distances
+        hits.rows[which] = by.rows
 
     def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
         share = 1.0 if mask is None else mask.selectivity

@@ -66,7 +66,11 @@ class ProductIndex(IvfIndex):
 
 
 class ScannIndex(IvfIndex):
-    """SCANN. A comparison in registers rounds scores to bytes, so its candidates are always ranked."""
+    """SCANN. A comparison in registers rounds scores to bytes, so its candidates are always ranked.
+
+    Under IP and COSINE faiss finds no row whose rounded score is the least possible one. Those are all rows
+    if the codes do not distinguish them, or the query is zeros.
+    """
 
     @classmethod
     def from_file(cls, spec: IndexSpec, content: IndexFileContent) -> ScannIndex:

@@ -21,6 +21,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.vectors import dtype_of
 from elanus.index.adding import compared, encode_in_chunks
 from elanus.index.coded_rows import CodedRows, scalar_codec
+from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.hits import Hits, best_of, no_hits
 from elanus.index.library import faiss
@@ -81,7 +82,7 @@ class Refiner:
         if _is_unchanged(name, spec):
             return unchanged(spec, vectors)
         if name in _HALVES:
-            return cls.from_arrays(spec, {"refine": vectors.astype(dtype_of(_HALVES[name])).view(np.uint16)})
+            return cls.from_arrays(spec, {"refine": _halved(spec, vectors, name).view(np.uint16)})
         codec = scalar_codec(name, spec.dim, spec.metric_type)
         codec.train(compared(spec, vectors[:_TRAINING_ROWS_MAX]))
         encode_in_chunks(spec, codec, vectors)
@@ -126,6 +127,15 @@ def unchanged(spec: IndexSpec, vectors: Any) -> Refiner:
 def _is_unchanged(name: str, spec: IndexSpec) -> bool:
     """Whether the stored form is as small as what is asked for."""
     return name in UNCHANGED or (name in _HALVES and spec.form.dtype.itemsize <= _HALF_BYTES)
+
+
+def _halved(spec: IndexSpec, vectors: Any, name: str) -> npt.NDArray[Any]:
+    """Return the vectors in one of `_HALVES`. Under COSINE they have length one: half a float has a small
+    range."""
+    halves = np.empty(vectors.shape, dtype_of(_HALVES[name]))
+    for part in parts(len(vectors)):
+        halves[part] = compared(spec, vectors[part])
+    return halves
 
 
 def _coded(spec: IndexSpec, codec: Any) -> Refiner:

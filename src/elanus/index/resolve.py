@@ -17,13 +17,13 @@ the metric, too (`completed`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.index_properties import MMAP_KEY, WARMUP_KEY
+from elanus.core.json_texts import json_value
 from elanus.core.metrics import LIST_METRICS, Metric
 from elanus.core.nullable import NullableVectors
 from elanus.core.schema import FieldSchema
@@ -244,9 +244,11 @@ def _flatten(params: Mapping[str, str]) -> dict[str, object]:
             sent[name] = value
             continue
         try:
-            inner = json.loads(value) if value else {}
+            inner = json_value(value) if value else {}
         except ValueError as error:
-            raise InvalidParameter(f"index parameter 'params' is not JSON: {value!r} ({error})") from None
+            raise InvalidParameter(
+                f"index parameter 'params' is not JSON: {value[:100]!r} ({error})"
+            ) from None
         if not isinstance(inner, dict):
             raise InvalidParameter(f"index parameter 'params' should be a JSON object, not {value!r}")
         sent |= inner

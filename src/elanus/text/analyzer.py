@@ -20,7 +20,7 @@ A column is analyzed as a whole: filters see each distinct token once, and the r
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,16 +30,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.json_texts import json_value
 from elanus.text import languages
 from elanus.text.filters import Filter, filter_from, stop_words
 from elanus.text.normalizing import words_only
+from elanus.text.synonyms import Synonyms
 from elanus.text.tokenizers import THAI, Tokenizer, tokenizer_from
 
 Int32s = npt.NDArray[np.int32]
 
 CHUNK_TEXTS = 8192
 """Texts that are cut into Python strings at a time: their pieces take ten times as much memory as they do."""
-_ANALYZERS_KEPT = 256
+SYNONYMS_MAX = 10_000
+"""Each of several filters multiplies the words that the ones before it made."""
+_ANALYZERS_KEPT = 8
+"""Clients describe analyzers at will, and one with a dictionary of its own takes 25 MB. Those of fields are
+kept by `elanus.text.fields`."""
 _NONE = np.empty(0, dtype=np.int32)
 
 
@@ -165,8 +171,8 @@ def analyzer_from(params: str) -> Analyzer:
 def decoded(text: str, what: str) -> Mapping[str, object]:
     """Return the JSON object in a text. Raises `InvalidParameter`."""
     try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        given = json_value(text)
+    except ValueError as error:
         raise InvalidParameter(f"{what} should be JSON, but got {text!r}: {error}") from None
     if given is None:
         return {}
@@ -203,6 +209,12 @@ def analyzer_of(given: Mapping[str, object]) -> Analyzer:
     if not isinstance(added, list):
         raise InvalidParameter(f"filter params should be array, but got {added!r}")
     filters += [filter_from(one) for one in added]
+    widest = math.prod(one.widest for one in filters if isinstance(one, Synonyms))
+    if widest > SYNONYMS_MAX:
+        raise InvalidParameter(
+            f"the synonym filters may turn one word into up to {widest} words, more than {SYNONYMS_MAX}: "
+            "use fewer such filters, or smaller groups of words"
+        )
     if THAI in (tokenizer, isinstance(tokenizer, Mapping) and tokenizer.get("type")):
         filters.insert(0, words_only)  # after the cut: positions count what it drops
     return Analyzer(_tokenizer(tokenizer), filters)

@@ -7,41 +7,57 @@ Without, a word of a group becomes the first of the group, and a word with repla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from elanus.core.errors import InvalidParameter
 
 _ARROW = "=>"
 
 
-def synonym_filter(rules: object, expand: object) -> Callable[[str], Sequence[str]]:
+class Synonyms:
+    """A filter. ``becomes``: the lists of words that a word becomes; groups of equal words share one.
+
+    ``widest``: how many words a word becomes at most.
+    """
+
+    def __init__(self, becomes: Mapping[str, Sequence[Sequence[str]]]) -> None:
+        self._becomes = becomes
+        self.widest = max((sum(map(len, lists)) for lists in becomes.values()), default=1)
+
+    def __call__(self, token: str) -> Sequence[str]:
+        lists = self._becomes.get(token)
+        return (token,) if lists is None else tuple(dict.fromkeys(chain.from_iterable(lists)))
+
+
+def synonym_filter(rules: object, expand: object) -> Synonyms:
     """Return the filter of these rules, texts. Raises `InvalidParameter`."""
     if not isinstance(rules, list) or not all(isinstance(rule, str) for rule in rules):
         raise InvalidParameter(f"filter synonym synonyms should be a list of strings, but got {rules!r}")
     if not isinstance(expand, bool):
         raise InvalidParameter(f"the expand of filter synonym should be true or false, but got {expand!r}")
-    becomes: dict[str, dict[str, None]] = {}
+    becomes: dict[str, list[Sequence[str]]] = {}
     for rule in rules:
-        for word, others in _pairs(rule, expand):
-            becomes.setdefault(word, {}).update(dict.fromkeys(others))
-    words: Mapping[str, tuple[str, ...]] = {word: tuple(others) for word, others in becomes.items()}
-    return lambda token: words.get(token) or (token,)
+        words, others = _parsed(rule, expand)
+        for word in words:
+            becomes.setdefault(word, [(word,)] if expand else []).append(others)
+    return Synonyms(becomes)
 
 
-def _pairs(rule: str, expand: bool) -> list[tuple[str, list[str]]]:
-    """Return each word that the rule changes, with the words that it becomes."""
+def _parsed(rule: str, expand: bool) -> tuple[list[str], list[str]]:
+    """Return the words that the rule changes, and those that each of them becomes."""
     left, arrow, right = rule.partition(_ARROW)
     words = _words(left)
     if not arrow:
         if not words:
             raise InvalidParameter(f"synonym rule {rule!r} has no words: write 'happy, joyful'")
-        return [(word, [word, *words] if expand else [words[0]]) for word in words]
+        return words, words if expand else words[:1]
     targets = _words(right)
     if not words or not targets:
         raise InvalidParameter(
             f"synonym rule {rule!r} needs words on both sides: write 'fast, quick => speedy'"
         )
-    return [(word, [word, *targets] if expand else targets) for word in words]
+    return words, targets
 
 
 def _words(listed: str) -> list[str]:

@@ -12,7 +12,7 @@ from filter_schemas import PLAIN
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elanus.core.errors import Internal
+from elanus.core.errors import Internal, InvalidFilter
 from elanus.expr import JsonColumn, compile_filter, jsonpath
 from elanus.expr.jsonpath import json_values
 
@@ -161,3 +161,23 @@ def test_dynamic_rows_that_a_cheaper_condition_excludes_are_not_decoded() -> Non
     assert mask.nonzero()[0].tolist() == [9]
     either = compile_filter("meta['a'] == 2 or id not in [7, 9]", PLAIN)
     assert (~either.evaluate({"id": ids, "meta": pa.array(documents)}, rows)).nonzero()[0].tolist() == [7]
+
+
+_LONG = "1" * 5_000
+
+
+@pytest.mark.parametrize("path", [("l", _LONG), ("l", "0" * 5_000), ("o", _LONG)])
+def test_a_key_of_more_digits_than_a_place_has_is_a_key_of_objects_only(path: tuple[str, ...]) -> None:
+    column = pa.array([json.dumps({"l": [7], "o": {_LONG: 7}})])
+    quoted = "".join(f'["{step}"]' for step in path)
+    bound = compile_filter(f"meta{quoted} == 7", PLAIN)
+    assert bound.evaluate({"meta": column}, 1).tolist() == [path[0] == "o"]
+
+
+@pytest.mark.parametrize(
+    ("place", "why"), [(_LONG, "no array is that long"), ("0x1", "decimal digits"), ("0b1", "decimal digits")]
+)
+def test_a_place_that_is_no_decimal_number_or_too_long_is_refused(place: str, why: str) -> None:
+    for field in ('meta["l"]', "meta", "longs"):
+        with pytest.raises(InvalidFilter, match=why):
+            compile_filter(f"{field}[{place}] == 7", PLAIN)

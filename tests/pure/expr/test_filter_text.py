@@ -13,7 +13,7 @@ import pytest
 from elanus.core.errors import InvalidFilter
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.expr import ColumnData, compile_filter
+from elanus.expr import ColumnData, compile_filter, text_conditions
 from elanus.text import match, near_words
 from elanus.text.analyzer import Analyzer
 
@@ -192,3 +192,11 @@ def test_the_rest_of_a_filter_has_the_analyzer_of_its_own_collection() -> None:
     assert rest.evaluate(columns(texts), 2).tolist() == [False, True]
     assert english.evaluate(columns(texts), 2).tolist() == [True, True]
     assert compile_filter(text, schema_of(dict(MATCHED))).split_by_key()[1] is english
+
+
+def test_of_long_texts_in_filters_few_are_kept_with_their_tokens() -> None:
+    before = text_conditions._short_words.cache_info().currsize
+    for number in range(20):
+        assert rows(f'text_match(text, "{"fox " * 300}{number}")') == [6]
+    assert text_conditions._long_words.cache_info().currsize == 8
+    assert text_conditions._short_words.cache_info().currsize == before

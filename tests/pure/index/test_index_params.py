@@ -86,6 +86,8 @@ def test_build_parameters(sent: dict[str, str], expected: dict[str, int]) -> Non
         ({"index_type": "FLAT", "metric_type": "l2"}, FLOAT, "does not support metric type: l2"),
         ({"index_type": "HNSW", "params": "{M: 3}"}, FLOAT, "'params' is not JSON"),
         ({"index_type": "HNSW", "params": "[1]"}, FLOAT, "should be a JSON object"),
+        ({"params": "[" * 100_000}, FLOAT, "'params' is not JSON"),
+        ({"params": r'{"index_type": "\ud800"}'}, FLOAT, "'params' is not JSON"),
         (
             {"index_type": "HNSW", "mmap.enabled": "yes"},
             FLOAT,

@@ -207,6 +207,7 @@ def test_paths_that_lead_nowhere() -> None:
         ("doc[", "cannot parse identifier"),
         ("12-s", "cannot parse identifier"),
         ("%$#", "cannot parse identifier"),
+        ("doc" + "['a']" * 201, "json_path has 201 keys, more than 200"),
     ):
         with pytest.raises(InvalidParameter, match=problem):
             check_field(resolve_index(JSON | {"json_path": text}, T.JSON, 0), field(T.JSON))

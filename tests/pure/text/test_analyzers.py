@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
+import weakref
 import zlib
 from types import SimpleNamespace
 
@@ -199,6 +201,10 @@ def test_texts_are_analyzed_in_pieces(chunk: int, monkeypatch: pytest.MonkeyPatc
          "should be a list of strings"),
         ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": ["a =>"]}]}', InvalidParameter,
          "needs words on both sides"),
+        (r'{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": ["a, \ud800"]}]}',
+         InvalidParameter, "analyzer params should be JSON"),
+        (r'{"tokenizer": "standard", "filter": [{"type": "regex", "expr": "\udfff"}]}', InvalidParameter,
+         "analyzer params should be JSON"),
         ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": [" ,"]}]}', InvalidParameter,
          "has no words"),
         ('{"tokenizer": "standard", "filter": [{"type": "synonym", "synonyms": [], "expand": 1}]}',
@@ -233,6 +239,27 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(NotSupported, match=rf"pip install 'elanus\[{extra}\]'"):
         analyzer_from(f'{{"tokenizer": {tokenizer}}}')
+
+
+def test_filters_of_synonyms_may_not_multiply_words_without_bound() -> None:
+    rule = {"type": "synonym", "synonyms": ["a, b"]}
+    assert len(filtered(*[rule] * 4).words("a")) == 2**4
+    with pytest.raises(
+        InvalidParameter, match="may turn one word into up to 14348907 words, more than 10000"
+    ):
+        filtered(*[rule] * 15)
+
+
+def test_few_of_the_analyzers_that_clients_describe_are_kept() -> None:
+    made = [weakref.ref(filtered({"type": "length", "max": longest})) for longest in range(100, 130)]
+    gc.collect()
+    assert 1 <= sum(one() is not None for one in made) <= 8
+
+
+def test_a_large_group_of_synonyms_is_kept_once() -> None:
+    words = [f"w{number}" for number in range(9_000)]
+    analyzer = filtered({"type": "synonym", "synonyms": [", ".join(words)]})
+    assert analyzer.words("w7") == ["w7", *words[:7], *words[8:]]
 
 
 def test_the_filter_pinyin_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,6 +72,8 @@ def test_the_parameters() -> None:
         ({"pre_tags": "[]"}, "pre_tags cannot be empty list"),
         ({"post_tags": "x"}, "unmarshal post_tags as string list failed"),
         ({"pre_tags": "[1]"}, "unmarshal pre_tags as string list failed"),
+        ({"pre_tags": r'["\ud800"]'}, "unmarshal pre_tags as string list failed"),
+        ({"pre_tags": "[" * 100_000}, "unmarshal pre_tags as string list failed"),
         ({"fragment_size": 0}, "invalid fragment_size: 0"),
         ({"fragment_offset": -1}, "invalid fragment_offset: -1"),
         ({"num_of_fragments": "x"}, "invalid num_of_fragments: x"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.json_keys import JsonPath, parse_json_path
+from elanus.core.limits import FILTER_DEPTH_MAX
 from elanus.core.schema import FieldSchema
 from elanus.core.types import KINDS as DATA_TYPES
 from elanus.core.types import DataType, Family, family_of, type_name
@@ -175,6 +176,10 @@ def json_path_of(spec: IndexSpec, field: FieldSchema) -> JsonPath | None:
             f'{field.name}["a"][0]'
         )
     head, steps = parsed
+    if len(steps) > FILTER_DEPTH_MAX:
+        raise InvalidParameter(
+            f"{JSON_PATH} has {len(steps)} keys, more than {FILTER_DEPTH_MAX}: no filter looks that deep"
+        )
     if head == field.name:
         return steps
     if not field.is_dynamic:

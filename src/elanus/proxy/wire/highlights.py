@@ -5,12 +5,12 @@ The texts of errors are the reference's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.functions import BM25
 from elanus.core.highlights import Highlighting
+from elanus.core.json_texts import json_value
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.requests import to_dict
@@ -97,7 +97,7 @@ def _number(params: Mapping[str, str], name: str, default: int, least: int) -> i
 
 def _list(params: Mapping[str, str], name: str, what: str) -> list[object]:
     try:
-        values = json.loads(params[name])
+        values = json_value(params[name])
     except ValueError as error:
         raise InvalidParameter(f"unmarshal {what} failed: {error}") from None
     if not isinstance(values, list):
