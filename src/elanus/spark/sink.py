@@ -163,7 +163,7 @@ class Sink:
 
         A server that does not answer is asked again for `_SILENCE_MAX_S`: it may be restarting, and goes on
         with the write then. Raises `InvalidParameter` for rows that do not fit, with the server's reason:
-        none is there then.
+        none is there then; and for a batch of a query whose later batches are there.
         """
         files = _files(messages)
         if not files:
@@ -175,6 +175,7 @@ class Sink:
                     to.database, to.collection, to.partition, names, write_id, to.operation, batch
                 )
             )
+            _check_is_next(task, write_id, batch)
             while task.state not in (*ENDED, *_VISIBLE):
                 time.sleep(_LOOK_S)
                 task = self._task(task)
@@ -235,6 +236,19 @@ def without_generated(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordB
                 f"the server makes the values of {name}: leave the column out of the insert"
             )
     return batch.drop_columns(list(names)) if names else batch
+
+
+def _check_is_next(task: ImportTask, stream_id: str, batch: int) -> None:
+    """Raise `InvalidParameter` if a later batch of the stream was written before: this one is left out.
+
+    Spark repeats the last batch of a query at most. An earlier one has the rows of another query.
+    """
+    if task.batch > batch:
+        raise InvalidParameter(
+            f"batch {batch} of the streaming query {stream_id} is not written: the server has batch "
+            f"{task.batch} of that name already. A query that begins anew, or from an older copy of its "
+            "checkpoint, needs a name of its own: .option('stream_id', ...)"
+        )
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[str]:

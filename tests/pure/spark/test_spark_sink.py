@@ -246,6 +246,21 @@ def test_a_server_that_stays_away_ends_a_commit(tmp_path: Path, monkeypatch: pyt
         known.commit([known.staging.write(iter([BATCH]))], "w1")
 
 
+def test_a_query_that_begins_anew_under_an_old_name_is_refused(tmp_path: Path) -> None:
+    """The server takes its batches for those of the old query, and leaves them out."""
+
+    class Remembering(KnownSink):
+        def _ask(self, call: Any) -> Any:
+            return replace(super()._ask(call), batch=7)
+
+    known = Remembering(tmp_path, *[ImportState.COMPLETED] * 2)
+    known.commit([known.staging.write(iter([BATCH]))], "query", 7)
+    with pytest.raises(
+        InvalidParameter, match=r"batch 0 of the streaming query query .* has batch 7.*stream_id"
+    ):
+        known.commit([known.staging.write(iter([BATCH]))], "query", 0)
+
+
 def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None:
     sink = KnownSink(tmp_path, ImportState.FAILED, reason="row 3: field v has 3 values")
     with pytest.raises(InvalidParameter, match=r"nothing of write w1 is in docs: row 3: field v"):
