@@ -258,10 +258,9 @@ def test_how_far_a_job_is_gets_written_down_while_it_runs() -> None:
 
 def test_a_spark_that_does_not_answer_holds_up_no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "_LOOK_INTERVAL_S", 0.01)
-    goes_on = threading.Event()
 
     async def scenario() -> None:
-        loop, looked = asyncio.get_running_loop(), asyncio.Event()
+        loop, looked, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
         loop.set_default_executor(ThreadPoolExecutor(1))
 
         class Silent(HeldSession):
