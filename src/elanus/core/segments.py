@@ -65,7 +65,7 @@ class BinlogFile:
 
     @property
     def deletes_ts(self) -> Timestamp:
-        """Of a delta log: the timestamp of all its deletes, whatever the file says; 0: they have their own.
+        """The timestamp of all deletes of a delta log, whatever the file says; 0: they have their own.
 
         The deletes of a write get theirs when the write is committed. A file that is cut has deletes of
         several timestamps, even if it is cut at the first of them.

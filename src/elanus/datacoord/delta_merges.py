@@ -112,7 +112,7 @@ class DeltaMerges:
 def _difference(plan: CompactionPlan, logs: Iterable[DeltaLog], merged: BinlogFile) -> str:
     """Return what a merged delta log lacks; "" if it has the place of its inputs.
 
-    Of an input that is cut, for a clone, only some deletes count: how many, its record does not say.
+    Only some deletes of an input that is cut for a clone count: its record does not say how many.
     """
     inputs = [log.file for log in logs if log.file.path in plan.deltas]
     if len(inputs) < len(plan.deltas):

@@ -64,7 +64,7 @@ def columns(text: pa.DataType, content: pa.DataType) -> pa.Table:
 
 
 def imported(directory: Path, types: pa.Schema) -> pa.Table:
-    """What is imported from a file that says that its columns have these types.
+    """Import a file that says that its columns have these types.
 
     pyarrow itself does not write lists of views.
     """

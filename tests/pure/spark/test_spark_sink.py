@@ -246,7 +246,7 @@ def test_a_server_that_stays_away_ends_a_commit(tmp_path: Path, monkeypatch: pyt
         known.commit([known.staging.write(iter([BATCH]))], "w1")
 
 
-def test_a_query_that_begins_anew_under_an_old_name_is_refused(tmp_path: Path) -> None:
+def test_a_query_with_a_new_checkpoint_under_an_old_name_is_refused(tmp_path: Path) -> None:
     """The server takes its batches for those of the old query, and leaves them out."""
 
     class Remembering(KnownSink):
