@@ -246,8 +246,8 @@ def _check_is_next(task: ImportTask, stream_id: str, batch: int) -> None:
     if task.batch > batch:
         raise InvalidParameter(
             f"batch {batch} of the streaming query {stream_id} is not written: the server has batch "
-            f"{task.batch} of that name already. A query with a new checkpoint, or an older copy of one, needs "
-            "a name of its own: .option('stream_id', ...)"
+            f"{task.batch} of that name already. A query with a new checkpoint, or an older copy of one, "
+            "needs a name of its own: .option('stream_id', ...)"
         )
 
 
