@@ -21,12 +21,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from elanus.api.connector import ConnectorApi
 from elanus.cli.server_calls import Server, connected
-from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.errors import DeadlineExceeded, ElanusError, InvalidParameter, NotReady, Unavailable
 from elanus.core.ids import TaskID
 from elanus.core.import_files import SUFFIXES
 from elanus.core.imports import ENDED, ImportState, ImportTask
 
 _LOOK_S = 0.2
+_SILENCE_MAX_S = 300.0
 _KEPT_SUFFIXES = (".json", ".jsonl", ".ndjson", ".csv")
 _PREFIX = "elanus-import-"
 """The name prefix of a directory of links."""
@@ -111,9 +112,21 @@ async def _followed(server: ConnectorApi, task: ImportTask, console: Console) ->
         bar = progress.add_task(_said(task), total=1.0)
         while task.state not in ENDED:
             await asyncio.sleep(_LOOK_S)
-            task = await server.import_task(task.task_id)
+            task = await _looked_at(server, task.task_id)
             progress.update(bar, description=_said(task), completed=_share(task))
     return task
+
+
+async def _looked_at(server: ConnectorApi, task_id: TaskID) -> ImportTask:
+    """Return the task as it is now. A server that restarts is waited for: it goes on with the import."""
+    until_s = time.monotonic() + _SILENCE_MAX_S
+    while True:
+        try:
+            return await server.import_task(task_id)
+        except (Unavailable, DeadlineExceeded, NotReady):
+            if time.monotonic() >= until_s:
+                raise
+            await asyncio.sleep(_LOOK_S)
 
 
 async def _cancelled(server: ConnectorApi, task_id: TaskID) -> ImportTask:

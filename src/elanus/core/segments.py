@@ -63,6 +63,16 @@ class BinlogFile:
     is_sorted: bool = False
     until: Timestamp = NO_TIMESTAMP
 
+    @property
+    def deletes_ts(self) -> Timestamp:
+        """The timestamp of all deletes of a delta log, whatever the file says; 0: they have their own.
+
+        The deletes of a write get theirs when the write is committed. A file that is cut has deletes of
+        several timestamps, even if it is cut at the first of them.
+        """
+        has_one = self.ts_min == self.ts_max and self.until == NO_TIMESTAMP
+        return self.ts_max if has_one else NO_TIMESTAMP
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentManifest:

@@ -25,6 +25,7 @@ from elanus.pipeline.import_json import JsonLinesSource, JsonSource
 from elanus.pipeline.import_numpy import NumpySource
 from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import FileRows, RowGroup
+from elanus.pipeline.import_views import plain_rows, plain_schema
 from elanus.storage.port import ObjectStore
 
 _NUMPY, _CSV = ".npy", ".csv"
@@ -65,7 +66,7 @@ class ParquetSource:
         self._columns = [column] if column and column in file.schema_arrow.names else None
 
     def schemas(self) -> Iterator[pa.Schema]:
-        yield self._file.schema_arrow
+        yield plain_schema(self._file.schema_arrow)
 
     def groups(self) -> Iterator[RowGroup]:
         first_row, metadata = 0, self._file.metadata
@@ -80,7 +81,7 @@ class ParquetSource:
         )
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
-        return rows
+        return plain_rows(rows)
 
     def place(self, group: RowGroup) -> Place:
         return Place(self._name, group.number, group.first_row)

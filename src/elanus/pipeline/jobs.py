@@ -13,9 +13,10 @@ Left out: trying again. The caller that ordered a job knows whether that still m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from functools import partial
 from itertools import count
 from typing import Any, TypeVar
 
@@ -30,9 +31,11 @@ from elanus.pipeline.progress import REPORT_INTERVAL_S, ProgressBoard, ProgressR
 
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
+T = TypeVar("T")
 
 _CANCEL_INTERVAL_S = 0.2
 _LOOK_INTERVAL_S = 0.5
+_LOOKS_AT_ONCE = 4
 _LOOKS_PER_REPORT = round(REPORT_INTERVAL_S / _LOOK_INTERVAL_S)
 _log = structlog.get_logger("pipeline")
 
@@ -83,6 +86,8 @@ class JobRunner:
         self._slots = {kind: asyncio.Semaphore(limit) for kind, limit in limits.items()}
         self._long = LongJobs(lambda: session.slots, memory_bytes)
         self._threads = ThreadPoolExecutor(sum(limits.values()), thread_name_prefix="spark-job")
+        # Own threads: a Spark that does not answer must hold up nothing else in this process.
+        self._looks = ThreadPoolExecutor(_LOOKS_AT_ONCE, thread_name_prefix="spark-look")
         self._lanes = {kind: list(range(limits[kind]))[::-1] for kind in _WITH_OWN_SHARES if kind in limits}
         """The pools that no job of a kind uses now, by number: Spark keeps every pool that it has seen."""
         self._works: dict[str, asyncio.Future[Any]] = {}
@@ -119,7 +124,7 @@ class JobRunner:
             raise JobCancelled(f"{job_id} was cancelled") from None
         except Exception as error:
             self.book.fail(job_id, error)
-            if isinstance(error, JobLost) and not await asyncio.to_thread(self._session.is_alive):
+            if isinstance(error, JobLost) and not await self._look(self._session.is_alive):
                 await asyncio.Event().wait()
             raise
         finally:
@@ -140,6 +145,11 @@ class JobRunner:
     def close(self) -> None:
         """Wait for the threads of jobs that still run: cancel their tasks first."""
         self._threads.shutdown()
+        self._looks.shutdown()
+
+    async def _look(self, function: Callable[..., T], *args: object) -> T:
+        """Make a short call of Spark or of the object store in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._looks, partial(function, *args))
 
     async def _in_turn(self, job_id: str, job: Job[Plan, Outcome]) -> list[Outcome]:
         async with self._slots[job.kind], self._room(job):
@@ -197,34 +207,33 @@ class JobRunner:
         for number in count(1):
             await asyncio.sleep(_LOOK_INTERVAL_S)
             if board is not None and number % _LOOKS_PER_REPORT == 0:
-                reports = await _read(board, reports)
+                reports = await self._read(board, reports)
             await self._record_progress(job_id, reports if board is not None else None)
 
     async def _record_progress(self, job_id: str, reports: Sequence[ProgressReport] | None = None) -> None:
         """``reports``: the latest ones of the tasks."""
-        job = await asyncio.to_thread(self._session.running_job, job_id)
+        job = await self._look(self._session.running_job, job_id)
         if job is not None:
             progress = job.progress if reports is None else combined(job.progress, reports)
             self.book.progressed(job_id, progress, job.ui_url)
 
     async def _clear(self, board: ProgressBoard) -> None:
         try:
-            await asyncio.to_thread(board.clear)
+            await self._look(board.clear)
         except Exception as error:  # noqa: BLE001 - the job has its end; garbage collection takes what is left
             _log.info("progress reports not deleted", job=board.job, error=str(error))
 
     async def _cancel_until_ended(self, job_id: str, running: asyncio.Future[list[Outcome]]) -> None:
         while not running.done():
-            await asyncio.to_thread(self._session.cancel, job_id)
+            await self._look(self._session.cancel, job_id)
             await asyncio.wait([running], timeout=_CANCEL_INTERVAL_S)
 
-
-async def _read(board: ProgressBoard, known: list[ProgressReport]) -> list[ProgressReport]:
-    try:
-        return await asyncio.to_thread(board.read)
-    except Exception as error:  # noqa: BLE001 - an error of the store must not end the job
-        _log.info("progress not read", job=board.job, error=str(error))
-        return known
+    async def _read(self, board: ProgressBoard, known: list[ProgressReport]) -> list[ProgressReport]:
+        try:
+            return await self._look(board.read)
+        except Exception as error:  # noqa: BLE001 - an error of the store must not end the job
+            _log.info("progress not read", job=board.job, error=str(error))
+            return known
 
 
 def _seen(ended: asyncio.Future[Any]) -> None:

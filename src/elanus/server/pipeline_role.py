@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -48,12 +49,15 @@ from elanus.server.pipeline_process import PipelineOrder
 from elanus.server.settings import Settings
 from elanus.server.settings_pipeline import PipelineSettings
 from elanus.server.spark_conf import parsed
+from elanus.server.threads import offload_to
 
 INTERFACES: tuple[type[Any], ...] = (DataNodeApi, ImportNodeApi, IndexNodeApi, SweeperApi, PipelineApi)
 """The interfaces that the coordinators call."""
 _HEARTBEAT_S = 2.0
 _ALIVE_LOOK_S = 1.0
 _LOCAL_COMPACTIONS_MAX = 4
+_IMPORT_THREADS = 4
+"""For what imports do outside of Spark: names, kept outcomes, and deletes, which take minutes."""
 _MB = 1024 * 1024
 _log = structlog.get_logger("pipeline")
 
@@ -235,6 +239,7 @@ class PipelineRole:
         cpus = build_cpus(needs.settings.pipeline, threads)
         self._indexnode = IndexNode(needs.runner, needs.store_url, scratch, threads, cpus)
         self._imports = _LateImports(self._make_imports)
+        self._import_threads = ThreadPoolExecutor(_IMPORT_THREADS, thread_name_prefix="elanus-import")
         self._sweeps = SparkSweeps(needs.runner, needs.store_url)
         self._work: list[asyncio.Task[None]] = []
 
@@ -254,6 +259,7 @@ class PipelineRole:
             task.remove_done_callback(self._one_ended)
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+        self._import_threads.shutdown(wait=False)
 
     def part(self, api: type[Any]) -> Any:
         """Return the object that implements an interface of `INTERFACES`."""
@@ -286,7 +292,7 @@ class PipelineRole:
             needs.settings.imports.task_mb * _MB,
             needs.session.slots,
         )
-        return SparkImports(needs.runner, needs.root, settings)
+        return SparkImports(needs.runner, needs.root, settings, offload_to(self._import_threads))
 
     async def _heartbeat(self) -> None:
         needs = self._needs

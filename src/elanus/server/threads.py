@@ -30,9 +30,7 @@ class ProcessThreads:
             purpose: ThreadPoolExecutor(threads, thread_name_prefix=f"elanus-{purpose}")
             for purpose, threads in _THREADS.items()
         }
-        self.pools = Pools(
-            **{purpose: _offload_to(executor) for purpose, executor in self._executors.items()}
-        )
+        self.pools = Pools(**{purpose: offload_to(executor) for purpose, executor in self._executors.items()})
 
     def shutdown(self) -> None:
         """Wait until all work has ended, and end the threads."""
@@ -40,7 +38,9 @@ class ProcessThreads:
             executor.shutdown()
 
 
-def _offload_to(executor: ThreadPoolExecutor) -> Offload:
+def offload_to(executor: ThreadPoolExecutor) -> Offload:
+    """Return a way to run blocking work in these threads."""
+
     async def offload(function: Callable[..., Any], /, *args: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(executor, partial(function, *args))
 

@@ -21,7 +21,7 @@ from elanus.spark.change_rows import (
     change_reads,
     read_changes,
 )
-from elanus.spark.changes import take_changes
+from elanus.spark.changes import let_go, take_changes
 from elanus.spark.options import ReadOptions
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
@@ -100,6 +100,8 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
             )
         super().__init__(options, schema)
         self._latest: tuple[Timestamp, SnapshotLease, CollectionSnapshot] | None = None
+        self._held: list[tuple[Timestamp, SnapshotLease]] = []
+        """The leases of batches that are being read, each with the end of its batch."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"ts": self._options.changes_from}
@@ -107,9 +109,11 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
     @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
         since = Timestamp(start["ts"])
+        self._drop_latest()
         lease = take_changes(self._options, since)
         snapshot = snapshot_of(self._options, lease)
         if not self._partitions(lease, snapshot, since):
+            let_go(self._options, lease)
             return start
         self._latest = since, lease, snapshot
         return {"ts": snapshot.read_ts}
@@ -123,14 +127,29 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
         since, until = Timestamp(start["ts"]), Timestamp(end["ts"])
         if since == until:
             return []
-        latest, self._latest = self._latest, None
+        latest = self._latest
         if latest is not None and (latest[0], latest[2].read_ts) == (since, until):
+            self._latest = None
+            self._held.append((until, latest[1]))
             return self._partitions(latest[1], latest[2], since)
+        self._drop_latest()
         lease = take_changes(self._options, since)
+        self._held.append((until, lease))
         return self._partitions(lease, up_to(snapshot_of(self._options, lease), until), since)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: what is kept follows the offset that the next batch begins at."""
+        """Let the files of batches go that have been processed. The changes that are kept under a name follow
+        the offset that the next batch begins at."""
+        done = [lease for until, lease in self._held if until <= end["ts"]]
+        self._held = [held for held in self._held if held[0] > end["ts"]]
+        for lease in done:
+            let_go(self._options, lease)
+
+    def _drop_latest(self) -> None:
+        """Let the files of a snapshot go that no batch has used."""
+        latest, self._latest = self._latest, None
+        if latest is not None:
+            let_go(self._options, latest[1])
 
 
 class RefusedStream(DataSourceStreamReader):

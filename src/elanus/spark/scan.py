@@ -188,8 +188,8 @@ def _deletes(snapshot: CollectionSnapshot, horizon: Mapping[str, Timestamp]) -> 
         for log in snapshot.delta_logs[vchannel]:
             file = log.file
             if file.ts_max > oldest and file.ts_min <= snapshot.read_ts:
-                stamp = file.ts_max if file.ts_min == file.ts_max else NO_TIMESTAMP
-                yield FileFacts(file.path, stamp, min(file.until or MAX_TIMESTAMP, snapshot.read_ts))
+                shown_until = min(file.until or MAX_TIMESTAMP, snapshot.read_ts)
+                yield FileFacts(file.path, file.deletes_ts, shown_until)
 
 
 def _absent(

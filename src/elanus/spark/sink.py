@@ -29,7 +29,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import DeadlineExceeded, ElanusError, InvalidParameter, NotReady, Unavailable
+from elanus.core.faults import StorageFault
 from elanus.core.given_types import check_columns
 from elanus.core.import_files import LIST_SUFFIX
 from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
@@ -44,6 +45,7 @@ from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore, StorageFailed
 
 _LOOK_S = 0.25
+_SILENCE_MAX_S = 300.0
 _STAGING = "spark-writes"
 _VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
 _log = structlog.get_logger("spark")
@@ -103,11 +105,19 @@ class Staging:
         try:
             yield (name,)
         finally:
-            self._store().delete(name)
+            self._remove([name])
 
     def remove(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        for name in _files(messages):
-            self._store().delete(name)
+        """Remove the files. Where that fails they stay, and a log line says so: what became of the write is
+        decided by then."""
+        self._remove(_files(messages))
+
+    def _remove(self, names: Sequence[str]) -> None:
+        try:
+            for name in names:
+                self._store().delete(name)
+        except (ElanusError, StorageFault, OSError) as error:
+            _log.warning("files of a write stay", files=len(names), first=names[0], error=str(error))
 
     def check(self) -> None:
         """Raise `InvalidParameter` where the directory cannot be written from here."""
@@ -151,18 +161,21 @@ class Sink:
 
         ``batch``: its number, where ``write_id`` names a streaming query.
 
-        Raises `InvalidParameter` for rows that do not fit, with the server's reason: none is there then.
+        A server that does not answer is asked again for `_SILENCE_MAX_S`: it may be restarting, and goes on
+        with the write then. Raises `InvalidParameter` for rows that do not fit, with the server's reason:
+        none is there then; and for a batch of a query whose later batches are there.
         """
         files = _files(messages)
         if not files:
             return
         to = self._options
         with self.staging.named(files) as names:
-            task = self._ask(
+            task = self._answered(
                 lambda server: server.write_files(
                     to.database, to.collection, to.partition, names, write_id, to.operation, batch
                 )
             )
+            _check_is_next(task, write_id, batch)
             while task.state not in (*ENDED, *_VISIBLE):
                 time.sleep(_LOOK_S)
                 task = self._task(task)
@@ -171,14 +184,22 @@ class Sink:
             raise InvalidParameter(f"nothing of write {write_id} is in {to.collection}: {task.reason}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove the files. Where that fails they stay, and a log line says so: the task's error counts."""
-        try:
-            self.staging.remove(messages)
-        except (StorageFailed, OSError) as error:
-            _log.warning("files of a failed write stay", files=len(_files(messages)), error=str(error))
+        self.staging.remove(messages)
 
     def _task(self, task: ImportTask) -> ImportTask:
-        return self._ask(lambda server: server.import_task(task.task_id))
+        return self._answered(lambda server: server.import_task(task.task_id))
+
+    def _answered(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
+        """Make a call that may be repeated."""
+        until_s = time.monotonic() + _SILENCE_MAX_S
+        while True:
+            try:
+                return self._ask(call)
+            except (Unavailable, DeadlineExceeded, NotReady) as error:
+                if time.monotonic() >= until_s:
+                    raise
+                _log.info("the server does not answer; asking again", error=error.message)
+                time.sleep(_LOOK_S)
 
     def _ask(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
         return ask(self._options, call)
@@ -215,6 +236,19 @@ def without_generated(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordB
                 f"the server makes the values of {name}: leave the column out of the insert"
             )
     return batch.drop_columns(list(names)) if names else batch
+
+
+def _check_is_next(task: ImportTask, stream_id: str, batch: int) -> None:
+    """Raise `InvalidParameter` if a later batch of the stream was written before: this one is left out.
+
+    Spark repeats the last batch of a query at most. An earlier one has the rows of another query.
+    """
+    if task.batch > batch:
+        raise InvalidParameter(
+            f"batch {batch} of the streaming query {stream_id} is not written: the server has batch "
+            f"{task.batch} of that name already. A query with a new checkpoint, or an older copy of one, "
+            "needs a name of its own: .option('stream_id', ...)"
+        )
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[str]:

@@ -72,6 +72,9 @@ _JOBS: Mapping[str, tuple[DataType, Callable[[Any], Any]]] = {
     "error": (StringType(), str),
 }
 _ANSWER_S = 20.0
+_SETS_MAX = 4
+"""For how many different arguments a task keeps the segments open: with ``LATERAL`` each row may have others,
+and each set has the keys of the whole collection in memory."""
 _OPTIONS = ("field", "filter", "params")
 """Arguments that a search takes by name, in the order of `_plan`."""
 
@@ -110,6 +113,7 @@ class Search:
 
     def __init__(self) -> None:
         self._sets: dict[tuple[object, ...], tuple[SearchPlan, SegmentSet]] = {}
+        """By arguments, those that were used last at the end."""
 
     def eval(
         self,
@@ -121,18 +125,24 @@ class Search:
         params: str = "",
     ) -> Iterator[tuple[int, Any, float]]:
         with plain_errors():
-            asked = name, k, field, filter, params
-            if asked not in self._sets:
-                plan = _plan(self.opened, *asked)
-                opened = attached(self.opened, name)
-                manifests = opened.snapshot.segments
-                self._sets[asked] = plan, SegmentSet(plan, manifests, open_store(opened.store_url))
-            plan, segments = self._sets[asked]
+            plan, segments = self._segments(name, k, field, filter, params)
             queries = query_matrix(_vector_column(vector), plan.schema.field(plan.field))
             found = segments.nearest(queries, k, resolve_search(plan.spec, plan.params, k))
         keys = found.keys.tolist() if isinstance(found.keys, np.ndarray) else list(found.keys)
         for rank, (key, score) in enumerate(zip(keys, found.scores.tolist(), strict=True), 1):
             yield rank, key, score
+
+    def _segments(self, name: str, *options: Any) -> tuple[SearchPlan, SegmentSet]:
+        """Return the opened segments for these arguments; those of the latest arguments are kept."""
+        asked = name, *options
+        known = self._sets.pop(asked, None)
+        while len(self._sets) >= _SETS_MAX:
+            del self._sets[next(iter(self._sets))]
+        if known is None:
+            plan, opened = _plan(self.opened, name, *options), attached(self.opened, name)
+            known = plan, SegmentSet(plan, opened.snapshot.segments, open_store(opened.store_url))
+        self._sets[asked] = known
+        return known
 
 
 def _plan(

@@ -62,18 +62,17 @@ def delta_log_writer(store: ObjectStore, path: str, file_schema: pa.Schema, scra
 def read_delta_log(store: ObjectStore, file: BinlogFile) -> pa.Table:
     """Return the deletes of one file, in the order of their timestamps: PrimaryKey, Timestamp, PartitionID.
 
-    If ``ts_min`` and ``ts_max`` are one timestamp, it is that of every delete, whatever the file says: the
-    deletes of a write get theirs when the write is committed. Deletes later than the file's ``until`` are
-    left out.
+    All deletes of a write have its timestamp (`BinlogFile.deletes_ts`). Deletes later than the file's
+    ``until`` are left out.
 
     Raises `ObjectMissing` and `CorruptObject` naming the file.
     """
     with opened(store, file.path, DELTA_LOG) as parquet:
         columns = [PRIMARY_KEY_COLUMN, TIMESTAMP_FIELD, PARTITION_COLUMN]
         table = parquet.read(columns=columns, use_threads=worth_threads(parquet))
-    if file.ts_min == file.ts_max:
+    if file.deletes_ts != NO_TIMESTAMP:
         place = table.schema.get_field_index(TIMESTAMP_FIELD)
-        stamps = pa.array(np.full(table.num_rows, file.ts_max, dtype=np.int64))
+        stamps = pa.array(np.full(table.num_rows, file.deletes_ts, dtype=np.int64))
         table = table.set_column(place, table.schema.field(place), stamps)
     if file.until == NO_TIMESTAMP:
         return table

@@ -19,10 +19,11 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from elanus.api.connector import ConnectorApi
+from elanus.cli import imports
 from elanus.cli.app import app
 from elanus.cli.imports import ImportFailed, Wanted, found_files, import_files, staged
 from elanus.cli.server_calls import Server
-from elanus.core.errors import CollectionNotFound, InvalidParameter
+from elanus.core.errors import CollectionNotFound, InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import Duplicates, ImportState, ImportTask, WriteMode
 from elanus.proxy.access.guard import AllowAll
@@ -48,6 +49,8 @@ class FakeConnector:
         self.looked = threading.Event()
         self.cancelled = 0
         self.is_committed = False
+        self.restarts = 0
+        """How many looks at the task are not answered."""
         self.fails_over: int | None = None
         """Which of the files is what the import fails over."""
 
@@ -72,6 +75,9 @@ class FakeConnector:
     def import_task(self, task_id: TaskID) -> ImportTask:
         assert task_id == TASK.task_id
         self.looked.set()
+        if self.restarts:
+            self.restarts -= 1
+            raise Unavailable("datacoord cannot be reached: it restarts")
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def describe_collection(self, database: str, name: str, collection_id: CollectionID) -> NoReturn:
@@ -148,6 +154,19 @@ def test_a_failed_import_shows_its_reason(connector: FakeConnector, address: str
     assert list(connector.directory.iterdir()) == []
     with pytest.raises(ImportFailed, match="collection not found"):
         run(address, file, collection="nothing")
+
+
+def test_a_server_that_restarts_goes_on_with_the_import(
+    connector: FakeConnector, address: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So its links stay."""
+    connector.restarts = 2
+    assert run(address, file).rows == 5
+    connector.restarts = 1
+    connector.states = [RUNNING]
+    monkeypatch.setattr(imports, "_SILENCE_MAX_S", 0.0)
+    with pytest.raises(ImportFailed, match="it restarts"):
+        run(address, file)
 
 
 @pytest.fixture(autouse=True)

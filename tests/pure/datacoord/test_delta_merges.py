@@ -14,10 +14,12 @@ from fakes import CID, OTHER
 
 from elanus.api.datacoord import CompactionCommit
 from elanus.api.datanode import CompactionOrder
+from elanus.core.clones import deletes_as_of
 from elanus.core.compaction import CompactionState, CompactionThresholds
 from elanus.core.errors import CommitRefused
 from elanus.core.schema import TIMESTAMP_FIELD
 from elanus.core.segments import BinlogFile
+from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.datacoord.planner import PlanPolicy
 from elanus.pipeline.merge import compact
 from elanus.storage.delta_log import PRIMARY_KEY_COLUMN, read_delta_log
@@ -79,6 +81,27 @@ async def test_delta_logs_become_one_with_the_same_deletes(tmp_path: Path) -> No
     assert plan.state is CompactionState.COMPLETED
     await bench.restart()
     assert await listed(bench) == (merged,)
+    await bench.coord.stop()
+
+
+async def test_a_delta_log_that_is_cut_for_a_clone_is_merged_with_the_deletes_that_count(
+    tmp_path: Path,
+) -> None:
+    bench, files = await with_deltas(tmp_path, DELTAS - 1)
+    moments = [bench.root.stamp() for _ in range(3)]
+    late = files.deletes_at([(moment, range(70 + n, 71 + n)) for n, moment in enumerate(moments)])
+    await bench.commit_files([], [], late)
+    context = bench.coord.context
+    vchannel = context.state.vchannel(bench.vchannel)
+    assert vchannel is not None
+    cut = deletes_as_of(await context.manifests.of_vchannel(vchannel), moments[1])
+    await context.state.put(vchannels=[await context.manifests.with_deltas(vchannel, cut, "cut")])
+    before = await listed(bench)
+    assert before[-1].until == moments[1]
+    await bench.coord.commit_compaction(carried_out(bench, files, await ordered(bench)))
+    (merged,) = await listed(bench)
+    assert deletes(bench, (merged,)) == deletes(bench, before)
+    assert (merged.ts_max, merged.until) == (moments[1], NO_TIMESTAMP)
     await bench.coord.stop()
 
 

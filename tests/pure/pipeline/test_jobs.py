@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,35 @@ def test_how_far_a_job_is_gets_written_down_while_it_runs() -> None:
         await task
         (entry,) = runner.book.entries()
         assert (entry.progress.percent, entry.progress.rows) == (100.0, 3)
+        runner.close()
+
+    running(scenario())
+
+
+def test_a_spark_that_does_not_answer_holds_up_no_other_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_LOOK_INTERVAL_S", 0.01)
+
+    async def scenario() -> None:
+        loop, looked, goes_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+
+        class Silent(HeldSession):
+            def running_job(self, group: str) -> RunningJob | None:
+                loop.call_soon_threadsafe(looked.set)
+                goes_on.wait(TIMEOUT_S)
+                return None
+
+        session = Silent()
+        session.hold("flush: ch0")
+        runner = JobRunner(session)
+        work = asyncio.ensure_future(runner.run(job(JobKind.FLUSH, "ch0"), "sealed"))
+        await looked.wait()
+        try:
+            assert await asyncio.wait_for(asyncio.to_thread(int), TIMEOUT_S / 2) == 0
+        finally:
+            goes_on.set()
+            session.release("flush: ch0")
+        assert await work == [1, 2]
         runner.close()
 
     running(scenario())

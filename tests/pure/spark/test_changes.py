@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 import random
 import tempfile
@@ -19,13 +20,13 @@ from pyspark.sql.types import StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.api.datanode import CompactionOrder
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, PermissionDenied
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.merge import compact
-from elanus.spark import change_source
+from elanus.spark import change_source, changes
 from elanus.spark.change_rows import change_reads, read_changes
 from elanus.spark.change_source import OWN, ElanusStreamReader, up_to
 from elanus.spark.options import ReadOptions, parse_options
@@ -235,6 +236,7 @@ def test_a_batch_is_read_from_the_snapshot_that_found_it(
         return SnapshotLease(1, collection.store.url, "", Timestamp(collection.now), 0)
 
     monkeypatch.setattr(change_source, "take_changes", take)
+    monkeypatch.setattr(change_source, "let_go", lambda options, lease: None)
     monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
     columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
     stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
@@ -256,6 +258,59 @@ def test_a_batch_is_read_from_the_snapshot_that_found_it(
     assert taken == [10, 10, end["ts"], 10]
     assert stream.latestOffset(later) == later
     assert pickle.dumps(stream), "tasks get it"
+
+
+def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it looks: a lease lasts an hour."""
+    collection = Collection(tmp_path)
+    kept: set[int] = set()
+    taken = 0
+
+    class Server:
+        async def changes(self, *_: object) -> SnapshotLease:
+            nonlocal taken
+            taken += 1
+            kept.add(taken)
+            return SnapshotLease(taken, collection.store.url, "", Timestamp(collection.now), 0)
+
+        async def release(self, snapshot_id: int) -> None:
+            kept.remove(snapshot_id)
+
+    monkeypatch.setattr(changes, "ask", lambda options, call: asyncio.run(call(Server())))
+    for module in (change_source, changes):
+        monkeypatch.setattr(module, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    start = stream.initialOffset()
+    assert stream.latestOffset(start) == start
+    assert list(changes.changes("a", 10)) == []
+    assert kept == set(), "nothing was found"
+    collection.write([1])
+    end = stream.latestOffset(start)
+    stream.partitions(start, end)
+    assert kept == {3}
+    collection.write([2])
+    later = stream.latestOffset(end)
+    stream.commit(end)
+    assert kept == {4}
+    stream.partitions(start, later)
+    assert kept == {5}, "another batch than the one that was found"
+    stream.latestOffset(later)
+    stream.commit(later)
+    assert kept == set()
+
+
+def test_files_of_a_stream_that_cannot_be_let_go_stay_for_their_lease(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionDenied("UnpinSnapshotData is not granted")
+
+    monkeypatch.setattr(changes, "ask", refused)
+    lease = SnapshotLease(1, "file:///nothing", "", Timestamp(20), 0)
+    changes.let_go(parse_options({"collection": "a", "changes_from": "10"}), lease)
 
 
 def test_options_of_changes() -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from snapshot_world import DIM, World, spoil_vectors, vectors
+from snapshot_world import CID, DIM, VCHANNEL, World, spoil_vectors, vectors
 
 from elanus.api.connector import CollectionSnapshot
+from elanus.core.clones import deletes_as_of
 from elanus.core.errors import FieldNotFound, NotSupported
 from elanus.core.field_changes import with_added_field
 from elanus.core.ids import FieldID, PartitionID
@@ -25,6 +27,7 @@ from elanus.core.timestamps import Timestamp, compose
 from elanus.spark.duck import attach_view
 from elanus.spark.rows import rows_of
 from elanus.spark.scan import location, scan_plan
+from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 
 DUCK = duckdb.connect()
 
@@ -206,4 +209,19 @@ def test_a_write_gives_its_deletes_the_timestamp_of_its_commit(world: World) -> 
         by_duck(world, world.snapshot, "select id from docs")
         == by_rows(world, world.snapshot, "id")
         == [(2,)]
+    )
+
+
+def test_a_clone_at_the_moment_of_the_first_delete_of_a_file_has_no_later_one(world: World) -> None:
+    world.add([1, 2, 3], vectors(3), 10)
+    key_schema = delta_log_schema(world.schema.primary_field, CID, VCHANNEL)
+    with delta_log_writer(world.store, "delta_log/several", key_schema, world.scratch) as writer:
+        for moment, key in ((15, 1), (20, 2)):
+            keys = pa.array([key], pa.int64())
+            writer.write(delete_rows(keys, Timestamp(moment), PartitionID(0), key_schema))
+        world.deltas = list(deletes_as_of([DeltaLog(VCHANNEL, writer.finish())], Timestamp(15)))
+    assert (
+        by_duck(world, world.snapshot, "select id from docs")
+        == by_rows(world, world.snapshot, "id")
+        == [(2,), (3,)]
     )

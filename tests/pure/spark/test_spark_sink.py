@@ -12,7 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from elanus.core.errors import InvalidParameter, MissingParameter
+from elanus.core.errors import (
+    DeadlineExceeded,
+    InvalidParameter,
+    MissingParameter,
+    NotReady,
+    Unavailable,
+)
 from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
 from elanus.core.imports import ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
@@ -24,6 +30,7 @@ from elanus.spark.options import parse_write_options
 from elanus.spark.sink import ElanusWriter, Sink, Staged, Staging
 from elanus.spark.stream_sink import ElanusStreamWriter
 from elanus.spark.tables import with_table_options
+from elanus.storage.local import LocalStore
 
 OPTIONS = parse_write_options({"collection": "docs", "partition": "p", "import_directory": "file:///nothing"})
 BATCH = pa.record_batch({"id": [1, 2]})
@@ -192,6 +199,66 @@ def test_an_overwrite_without_rows_has_the_columns_of_an_insert(
     writer = ElanusWriter(replace(OPTIONS, operation=WriteMode.OVERWRITE), table)
     writer.commit([writer.write(iter([])), None])
     assert written == [["id"]]
+
+
+def test_files_that_cannot_be_removed_do_not_make_a_commit_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise Unavailable("the object store does not answer")
+
+    known = KnownSink(tmp_path, ImportState.PERSISTED, ImportState.PERSISTED)
+    staged = known.staging.write(iter([BATCH]))
+    monkeypatch.setattr(LocalStore, "delete", refused)
+    known.commit([staged], "w1")
+    known.commit([Staged(f"{n}.parquet", 1) for n in range(IMPORT_FILES_MAX + 1)], "w2")
+    known.abort([staged])
+    assert (tmp_path / staged.file).exists()
+
+
+def test_a_server_that_restarts_during_a_commit_is_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "_LOOK_S", 0.0)
+    lost = [Unavailable("no answer"), DeadlineExceeded("no server answers"), NotReady("it starts")]
+
+    class Restarting(KnownSink):
+        def _ask(self, call: Any) -> Any:
+            if lost and len(self.asked) in (0, 1):
+                raise lost.pop()
+            return super()._ask(call)
+
+    known = Restarting(tmp_path, ImportState.STARTED, ImportState.PERSISTED)
+    known.commit([known.staging.write(iter([BATCH]))], "w1")
+    assert not lost
+    assert known.asked[1:] == [("state of", 1)]
+
+
+def test_a_server_that_stays_away_ends_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink, "_SILENCE_MAX_S", 0.0)
+
+    class Gone(KnownSink):
+        def _ask(self, call: Any) -> Any:
+            raise DeadlineExceeded("no server answers")
+
+    known = Gone(tmp_path)
+    with pytest.raises(DeadlineExceeded, match="no server answers"):
+        known.commit([known.staging.write(iter([BATCH]))], "w1")
+
+
+def test_a_query_with_a_new_checkpoint_under_an_old_name_is_refused(tmp_path: Path) -> None:
+    """The server takes its batches for those of the old query, and leaves them out."""
+
+    class Remembering(KnownSink):
+        def _ask(self, call: Any) -> Any:
+            return replace(super()._ask(call), batch=7)
+
+    known = Remembering(tmp_path, *[ImportState.COMPLETED] * 2)
+    known.commit([known.staging.write(iter([BATCH]))], "query", 7)
+    with pytest.raises(
+        InvalidParameter, match=r"batch 0 of the streaming query query .* has batch 7.*stream_id"
+    ):
+        known.commit([known.staging.write(iter([BATCH]))], "query", 0)
 
 
 def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None:

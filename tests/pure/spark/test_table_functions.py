@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,8 +13,10 @@ from pyspark.sql.udtf import AnalyzeArgument
 from snapshot_world import World, vectors
 
 from elanus.core.errors import ElanusError
+from elanus.spark import table_functions
 from elanus.spark.opened import OpenCollection
-from elanus.spark.table_functions import _search_columns
+from elanus.spark.segment_search import SegmentSet
+from elanus.spark.table_functions import Search, _search_columns
 
 FLOATS = ArrayType(FloatType())
 
@@ -80,3 +84,28 @@ def test_a_wrong_constant(
 ) -> None:
     with pytest.raises(ElanusError, match=message):
         analyzed(opened, vector, **more)
+
+
+def test_arguments_that_differ_from_row_to_row_do_not_fill_the_memory(
+    opened: dict[str, OpenCollection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[weakref.ref[SegmentSet]] = []
+
+    class Watched(SegmentSet):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            made.append(weakref.ref(self))
+
+    def held() -> int:
+        gc.collect()
+        return sum(ref() is not None for ref in made)
+
+    monkeypatch.setattr(table_functions, "SegmentSet", Watched)
+    monkeypatch.setattr(Search, "opened", opened)
+    search = Search()
+    for row in range(20):
+        for least in (0, row + 1):
+            found = list(search.eval("docs", [1.0] * 4, 3, filter=f"id > {least}"))
+            assert sorted(key for _, key, _ in found) == list(range(least + 1, 4))
+    assert len(made) == 21, "what is asked again and again stays open"
+    assert held() == 4

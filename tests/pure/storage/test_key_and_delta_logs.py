@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from samples import EVERY_TYPE, KEY
 
+from elanus.core.clones import deletes_as_of
 from elanus.core.ids import ALL_PARTITIONS, FieldID, PartitionID, SegmentID
 from elanus.core.schema import DataType, FieldSchema
-from elanus.core.segments import BinlogFile, SegmentManifest
+from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer, read_delta_log
@@ -56,6 +57,24 @@ def test_deletes_come_back_in_order(
     }
     with pytest.raises(CorruptObject, match=r"d\.parquet.*kind"):
         read_columns(store, [file], ["Timestamp"])
+
+
+def test_a_clone_at_the_moment_of_the_first_delete_of_a_file_has_no_later_one(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    key = EVERY_TYPE.primary_field
+    schema = delta_log_schema(key, KEY.collection_id, KEY.vchannel)
+    with delta_log_writer(store, "d.parquet", schema, tmp_path) as writer:
+        for moment in (20, 30):
+            keys = pa.array([moment], key.arrow_type)
+            writer.write(delete_rows(keys, Timestamp(moment), ALL_PARTITIONS, schema))
+        log = DeltaLog(KEY.vchannel, writer.finish())
+    (kept,) = deletes_as_of([log], Timestamp(20))
+    assert read_delta_log(store, kept.file).to_pydict() == {
+        "PrimaryKey": [20],
+        "Timestamp": [20],
+        "PartitionID": [0],
+    }
 
 
 @pytest.mark.parametrize(
