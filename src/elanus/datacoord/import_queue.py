@@ -60,7 +60,8 @@ from elanus.datacoord.import_endings import ImportEndings
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.rows_before import RowsBefore
 
-_RETRY_PAUSE_S = 1.0
+_RETRY_PAUSES_S = (1.0, 4.0, 15.0, 30.0)
+"""After each try that was interrupted. An object store may be away for as long as a restart takes."""
 _log = structlog.get_logger("datacoord")
 
 
@@ -223,7 +224,7 @@ class ImportQueue:
             reason = str(error) if known else f"{type(error).__name__}: {error}"
             self._interrupted[task.task_id] = reason
             _log.warning("import interrupted", task=task.task_id, error=reason)
-            await asyncio.sleep(_RETRY_PAUSE_S)
+            await asyncio.sleep(_RETRY_PAUSES_S[min(task.tries, len(_RETRY_PAUSES_S) - 1)])
         else:
             self._interrupted.pop(task.task_id, None)
         finally:
