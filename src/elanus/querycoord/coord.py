@@ -45,7 +45,13 @@ from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.log_positions import LogPositions
 from elanus.querycoord.mirrors import Mirrors
 from elanus.querycoord.node_watch import NodeWatch
-from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
+from elanus.querycoord.state import (
+    Load,
+    LoadState,
+    check_partitions,
+    with_partitions,
+    without_partitions,
+)
 
 _log = structlog.get_logger("querycoord")
 
@@ -113,7 +119,7 @@ class QueryCoord:
         fields: tuple[FieldID, ...] = (),
     ) -> None:
         async with self._lock:
-            await self._peers.root.collection_by_id(collection_id)
+            check_partitions(await self._peers.root.collection_by_id(collection_id), partition_ids)
             loaded = self._loaders.get(collection_id)
             if loaded is None:
                 placed = self._placement(groups, replicas or 1)
@@ -152,12 +158,12 @@ class QueryCoord:
                 await self._release_all(loader)
                 return
             collection = await self._peers.root.collection_by_id(collection_id)
+            rest = without_partitions(loader.load, collection, partition_ids)
+            if rest is None:  # also if all that is loaded has been dropped
+                await self._release_all(loader)
+                return
             if not set(partition_ids) & set(loader.load.partitions_of(collection)):
                 loader.wake()  # partitions that were dropped, or are not loaded
-                return
-            rest = without_partitions(loader.load, collection, partition_ids)
-            if rest is None:
-                await self._release_all(loader)
                 return
             await self._state.put(rest)
             loader.leave_out(rest, partition_ids)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elanus.core.catalog import Collection
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
 from elanus.core.schema import CollectionSchema
@@ -55,6 +55,20 @@ class Load:
             for p in collection.partitions
             if self.whole or p.partition_id in self.partition_ids
         )
+
+
+def check_partitions(collection: Collection, partition_ids: tuple[PartitionID, ...]) -> None:
+    """Raises `PartitionNotFound` for partitions that are not there, such as one dropped since a proxy looked.
+
+    A load of nothing else would never be complete, and reads would find nothing.
+    """
+    known = {partition.partition_id for partition in collection.partitions}
+    for partition_id in partition_ids:
+        if partition_id not in known:
+            raise PartitionNotFound(
+                f"partition not found[partition={partition_id}]: collection {collection.name} has no such "
+                "partition any more"
+            )
 
 
 def with_partitions(
