@@ -49,6 +49,7 @@ from elanus.querycoord.state import (
     Load,
     LoadState,
     check_partitions,
+    check_same_fields,
     with_partitions,
     without_partitions,
 )
@@ -119,13 +120,15 @@ class QueryCoord:
         fields: tuple[FieldID, ...] = (),
     ) -> None:
         async with self._lock:
-            check_partitions(await self._peers.root.collection_by_id(collection_id), partition_ids)
+            collection = await self._peers.root.collection_by_id(collection_id)
+            check_partitions(collection, partition_ids)
             loaded = self._loaders.get(collection_id)
             if loaded is None:
                 placed = self._placement(groups, replicas or 1)
                 load = with_partitions(None, collection_id, partition_ids, replicas, placed, fields)
             else:
-                load = with_partitions(loaded.load, collection_id, partition_ids, replicas, fields=fields)
+                load = with_partitions(loaded.load, collection_id, partition_ids, replicas)
+                check_same_fields(loaded.load, collection, fields)
                 spread(self._groups.view(), groups, load.replicas)  # raises for groups that do not exist
                 check_same_groups(groups, load.resource_groups)
                 if load == loaded.load:

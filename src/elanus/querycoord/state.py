@@ -83,18 +83,14 @@ def with_partitions(
 
     ``replicas``: 0 for as many as there are, or one.
 
-    Raises `InvalidParameter` if the collection is loaded with a different number of replicas, or with other
-    fields.
+    ``fields``: of a new load; see `check_same_fields`.
+
+    Raises `InvalidParameter` if the collection is loaded with a different number of replicas.
     """
     if load is not None and replicas not in (0, load.replicas):
         raise InvalidParameter(
             f"can't change the replica number for loaded collection: it is loaded with {load.replicas}, "
             f"requested {replicas}: release the collection and load it again"
-        )
-    if load is not None and set(load.fields) != set(fields):
-        raise InvalidParameter(
-            "can't change the load field list for loaded collection: release it and load it again: "
-            f"invalid parameter[expected={_shown(load.fields)}][actual={_shown(fields)}]"
         )
     empty = Load(
         collection_id, whole=False, partition_ids=(), replicas=replicas or 1, groups=groups, fields=fields
@@ -103,6 +99,20 @@ def with_partitions(
     if not added or kept.whole:
         return replace(kept, whole=True, partition_ids=())
     return replace(kept, partition_ids=tuple(dict.fromkeys((*kept.partition_ids, *added))))
+
+
+def check_same_fields(load: Load, collection: Collection, fields: tuple[FieldID, ...]) -> None:
+    """Check that a collection is loaded with these fields; none: with all. Dropped ones do not count.
+
+    Raises `InvalidParameter`.
+    """
+    present = collection.readers_schema.by_id
+    kept = tuple(field for field in load.fields if field in present)
+    if set(kept or present) != set(fields or present):
+        raise InvalidParameter(
+            "can't change the load field list for loaded collection: release it and load it again: "
+            f"invalid parameter[expected={_shown(kept)}][actual={_shown(fields)}]"
+        )
 
 
 def _shown(fields: tuple[FieldID, ...]) -> str:
