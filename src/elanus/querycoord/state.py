@@ -81,9 +81,7 @@ def with_partitions(
 ) -> Load:
     """Return the load that also serves ``added`` (none: everything). An existing load keeps its groups.
 
-    ``replicas``: 0 for as many as there are, or one.
-
-    ``fields``: of a new load; see `check_same_fields`.
+    ``replicas``: 0 for as many as there are, or one. ``fields``: of a new load; see `check_same_fields`.
 
     Raises `InvalidParameter` if the collection is loaded with a different number of replicas.
     """
