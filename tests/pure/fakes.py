@@ -300,6 +300,9 @@ class FakeIndexCoord(FakeAltering):
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None:
         self.calls.note("drop_index", (collection_id, index_id))
 
+    async def drop_other_indexes(self, collection_id: CollectionID, fields: tuple[FieldID, ...]) -> None:
+        self.calls.note("drop_other_indexes", (collection_id, fields))
+
     async def create_index(
         self,
         collection_id: CollectionID,

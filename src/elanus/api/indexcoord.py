@@ -10,7 +10,7 @@ from typing import Protocol
 from elanus.api.gc import IndexReferences
 from elanus.api.idempotency import repeatable
 from elanus.core.catalog import Index
-from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.schema import FieldSchema
 from elanus.core.segments import IndexFile
 
@@ -51,6 +51,8 @@ class IndexCoordApi(Protocol):
     ) -> None:
         """Idempotent for the same name and parameters. Raises `IndexConflict` otherwise.
 
+        Raises `CollectionNotFound`, `FieldNotFound` for what was dropped since the caller looked.
+
         ``built``: files of this index over segments of the collection that exist already. They count as
         finished builds of segments that have none.
 
@@ -73,7 +75,19 @@ class IndexCoordApi(Protocol):
     @repeatable
     async def drop_index(self, collection_id: CollectionID, index_id: IndexID) -> None: ...
     @repeatable
-    async def drop_collection(self, collection_id: CollectionID) -> None: ...
+    async def drop_other_indexes(self, collection_id: CollectionID, fields: tuple[FieldID, ...]) -> None:
+        """Drop the indexes of all fields but these, which the collection is to have.
+
+        An index that is created meanwhile on another field is dropped, too, or its creation fails: the
+        catalog must have the schema without that field already.
+        """
+        ...
+
+    @repeatable
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        """Drop all indexes. As `drop_other_indexes`, of a collection that the catalog has dropped already."""
+        ...
+
     @repeatable
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]: ...
     @repeatable

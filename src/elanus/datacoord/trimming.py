@@ -43,7 +43,7 @@ async def trim_log(state: DataState, log: Log, rootcoord: RootCoordApi, held: Ma
             await log.trim(pchannel, end)
     for pchannel, position in before.items():
         needed = (state.positions.of(pchannel), starts.get(pchannel), held.get(pchannel))
-        lowest = min(position, *(p for p in needed if p is not None))
+        lowest = min([position, *(p for p in needed if p is not None)])
         if log.missing_from(pchannel, Position(lowest)) is None:
             await log.trim(pchannel, Position(lowest))
 

@@ -9,7 +9,7 @@ retried before it counts as failed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +26,8 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
-from elanus.core.errors import IndexConflict, IndexNotFound
-from elanus.core.ids import CollectionID, IndexID, NodeID, SegmentID
+from elanus.core.errors import FieldNotFound, IndexConflict, IndexNotFound
+from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.index_properties import altered, without_properties
 from elanus.core.lease import Lease
 from elanus.core.schema import FieldSchema
@@ -86,6 +86,7 @@ class IndexCoord:
         spec = resolve_field_index(params, field)
         check_field(spec, field)
         async with self._defining:
+            await self._check_present(collection_id, field)
             name = name or self._default_name(collection_id, spec, field)
             asked = (name, field.field_id, without_properties(params))
             for known in self._state.indexes(collection_id):
@@ -102,6 +103,16 @@ class IndexCoord:
             change = self._builder.define(index, built) if built else self._state.put_index(index)
             notifications = await self._begin_change(collection_id, change)
         await self._invalidations.confirmed(notifications)
+
+    async def _check_present(self, collection_id: CollectionID, field: FieldSchema) -> None:
+        """Raises `CollectionNotFound`, `FieldNotFound`.
+
+        The proxy checked its cached copy. Nothing else would ever remove an index of what was dropped since:
+        the lock is held, so a drop that this check does not see yet drops the index with the others.
+        """
+        found = await self._rootcoord.collection_by_id(collection_id)
+        if field.field_id not in found.readers_schema.by_id:
+            raise FieldNotFound(f"cannot create index on non-exist field: {field.name}")
 
     def _default_name(self, collection_id: CollectionID, spec: IndexSpec, field: FieldSchema) -> str:
         """Return the name of an index that is created without one: that of the index in its place, else the
@@ -140,13 +151,22 @@ class IndexCoord:
             notifications = await self._begin_change(collection_id, self._state.remove_index(index))
         await self._invalidations.confirmed(notifications)
 
-    async def drop_collection(self, collection_id: CollectionID) -> None:
+    async def drop_other_indexes(self, collection_id: CollectionID, fields: tuple[FieldID, ...]) -> None:
         async with self._defining:
-            notifications = await self._begin_change(collection_id, self._remove_indexes(collection_id))
+            others = [i for i in self._state.indexes(collection_id) if i.field_id not in fields]
+            if not others:
+                return
+            notifications = await self._begin_change(collection_id, self._remove(others))
         await self._invalidations.confirmed(notifications)
 
-    async def _remove_indexes(self, collection_id: CollectionID) -> None:
-        for index in self._state.indexes(collection_id):
+    async def drop_collection(self, collection_id: CollectionID) -> None:
+        async with self._defining:
+            gone = self._state.indexes(collection_id)
+            notifications = await self._begin_change(collection_id, self._remove(gone))
+        await self._invalidations.confirmed(notifications)
+
+    async def _remove(self, indexes: Sequence[Index]) -> None:
+        for index in indexes:
             await self._state.remove_index(index)
 
     async def indexes(self, collection_id: CollectionID) -> tuple[Index, ...]:

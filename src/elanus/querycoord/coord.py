@@ -45,7 +45,14 @@ from elanus.querycoord.loader import CollectionLoader, QueryDependencies
 from elanus.querycoord.log_positions import LogPositions
 from elanus.querycoord.mirrors import Mirrors
 from elanus.querycoord.node_watch import NodeWatch
-from elanus.querycoord.state import Load, LoadState, with_partitions, without_partitions
+from elanus.querycoord.state import (
+    Load,
+    LoadState,
+    check_partitions,
+    check_same_fields,
+    with_partitions,
+    without_partitions,
+)
 
 _log = structlog.get_logger("querycoord")
 
@@ -113,13 +120,15 @@ class QueryCoord:
         fields: tuple[FieldID, ...] = (),
     ) -> None:
         async with self._lock:
-            await self._peers.root.collection_by_id(collection_id)
+            collection = await self._peers.root.collection_by_id(collection_id)
+            check_partitions(collection, partition_ids)
             loaded = self._loaders.get(collection_id)
             if loaded is None:
                 placed = self._placement(groups, replicas or 1)
                 load = with_partitions(None, collection_id, partition_ids, replicas, placed, fields)
             else:
-                load = with_partitions(loaded.load, collection_id, partition_ids, replicas, fields=fields)
+                load = with_partitions(loaded.load, collection_id, partition_ids, replicas)
+                check_same_fields(loaded.load, collection, fields)
                 spread(self._groups.view(), groups, load.replicas)  # raises for groups that do not exist
                 check_same_groups(groups, load.resource_groups)
                 if load == loaded.load:
@@ -152,12 +161,12 @@ class QueryCoord:
                 await self._release_all(loader)
                 return
             collection = await self._peers.root.collection_by_id(collection_id)
+            rest = without_partitions(loader.load, collection, partition_ids)
+            if rest is None:  # also if all that is loaded has been dropped
+                await self._release_all(loader)
+                return
             if not set(partition_ids) & set(loader.load.partitions_of(collection)):
                 loader.wake()  # partitions that were dropped, or are not loaded
-                return
-            rest = without_partitions(loader.load, collection, partition_ids)
-            if rest is None:
-                await self._release_all(loader)
                 return
             await self._state.put(rest)
             loader.leave_out(rest, partition_ids)

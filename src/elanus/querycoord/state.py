@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elanus.core.catalog import Collection
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, PartitionNotFound
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP, ResourceGroup
 from elanus.core.schema import CollectionSchema
@@ -57,6 +57,20 @@ class Load:
         )
 
 
+def check_partitions(collection: Collection, partition_ids: tuple[PartitionID, ...]) -> None:
+    """Raises `PartitionNotFound` for partitions that are not there, such as one dropped since a proxy looked.
+
+    A load of nothing else would never be complete, and reads would find nothing.
+    """
+    known = {partition.partition_id for partition in collection.partitions}
+    for partition_id in partition_ids:
+        if partition_id not in known:
+            raise PartitionNotFound(
+                f"partition not found[partition={partition_id}]: collection {collection.name} has no such "
+                "partition any more"
+            )
+
+
 def with_partitions(
     load: Load | None,
     collection_id: CollectionID,
@@ -67,20 +81,14 @@ def with_partitions(
 ) -> Load:
     """Return the load that also serves ``added`` (none: everything). An existing load keeps its groups.
 
-    ``replicas``: 0 for as many as there are, or one.
+    ``replicas``: 0 for as many as there are, or one. ``fields``: of a new load; see `check_same_fields`.
 
-    Raises `InvalidParameter` if the collection is loaded with a different number of replicas, or with other
-    fields.
+    Raises `InvalidParameter` if the collection is loaded with a different number of replicas.
     """
     if load is not None and replicas not in (0, load.replicas):
         raise InvalidParameter(
             f"can't change the replica number for loaded collection: it is loaded with {load.replicas}, "
             f"requested {replicas}: release the collection and load it again"
-        )
-    if load is not None and set(load.fields) != set(fields):
-        raise InvalidParameter(
-            "can't change the load field list for loaded collection: release it and load it again: "
-            f"invalid parameter[expected={_shown(load.fields)}][actual={_shown(fields)}]"
         )
     empty = Load(
         collection_id, whole=False, partition_ids=(), replicas=replicas or 1, groups=groups, fields=fields
@@ -89,6 +97,20 @@ def with_partitions(
     if not added or kept.whole:
         return replace(kept, whole=True, partition_ids=())
     return replace(kept, partition_ids=tuple(dict.fromkeys((*kept.partition_ids, *added))))
+
+
+def check_same_fields(load: Load, collection: Collection, fields: tuple[FieldID, ...]) -> None:
+    """Check that a collection is loaded with these fields; none: with all. Dropped ones do not count.
+
+    Raises `InvalidParameter`.
+    """
+    present = collection.readers_schema.by_id
+    kept = tuple(field for field in load.fields if field in present)
+    if set(kept or present) != set(fields or present):
+        raise InvalidParameter(
+            "can't change the load field list for loaded collection: release it and load it again: "
+            f"invalid parameter[expected={_shown(kept)}][actual={_shown(fields)}]"
+        )
 
 
 def _shown(fields: tuple[FieldID, ...]) -> str:

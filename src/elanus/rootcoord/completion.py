@@ -175,9 +175,7 @@ class Completion:
         """Give every role the schema that the collection is to have."""
         found = self._catalog.by_id(collection_id)
         schema = found.readers_schema
-        for index in await self._others.index.indexes(collection_id):
-            if index.field_id not in schema.by_id:
-                await self._others.index.drop_index(collection_id, index.index_id)
+        await self._others.index.drop_other_indexes(collection_id, tuple(schema.by_id))
         await self._others.data.change_schema(collection_id, schema)
         await self._others.query.reload(collection_id)
         stamp = self._definitions.oracle.allocate()

@@ -190,19 +190,32 @@ def _numbered(schema: CollectionSchema) -> CollectionSchema:
 
 
 def _same_or_conflict(existing: Collection, request: NewCollection, database: str) -> Collection:
-    same = (
-        existing.schema == _numbered(request.schema)
-        and len(existing.vchannels) == request.shards
-        and request.key_partitions in (0, len(existing.partitions))
-    )
     if existing.name != request.schema.name:
         raise CollectionAlreadyExists(
             f"collection name [{request.schema.name}] conflicts with an existing alias, please choose a "
             f"unique name[database={database}]: it is an alias of {existing.name}"
         )
-    if not same:
+    if others := _differences(existing, request):
         raise CollectionAlreadyExists(
-            f"create duplicate collection with different parameters, collection: "
-            f"{request.schema.name}[database={database}]"
+            "create duplicate collection with different parameters, collection: "
+            f"{request.schema.name}[database={database}]: it has {', '.join(others)}: "
+            "alter it, or drop it first"
         )
     return existing
+
+
+def _differences(existing: Collection, request: NewCollection) -> list[str]:
+    """Return what a collection has otherwise than it is asked for. It may have further properties."""
+    partitions = len(existing.partitions)
+    level, asked = existing.consistency_level, request.consistency_level
+    found = [] if existing.schema == _numbered(request.schema) else ["another schema"]
+    if len(existing.vchannels) != request.shards:
+        found.append(f"{len(existing.vchannels)} shards, not {request.shards}")
+    if request.key_partitions not in (0, partitions):
+        found.append(f"{partitions} partitions, not {request.key_partitions}")
+    if level != asked:
+        found.append(f"the consistency level {level.name.capitalize()}, not {asked.name.capitalize()}")
+    for name, value in request.properties.items():
+        if existing.properties.get(name) != value:
+            found.append(f"{name} {existing.properties.get(name, 'unset')}, not {value}")
+    return found

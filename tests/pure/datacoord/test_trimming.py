@@ -244,6 +244,32 @@ async def test_a_checkpoint_that_moves_while_rootcoord_is_asked_is_trimmed_to_la
     await bench.coord.stop()
 
 
+async def test_a_last_vchannel_that_goes_while_rootcoord_is_asked_leaves_its_checkpoint(
+    tmp_path: Path,
+) -> None:
+    """The round goes on, for this pchannel and for the others."""
+    bench = Bench(tmp_path)
+    await bench.watched()
+    positions = await fill(bench)
+    await bench.commit(checkpoint=at(positions[7]))
+    await bench.coord.drop_collection(CID)
+    listed = bench.root.list_collections
+    epoch, vchannel = bench.epoch, bench.vchannel
+
+    async def list_collections(database: str) -> tuple[Collection, ...]:
+        found = await listed(database)
+        bench.root.collections.pop(CID, None)
+        await bench.coord.channel_dropped(epoch, vchannel)
+        return found
+
+    bench.root.list_collections = list_collections  # type: ignore[method-assign]
+    with capture_logs() as logged:
+        await asyncio.sleep(15)
+    assert [one for one in logged if one["event"] == "log not trimmed"] == []
+    assert first_left(bench) == positions[7]
+    await bench.coord.stop()
+
+
 async def test_others_run_while_many_collections_are_looked_at(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     await bench.watched()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fakes import CID, settle
+from fakes import CID, collection, schema, settle
 from index_bench import HNSW, Bench, segment
 
 from elanus.core.errors import IndexConflict, IndexNotFound, InvalidParameter
@@ -17,10 +18,15 @@ def on_json(path: str, cast: str = "double") -> dict[str, str]:
     return {"index_type": "INVERTED", "json_path": path, "json_cast_type": cast}
 
 
+def with_field(tmp_path: Path, field: FieldSchema) -> Bench:
+    of = schema()
+    return Bench(tmp_path, collection(replace(of, fields=(*of.fields, field))))
+
+
 async def test_a_json_field_has_an_index_for_each_path(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    coord = await bench.start()
     doc = FieldSchema(FieldID(200), "doc", DataType.JSON)
+    bench = with_field(tmp_path, doc)
+    coord = await bench.start()
     for name, path in (("a", "doc['a']"), ("b", "doc['b']"), ("whole", "doc"), ("a", "doc['a']")):
         await coord.create_index(CID, doc, name, on_json(path))
     assert [index.name for index in await coord.indexes(CID)] == ["a", "b", "whole"]
@@ -35,9 +41,9 @@ async def test_a_json_field_has_an_index_for_each_path(tmp_path: Path) -> None:
 
 
 async def test_a_scalar_field_has_one_index(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    coord = await bench.start()
     color = FieldSchema(FieldID(200), "color", DataType.VARCHAR, max_length=20)
+    bench = with_field(tmp_path, color)
+    coord = await bench.start()
     await coord.create_index(CID, color, "color", {"index_type": "BITMAP"})
     with pytest.raises(IndexConflict, match="at most one distinct index is allowed per field"):
         await coord.create_index(CID, color, "color", {"index_type": "INVERTED"})

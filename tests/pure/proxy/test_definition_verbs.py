@@ -143,6 +143,17 @@ def test_a_load_names_all_vector_fields_without_an_index() -> None:
     refused(lambda b: load(b, [index()]), InvalidParameter, r"on field: \[a b\], please create index", of)
 
 
+def test_a_load_is_refused_if_the_index_was_dropped_while_it_waited() -> None:
+    def load(bench: Bench) -> None:
+        bench.index.defined = [index()]
+        bench.verbs.collection("default", "c")  # as the proxy knows it
+        bench.index.defined = []
+        bench.verbs.load(LoadRequest("default", "c", replicas=1))
+
+    done = refused(load, IndexNotFound, "please create index firstly")
+    assert done.query.calls.of("load") == []
+
+
 def test_a_partition_count_needs_a_partition_key() -> None:
     request = CreateCollection("default", schema(), 1, ConsistencyLevel.BOUNDED, {}, num_partitions=16)
     refused(lambda b: b.verbs.create_collection(request), InvalidParameter, "partition key")

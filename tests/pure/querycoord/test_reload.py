@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from fakes import CID, DEFAULT, OTHER, collection, manifest, recovery, settle
 from query_bench import Bench
 
+from elanus.core.errors import InvalidParameter
 from elanus.core.field_changes import with_added_field
 from elanus.core.ids import FieldID
 from elanus.core.schema import DataType, FieldSchema
@@ -36,6 +38,25 @@ async def test_nodes_release_it_and_load_it_with_the_schema_that_rows_are_writte
     assert set(held.served) == {1}
     (status,) = await bench.coord.loads(CID)
     assert status.percentages == {DEFAULT: 100}
+    await bench.coord.stop()
+
+
+async def test_a_load_of_some_fields_is_the_same_without_one_that_was_dropped() -> None:
+    wide = replace(OF, schema=NEW)
+    bench = Bench(wide)
+    bench.set_data(replace(recovery(OF), schema=NEW))
+    await bench.start()
+    key, price, *vectors, added = (field.field_id for field in NEW.fields)
+    await bench.coord.load(CID, (), 1, fields=(key, *vectors, added))
+    with pytest.raises(InvalidParameter, match="can't change the load field list"):
+        await bench.coord.load(CID, (), 1, fields=(key, *vectors))
+    bench.root.collections[CID] = OF  # the added field is dropped again
+    await bench.coord.load(CID, (), 1, fields=(key, *vectors))
+    with pytest.raises(InvalidParameter, match=rf"expected=fields {key}, {vectors[0]}\]\[actual=all fields"):
+        await bench.coord.load(CID, (), 1)
+    fields = tuple(field for field in OF.schema.fields if field.field_id != price)
+    bench.root.collections[CID] = replace(OF, schema=replace(OF.schema, fields=fields))
+    await bench.coord.load(CID, (), 1)  # these are all fields now
     await bench.coord.stop()
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from fakes import schema
 from root_bench import PCHANNELS, new, refused, started
 
 from elanus.core.channels import pchannel_of
+from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
     CollectionAlreadyExists,
     CollectionLimitReached,
@@ -103,6 +105,24 @@ async def test_creating_it_again_is_no_error_when_it_is_the_same() -> None:
     other_type = schema("c", DataType.VARCHAR, numbered=False)
     for request in (new("c", shards=1), new("c", of=other_type)):
         await refused(root.create_collection(request), CollectionAlreadyExists, "different parameters")
+    await root.stop()
+
+
+async def test_creating_it_again_with_another_property_or_consistency_level_is_refused() -> None:
+    _, root = await started()
+    asked = new("c", properties={"collection.ttl.seconds": "60"})
+    known = await root.create_collection(asked)
+    strong = replace(asked, consistency_level=ConsistencyLevel.STRONG)
+    for request, differs in (
+        (strong, "it has the consistency level Bounded, not Strong: alter it, or drop it first"),
+        (new("c", properties={"collection.ttl.seconds": "5"}), "collection.ttl.seconds 60, not 5"),
+        (new("c", properties={"mmap.enabled": "true"}), "mmap.enabled unset, not true"),
+    ):
+        await refused(root.create_collection(request), CollectionAlreadyExists, differs)
+    assert await root.create_collection(asked) == known
+    assert await root.create_collection(new("c")) == known, "further properties are no conflict"
+    await root.alter_collection("default", "c", {"consistency_level": "Strong"}, ())
+    assert (await root.create_collection(strong)).collection_id == known.collection_id
     await root.stop()
 
 

@@ -8,14 +8,12 @@ import pytest
 from fakes import schema
 from root_bench import Bench, Root, new, refused, started
 
-from elanus.core.catalog import Index
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import CollectionNotFound, FieldNotFound, InvalidParameter, Unavailable
 from elanus.core.functions import Function
-from elanus.core.ids import CollectionID, FieldID, IndexID
+from elanus.core.ids import CollectionID, FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import StructSchema
-from elanus.core.timestamps import Timestamp
 
 NUMBER = FieldSchema(FieldID(0), "n", DataType.INT64, nullable=True)
 
@@ -131,8 +129,6 @@ async def with_texts() -> tuple[Bench, Root, CollectionID]:
 async def test_a_field_is_dropped_with_its_indexes_and_readers_know_first() -> None:
     bench, root, collection_id = await with_texts()
     n = (await root.describe_collection("default", "c")).schema.field("n")
-    gone = Index(IndexID(5), collection_id, n.field_id, "n", {}, Timestamp(1))
-    bench.index.defined = [gone, replace(gone, index_id=IndexID(6), field_id=FieldID(100))]
     order: list[str] = []
 
     async def change_schema(_: CollectionID, schema: CollectionSchema) -> None:
@@ -150,8 +146,9 @@ async def test_a_field_is_dropped_with_its_indexes_and_readers_know_first() -> N
     assert order == ["data False True", "query"]
     assert found.becoming is None
     assert "n" not in found.schema.by_name
-    assert ("drop_index", (collection_id, IndexID(5))) in bench.index.calls.asked
-    assert ("drop_index", (collection_id, IndexID(6))) not in bench.index.calls.asked
+    ((asked_id, kept),) = bench.index.calls.of("drop_other_indexes")
+    assert (asked_id, set(kept)) == (collection_id, set(found.schema.by_id))
+    assert n.field_id not in kept
     await refused(root.drop_field("default", "c", "n", FieldID(0)), InvalidParameter, "field not found: n")
     await root.stop()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from elanus.api.querycoord import LoadStatus, QueryCoordApi
-from elanus.core.catalog import load_defaults
+from elanus.core.catalog import Index, load_defaults
 from elanus.core.errors import (
     CollectionNotFound,
     CollectionNotLoaded,
@@ -42,14 +42,18 @@ class Loading(VerbFamily):
             return
         wanted = partition_ids(cached, request.partitions)
         fields = fields_to_load(cached.view.schema, request.load_fields, dynamic=not request.skip_dynamic)
-        _check_indexed(cached, request.collection, fields)
         replicas, groups = request.replicas, request.resource_groups
         if self._status(cached.collection_id) is None and not (replicas and groups):
             own_replicas, own_groups = load_defaults(self._database_properties(request.database))
             replicas, groups = replicas or own_replicas, groups or own_groups
-        self._proxy.define(
-            "load", lambda: self._query.load(cached.collection_id, wanted, replicas, groups, fields)
-        )
+        index = self._proxy.coordinators.index
+
+        async def load_if_indexed() -> None:
+            # The indexes as of this turn: the definition before may have dropped one.
+            _check_indexed(cached, request.collection, await index.indexes(cached.collection_id), fields)
+            await self._query.load(cached.collection_id, wanted, replicas, groups, fields)
+
+        self._proxy.define("load", load_if_indexed)
 
     def _database_properties(self, database: str) -> Mapping[str, str]:
         found = self._proxy.define("list databases", self._proxy.coordinators.root.list_databases)
@@ -136,12 +140,14 @@ class Loading(VerbFamily):
         return found[0] if found else None
 
 
-def _check_indexed(cached: CachedCollection, collection: str, loaded: Sequence[FieldID]) -> None:
+def _check_indexed(
+    cached: CachedCollection, collection: str, indexes: Sequence[Index], loaded: Sequence[FieldID]
+) -> None:
     """Check that all vector fields to load have an index. ``loaded``: empty for all fields.
 
     Raises `IndexNotFound` if the collection has no index at all, else `InvalidParameter`.
     """
-    indexed = {index.field_id for index in cached.indexes}
+    indexed = {index.field_id for index in indexes}
     fields = [f for f in cached.view.schema.searched_fields if not loaded or f.field_id in loaded]
     lacking = [field.name for field in fields if field.field_id not in indexed]
     if not lacking:
