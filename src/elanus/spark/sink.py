@@ -18,6 +18,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar
@@ -47,6 +48,8 @@ from elanus.storage.port import ObjectStore, StorageFailed
 _LOOK_S = 0.25
 _SILENCE_MAX_S = 300.0
 _STAGING = "spark-writes"
+_LEFT_BEHIND = timedelta(days=7)
+"""From then on no write or import waits for a file any more."""
 _VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
 _log = structlog.get_logger("spark")
 
@@ -131,6 +134,8 @@ class Staging:
                 f"the import directory {self._url} cannot be written from here: {error}; give the URL under "
                 "which driver and executors find it, .option('import_directory', ...)"
             ) from error
+        with contextlib.suppress(ElanusError, StorageFault, OSError):  # the next write tries again
+            _clear(store)
 
     def _store(self) -> ObjectStore:
         return open_store(self._url)
@@ -249,6 +254,13 @@ def _check_is_next(task: ImportTask, stream_id: str, batch: int) -> None:
             f"{task.batch} of that name already. A query with a new checkpoint, or an older copy of one, "
             "needs a name of its own: .option('stream_id', ...)"
         )
+
+
+def _clear(store: ObjectStore) -> None:
+    """Remove what tasks that were killed, or ran twice, have left of former writes."""
+    before = datetime.now(UTC) - _LEFT_BEHIND
+    if left := [found.path for found in store.list(_STAGING) if found.modified < before]:
+        store.delete_all(left)
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -155,6 +157,21 @@ def test_a_task_leaves_one_file_and_none_without_rows(tmp_path: Path) -> None:
     assert staging.write(iter([])) == staging.write(iter([BATCH.slice(2)])) == Staged("", 0)
     staging.remove([staged, None, Staged("", 0)])
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_the_next_write_removes_what_killed_tasks_left_a_week_ago(tmp_path: Path) -> None:
+    staging = Staging(tmp_path.as_uri())
+    first, second = staging.write(iter([BATCH])), staging.write(iter([BATCH]))
+    assert first is not None
+    assert second is not None
+    left, waiting = first.file, second.file
+    week_ago_s = time.time() - 7 * 24 * 3600 - 1
+    os.utime(tmp_path / left, (week_ago_s, week_ago_s))
+    (tmp_path / "of a user.parquet").write_bytes(b"")
+    os.utime(tmp_path / "of a user.parquet", (0, 0))
+    staging.check()
+    files = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert files == {waiting, "of a user.parquet"}
 
 
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
