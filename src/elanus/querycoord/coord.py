@@ -66,6 +66,8 @@ class QueryCoord:
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
         self._is_stopped = False
+        self._doubtful: set[CollectionID] = set()
+        """The collections of which a load may have been recorded that is not in force here."""
         self._background: list[asyncio.Task[None]] = []
         self._recovering: dict[CollectionID, tuple[VchannelRecovery, ...]] = {}
         self._mirrors = Mirrors(peers.mirrors, peers, self._loaders)
@@ -135,16 +137,31 @@ class QueryCoord:
             else:
                 await self._widen(loader, load, now)
 
+    async def _record(self, load: Load) -> None:
+        """Persist a load. If the outcome stays unknown, a release makes sure of what is recorded: else a
+        successor would load what the client has released."""
+        self._doubtful.add(load.collection_id)
+        await self._state.put(load)
+        self._doubtful.discard(load.collection_id)
+
+    async def _make_sure(self, collection_id: CollectionID) -> None:
+        loader = self._loaders.get(collection_id)
+        if loader is not None:
+            await self._record(loader.load)
+        else:
+            await self._state.remove(collection_id)
+            self._doubtful.discard(collection_id)
+
     @uncancellable
     async def _add(self, loader: CollectionLoader) -> None:
-        await self._state.put(loader.load)
+        await self._record(loader.load)
         self._begin(loader)
 
     @uncancellable
     async def _widen(self, loader: CollectionLoader, load: Load, now: Timestamp) -> None:
         """If it were left half-way, mirrors would be read without the added partitions: the next call finds
         the load as it is to be."""
-        await self._state.put(load)
+        await self._record(load)
         loader.change(load, now)
         await self._mirrors.withhold(load.collection_id)
 
@@ -159,6 +176,8 @@ class QueryCoord:
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         async with self._lock:
+            if collection_id in self._doubtful:
+                await self._make_sure(collection_id)
             loader = self._loaders.get(collection_id)
             if loader is None:
                 return
@@ -179,7 +198,7 @@ class QueryCoord:
     async def _narrow(
         self, loader: CollectionLoader, rest: Load, partition_ids: tuple[PartitionID, ...]
     ) -> None:
-        await self._state.put(rest)
+        await self._record(rest)
         loader.leave_out(rest, partition_ids)
         await self._mirrors.withhold(rest.collection_id)
         await loader.narrow()
