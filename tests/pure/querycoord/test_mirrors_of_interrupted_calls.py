@@ -1,4 +1,4 @@
-"""What reads on mirrors must not see or miss is settled even if the call that changed it was given up."""
+"""A change of what mirrors may show is completed, also if the caller that asked for it gives up."""
 
 from __future__ import annotations
 
