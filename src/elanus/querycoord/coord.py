@@ -36,6 +36,7 @@ from elanus.core.resource_groups import (
     transfer_replicas,
 )
 from elanus.core.timestamps import Timestamp
+from elanus.meta.cancellation import uncancellable
 from elanus.meta.tasks import cancel_and_wait
 from elanus.querycoord.balancing import Balancing
 from elanus.querycoord.fleet import ask_all
@@ -71,6 +72,9 @@ class QueryCoord:
         self._groups = ResourceGroups(state, peers.fleet)
         self._loaders: dict[CollectionID, CollectionLoader] = {}
         self._lock = asyncio.Lock()
+        self._is_stopped = False
+        self._doubtful: set[CollectionID] = set()
+        """The collections of which a load may have been recorded that is not in force here."""
         self._background: list[asyncio.Task[None]] = []
         self._recovering: dict[CollectionID, tuple[VchannelRecovery, ...]] = {}
         self._mirrors = Mirrors(peers.mirrors, peers, self._loaders)
@@ -107,6 +111,7 @@ class QueryCoord:
         self._mirrors.start()
 
     async def stop(self) -> None:
+        self._is_stopped = True
         await self._mirrors.stop()
         await cancel_and_wait(*self._background)
         await asyncio.gather(*(loader.stop() for loader in self._loaders.values()))
@@ -136,12 +141,38 @@ class QueryCoord:
             now = await self._peers.root.alloc_timestamp(1)
             loader = loaded or self._loader(load, now)
             await loader.check_fits(load, set(load.resource_groups), await self._statuses(collection_id))
-            await self._state.put(load)
             if loaded is None:
-                self._begin(loader)
+                await self._add(loader)
             else:
-                loader.change(load, now)
-                await self._mirrors.withhold(collection_id)
+                await self._widen(loader, load, now)
+
+    async def _record(self, load: Load) -> None:
+        """Persist a load. If the outcome stays unknown, a release makes sure of what is recorded: else a
+        successor would load what the client has released."""
+        self._doubtful.add(load.collection_id)
+        await self._state.put(load)
+        self._doubtful.discard(load.collection_id)
+
+    async def _make_sure(self, collection_id: CollectionID) -> None:
+        loader = self._loaders.get(collection_id)
+        if loader is not None:
+            await self._record(loader.load)
+        else:
+            await self._state.remove(collection_id)
+            self._doubtful.discard(collection_id)
+
+    @uncancellable
+    async def _add(self, loader: CollectionLoader) -> None:
+        await self._record(loader.load)
+        self._begin(loader)
+
+    @uncancellable
+    async def _widen(self, loader: CollectionLoader, load: Load, now: Timestamp) -> None:
+        """If it were left half-way, mirrors would be read without the added partitions: the next call finds
+        the load as it is to be."""
+        await self._record(load)
+        loader.change(load, now)
+        await self._mirrors.withhold(load.collection_id)
 
     def _placement(self, groups: tuple[str, ...], replicas: int) -> tuple[str, ...]:
         """Return the resource group of each replica of a new load. ``groups``: as the client named them."""
@@ -154,6 +185,8 @@ class QueryCoord:
 
     async def release(self, collection_id: CollectionID, partition_ids: tuple[PartitionID, ...]) -> None:
         async with self._lock:
+            if collection_id in self._doubtful:
+                await self._make_sure(collection_id)
             loader = self._loaders.get(collection_id)
             if loader is None:
                 return
@@ -168,11 +201,18 @@ class QueryCoord:
             if not set(partition_ids) & set(loader.load.partitions_of(collection)):
                 loader.wake()  # partitions that were dropped, or are not loaded
                 return
-            await self._state.put(rest)
-            loader.leave_out(rest, partition_ids)
-            await self._mirrors.withhold(collection_id)
-            await loader.narrow()
+            await self._narrow(loader, rest, partition_ids)
 
+    @uncancellable
+    async def _narrow(
+        self, loader: CollectionLoader, rest: Load, partition_ids: tuple[PartitionID, ...]
+    ) -> None:
+        await self._record(rest)
+        loader.leave_out(rest, partition_ids)
+        await self._mirrors.withhold(rest.collection_id)
+        await loader.narrow()
+
+    @uncancellable
     async def _release_all(self, loader: CollectionLoader) -> None:
         collection_id = loader.collection_id
         await self._state.remove(collection_id)
@@ -188,11 +228,13 @@ class QueryCoord:
             if loader is None:
                 return
             now = await self._peers.root.alloc_timestamp(1)
-            await loader.stop()
-            await self._mirrors.release(collection_id)
-            await loader.release(self._peers.fleet.alive())
-            await self._state.remove_replicas(collection_id)
-            self._begin(self._loader(loader.load, now))
+            try:
+                await loader.stop()
+                await self._mirrors.release(collection_id)
+                await loader.release(self._peers.fleet.alive())
+                await self._state.remove_replicas(collection_id)
+            finally:  # else nobody would load it; a new loader clears nodes that still hold the former load
+                self._begin(self._loader(loader.load, now))
 
     async def loads(self, collection_id: CollectionID = CollectionID(0)) -> tuple[LoadStatus, ...]:
         one = self._loaders.get(collection_id)
@@ -345,7 +387,8 @@ class QueryCoord:
 
     def _begin(self, loader: CollectionLoader) -> None:
         self._loaders[loader.collection_id] = loader
-        loader.start()
+        if not self._is_stopped:
+            loader.start()
 
     async def _follow(self, coordinator: DataCoordApi | IndexCoordApi) -> None:
         """Wake the loaders of collections that change there, until cancelled."""

@@ -156,6 +156,7 @@ class CollectionLoader:
                 _log.info("release of partitions not delivered", node=node_id, error=error.message)
 
     async def stop(self) -> None:
+        self.is_settled = False
         if self._retry is not None:
             self._retry.cancel()
         await self._loop.stop()
@@ -168,7 +169,10 @@ class CollectionLoader:
         loaded.
         """
         for replica in self._replicas:
-            await self._peers.fleet.close_channel(replica.info)
+            try:
+                await self._peers.fleet.close_channel(replica.info)
+            except ElanusError as error:  # the broker may be away: nobody will read it
+                _log.info("query channel not removed", channel=replica.info.channel, error=error.message)
         for node_id in alive:
             try:
                 await self._peers.fleet.node(node_id).release_collection(self.collection_id)

@@ -65,7 +65,7 @@ class Unrecorded(LoadState):
 
 
 class MirrorLoader(CollectionLoader):
-    """Has one mirror serve what ``lead`` serves."""
+    """Has one mirror serve what its lead serves. After a change of the schema another loader is the lead."""
 
     def __init__(self, lead: CollectionLoader, mirror: Mirror) -> None:
         super().__init__(
@@ -77,14 +77,14 @@ class MirrorLoader(CollectionLoader):
             mirror.watch.reconciled,
             mirror.recovering,
         )
-        self._lead = lead
         self._mirror = mirror
         self._is_late = False
 
     async def _reconcile(self) -> int:
-        lead, mirror = self._lead, self._mirror
+        mirror = self._mirror
         await mirror.released(self.collection_id)
-        if not lead.is_settled:
+        lead = mirror.leads.get(self.collection_id)
+        if lead is None or not lead.is_settled:
             return 0  # its next round wakes this one
         round_number = mirror.withheld.get(self.collection_id, 0)
         leads_load = lead.load
@@ -93,7 +93,8 @@ class MirrorLoader(CollectionLoader):
         self._is_late = False
         segments = await super()._reconcile()
         is_current = lead.is_settled and lead.load is leads_load and not self._is_late
-        if is_current and mirror.loaders.get(self.collection_id) is self:
+        is_led = mirror.leads.get(self.collection_id) is lead
+        if is_current and is_led and mirror.loaders.get(self.collection_id) is self:
             await mirror.grant(self.collection_id, round_number)
         return segments
 
@@ -112,7 +113,8 @@ class MirrorLoader(CollectionLoader):
     def _settled(self, found: Collection[SegmentID]) -> Settled:
         """The lead's decisions count. Where it has made none the moment is open, whichever partitions can be
         read, and the mirror has to wait (`_stamp`)."""
-        leads = self._lead.records()
+        lead = self._mirror.leads.get(self.collection_id)
+        leads = lead.records() if lead else []
         named = {s for record in leads for s in record.info.sealed}
         return replace(settled([*self.records(), *leads], {*found, *named}), partitions=None)
 
@@ -152,7 +154,7 @@ class Mirror:
         self.pulse: QueryNodePulse | None = None
         self._node = mirror.node
         self._grants = mirror.grants
-        self._leads = leads
+        self.leads = leads
         self._granting = asyncio.Lock()
         self._releases: dict[CollectionID, asyncio.Task[None]] = {}
         self._task: asyncio.Task[None] | None = None
@@ -166,7 +168,7 @@ class Mirror:
 
     def follow(self, collection_id: CollectionID) -> None:
         """Have the mirror serve what the lead serves by now."""
-        lead = self._leads.get(collection_id)
+        lead = self.leads.get(collection_id)
         if lead is None or self._task is None:
             return
         loader = self.loaders.get(collection_id)
@@ -220,7 +222,7 @@ class Mirror:
     async def _run(self) -> None:
         """Begin without any grant: those of an earlier coordinator are not known. Then watch the node."""
         await self._grants.withhold(EVERY_COLLECTION)
-        for collection_id in tuple(self._leads):
+        for collection_id in tuple(self.leads):
             self.follow(collection_id)
         while True:
             await asyncio.sleep(_LOOK_S)

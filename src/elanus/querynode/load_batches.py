@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from elanus.api.querynode import LoadSegment
 from elanus.core.errors import NotReady
-from elanus.core.ids import CollectionID
 from elanus.core.offload import Offload
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.sealed import SealedSegment
@@ -43,8 +42,9 @@ class LoadBatches:
     """For the loop thread."""
 
     def __init__(self) -> None:
-        self._open: dict[CollectionID, _Batch] = {}
-        """Batches that wait for their collection's turn; more requests may join them."""
+        self._open: dict[LoadedCollection, _Batch] = {}
+        """Batches that wait for their collection's turn; more requests may join them. Those of a collection
+        that was loaded again meanwhile do not: it may have other fields."""
 
     async def load(
         self, collection: LoadedCollection, request: LoadSegment, read: Read, offload: Offload
@@ -58,10 +58,10 @@ class LoadBatches:
             async with collection.loads:
                 collection.check_loadable(request)
                 return await offload(read, request)
-        batch = self._open.get(collection.collection_id)
+        batch = self._open.get(collection)
         if batch is None or not batch.takes(size_bytes):
             batch = _Batch(asyncio.get_running_loop().create_future())
-            self._open[collection.collection_id] = batch
+            self._open[collection] = batch
             batch.add(request, size_bytes)
             outcome = (await self._read(collection, batch, read, offload))[0]
         else:
@@ -76,19 +76,19 @@ class LoadBatches:
     ) -> list[Outcome]:
         try:
             async with collection.loads:
-                self._close(collection.collection_id, batch)
+                self._close(collection, batch)
                 outcomes = await offload(_read_all, read, batch.requests)
         except BaseException as error:
-            self._close(collection.collection_id, batch)
+            self._close(collection, batch)
             batch.done.set_exception(NotReady(f"the load was interrupted: {error!r}; it is tried again"))
             batch.done.exception()  # there may be nobody else who waits for it
             raise
         batch.done.set_result(outcomes)
         return outcomes
 
-    def _close(self, collection_id: CollectionID, batch: _Batch) -> None:
-        if self._open.get(collection_id) is batch:
-            del self._open[collection_id]
+    def _close(self, collection: LoadedCollection, batch: _Batch) -> None:
+        if self._open.get(collection) is batch:
+            del self._open[collection]
 
 
 def _size_bytes(request: LoadSegment) -> int:

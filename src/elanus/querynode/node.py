@@ -211,7 +211,7 @@ class QueryNode:
         while again or not channel.holds(collection.wanted):
             again = False
             await self._flights.join(
-                (request.collection_id, request.vchannel),
+                (collection, request.vchannel),  # not its id: work for a former load ends in an error
                 lambda: self._loading.watch(collection, channel, request, self._intake),
             )
         await channel.caught_up()
@@ -233,7 +233,7 @@ class QueryNode:
     async def load_segment(self, request: LoadSegment) -> tuple[DamagedFile, ...]:
         collection = self._loaded(request.collection_id)
         segment_id = request.manifest.segment_id
-        key = (request.collection_id, segment_id, files_of(request))
+        key = (collection, segment_id, files_of(request))
         held = collection.copy_of(segment_id)
         if held is None or held.files != files_of(request):
             await self._flights.join(key, lambda: self._loading.load(collection, request))
