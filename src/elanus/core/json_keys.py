@@ -21,8 +21,10 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 """The keys of objects and the places in arrays that lead to a value."""
 
 _HEAD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d+))\s*\]""")
+_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d{1,18}))\s*\]""")
 _ESCAPE = re.compile(r"\\(.)")
+_PLACE_DIGITS_MAX = 18
+"""A place in an array has fewer digits. Larger numbers do not fit where they are sent."""
 _NO_VALUE = object()
 _BITS = {DataType.INT8: 8, DataType.INT16: 16, DataType.INT32: 32, DataType.INT64: 64}
 JSON_KEY_TYPES = {
@@ -151,7 +153,8 @@ def _inside(value: Any, step: str | int) -> Any:
     if isinstance(value, dict):
         return value.get(str(step), _NO_VALUE)
     if isinstance(value, list) and (isinstance(step, int) or step.isdecimal()):
-        return value[int(step)] if int(step) < len(value) else _NO_VALUE
+        is_place = isinstance(step, int) or len(step) <= _PLACE_DIGITS_MAX
+        return value[int(step)] if is_place and int(step) < len(value) else _NO_VALUE
     return _NO_VALUE
 
 

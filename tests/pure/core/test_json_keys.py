@@ -53,6 +53,7 @@ def test_a_strict_key_refuses_values_of_another_type() -> None:
 def test_a_place_beyond_an_array_and_a_key_of_no_object_have_no_value() -> None:
     assert read(path=("k", "x", 2)) == read(path=("k", 0)) == nulls_but()
     assert read(path=("k", "x", "0"))[0] == "0"
+    assert read(path=("k", "x", "9" * 5000)) == nulls_but()
 
 
 @pytest.mark.parametrize(
@@ -64,6 +65,8 @@ def test_a_place_beyond_an_array_and_a_key_of_no_object_have_no_value() -> None:
         ("doc[a]", None),
         ("[0]", None),
         ("doc['a'].b", None),
+        ("doc[" + "9" * 18 + "]", ("doc", (10**18 - 1,))),
+        ("doc[" + "9" * 5000 + "]", None),
     ],
 )
 def test_paths_are_keys_in_brackets(text: str, parsed: tuple[str, JsonPath] | None) -> None:
