@@ -82,3 +82,12 @@ def test_pointers_are_keys_between_slashes() -> None:
 def test_an_integer_beyond_all_doubles_has_a_place_in_the_order() -> None:
     rows = pa.array(['{"a":1}', '{"a":%s}' % ("7" * 400), '{"a":-%s}' % ("7" * 400)])
     assert ordered_values(rows, ("a",)).to_pylist() == [1.0, math.inf, -math.inf]
+
+
+def test_a_document_that_is_nested_too_deeply_for_its_reader_has_no_value() -> None:
+    """The writer's stack was lower, so the document was accepted."""
+    deep = '{"a":' + "[" * 100_000 + "]" * 100_000 + ',"b":2}'
+    rows = pa.array([deep, '{"a":[1],"b":2}'])
+    assert ordered_values(rows, ("b",)).to_pylist() == [None, 2]
+    assert json_values(rows, JsonKey("b", "doc", ("b",), DataType.INT64)).to_pylist() == [None, 2]
+    assert json_values(rows, JsonKey("a", "doc", ("a",))).to_pylist() == [None, "[1]"]
