@@ -275,17 +275,6 @@ def test_boosts_of_a_search() -> None:
     )
 
 
-@pytest.mark.parametrize(("seed", "kept"), [(2**64 + 7, 7), (10**30, 10**30 % 2**64), (-1, 2**64 - 1)])
-def test_a_seed_of_any_size_is_the_number_of_64_bits_that_it_counts_as(seed: int, kept: int) -> None:
-    chance = json.dumps({"seed": seed})
-    request = search_request(
-        function_score=score(function({"reranker": "boost", "weight": 2, "random_score": chance}))
-    )
-    boosts = decode_one(request).template.boosts
-    assert boosts is not None
-    assert boosts.functions == (BoostRequest("", 2.0, is_random=True, seed=kept),)
-
-
 @pytest.mark.parametrize(
     ("message", "text"),
     [
