@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -25,6 +26,7 @@ from elanus.core.errors import Internal
 from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.json_keys import double_of
 from elanus.core.ordering import OrderBy
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -185,13 +187,29 @@ def encode_read(read: Read) -> bytes:
             _Statistics(read.collection_id, read.field_id, terms, read.read_ts, read.expired_until)
         )
     if isinstance(read, NodeSearch):
-        return msgspec.msgpack.encode(_sent_search(read))
+        return _encoded(_sent_search(read))
     query = read.query if isinstance(read, NodeCount) else read
     keys = None if query.primary_keys is None else _stream({_IDS: query.primary_keys})
     counts = isinstance(read, NodeCount)
-    return msgspec.msgpack.encode(
-        _Query(_common(query), keys, query.limit, counts, query.order, query.aggregation)
-    )
+    return _encoded(_Query(_common(query), keys, query.limit, counts, query.order, query.aggregation))
+
+
+def _encoded(read: _Search | _Query) -> bytes:
+    try:
+        return msgspec.msgpack.encode(read)
+    except OverflowError:  # a parameter or a value inside JSON that a client sent has more than 64 bits
+        return msgspec.msgpack.encode(_with_doubles(msgspec.to_builtins(read, builtin_types=(bytes,))))
+
+
+def _with_doubles(value: Any) -> Any:
+    """Return a value with doubles for larger integers than msgpack has: so they are compared anyway."""
+    if isinstance(value, dict):
+        return {name: _with_doubles(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_doubles(item) for item in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return double_of(value)
+    return value
 
 
 def _sent_search(read: NodeSearch) -> _Search:

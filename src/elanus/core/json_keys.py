@@ -107,7 +107,7 @@ def ordered_values(column: pa.Array, path: JsonPath) -> pa.Array:
         return _numbers(values, kinds)
     if kinds in ({str}, {bool}):
         return pa.array(values)
-    return pa.array([None if v is None else msgspec.json.encode(v, order="sorted").decode() for v in values])
+    return pa.array([None if value is None else _text_of(value) for value in values], pa.string())
 
 
 def _kind(value: Any) -> type:
@@ -130,10 +130,23 @@ def double_of(number: float) -> float:
 
 
 def _document(text: str) -> Any:
+    """Return a decoded document. One that is nested too deeply to be read has no values, as in filters: how
+    deeply depends on the stack, and was less when it was written."""
     try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:  # numbers beyond double, NaN
-        return json.loads(text)
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError:  # numbers beyond double, NaN
+            return json.loads(text)
+    except RecursionError:
+        return {}
+
+
+def _text_of(value: Any) -> str | None:
+    """Return a value as JSON text, the keys of objects in order; None if it is nested too deeply."""
+    try:
+        return msgspec.json.encode(value, order="sorted").decode()
+    except RecursionError:
+        return None
 
 
 def _value(document: Any, key: JsonKey) -> Any:
@@ -141,7 +154,7 @@ def _value(document: Any, key: JsonKey) -> Any:
     if value is _NO_VALUE or value is None:
         return None
     if key.data_type is None:
-        return msgspec.json.encode(value, order="sorted").decode()
+        return _text_of(value)
     if _is_of(value, key.data_type):
         return value
     if key.strict:

@@ -160,8 +160,14 @@ def _kept(field: FieldSchema, old: pa.Array, places: pa.Array) -> pa.Array:
 def _merged(field: FieldSchema, old: pa.Array, sent: pa.Array) -> pa.Array:
     """Return dynamic rows with the keys of both; those that were sent win. Raises `InvalidParameter`."""
     rows = []
-    for before, after in zip(old.to_pylist(), sent.to_pylist(), strict=True):
-        both = (_object.decode(before) if before else {}) | _object.decode(after or "{}")
+    for row, (before, after) in enumerate(zip(old.to_pylist(), sent.to_pylist(), strict=True)):
+        try:
+            both = (_object.decode(before) if before else {}) | _object.decode(after or "{}")
+        except RecursionError:  # when it was written, the stack was lower
+            raise InvalidParameter(
+                f"the dynamic keys of row {row} cannot be merged with those that are there, which are nested "
+                "too deeply: upsert the whole row, or delete it first"
+            ) from None
         rows.append(msgspec.json.encode(both))
     check_document_lengths(field.name, rows)  # each of the two fits, but both together need not
     return pa.array(rows, pa.binary()).cast(sent.type)

@@ -112,6 +112,14 @@ def is_packed(queries: Queries) -> TypeGuard[Packed]:
     return queries.dtype.kind == "V"
 
 
+def vectors_in(queries: Queries) -> int:
+    """Return how many vectors the queries have in all: one each, unless they are lists."""
+    if not is_packed(queries):
+        return len(queries)
+    counts = np.ascontiguousarray(queries[:, : _COUNT.itemsize]).view(_COUNT)
+    return int(counts.sum(dtype=np.int64))
+
+
 def unpacked(form: VectorForm, dim: int, queries: Packed) -> list[Matrix]:
     """Return the vectors of each query in the form for comparison, (vectors, width)."""
     width = form.width(dim)

@@ -127,6 +127,10 @@ class ElementIndex(_ListIndex):
             return no_hits(len(queries), k, self.spec.metric_type)
         return self._elements.search(queries, k, params, mask, threads)
 
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        """As `VectorIndex.work_ns`; ``mask`` is one of `element_mask`."""
+        return 0.0 if self._elements is None else self._elements.work_ns(queries, params, mask)
+
     @property
     def elements(self) -> int:
         """The number of elements of all rows."""
@@ -168,6 +172,13 @@ class MaxSimIndex(_ListIndex):
             hits.distances[number, : len(rows)] = scores
             hits.rows[number, : len(rows)] = rows
         return hits
+
+    def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
+        """As `VectorIndex.work_ns`. ``queries``: the vectors of all lists."""
+        if self._elements is None:
+            return 0.0
+        elements = None if mask is None else self.element_mask(mask, None)
+        return self._elements.work_ns(queries, params, elements)
 
     def _best(
         self, query: Vectors, k: int, params: SearchParams, visible: RowMask, threads: int

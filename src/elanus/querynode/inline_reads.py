@@ -6,14 +6,16 @@ thousand rows, and even more where several processes share a processor. So a sma
 loop, which it blocks for less time than many other things that the loop does.
 
 A read is small if the snapshot bounds its cost: plain comparisons of vectors, and values that are in memory.
-A filter's first evaluation may cost any amount per row, and vectors may have to be fetched from the object
-store: such reads run in a thread.
+A filter's first evaluation may cost any amount per row, a row of a struct array has any number of vectors,
+the vectors of new rows may have to be computed from their texts, and vectors may have to be fetched from the
+object store: such reads run in a thread.
 """
 
 from __future__ import annotations
 
 from elanus.api.querynode import NodeSearch
 from elanus.channels.read_codec import NodeProbe, Read
+from elanus.core.metrics import TRUTH
 from elanus.querynode.snapshot import Snapshot
 
 SMALL_VALUES_MAX = 1 << 21
@@ -35,9 +37,12 @@ def is_small(snapshot: Snapshot, read: Read) -> bool:
         return False
     if any(snapshot.schema.by_name[name].is_searched for name in read.output_fields):
         return False
-    if not snapshot.schema.by_id[read.field_id].vector.has_dim:  # a new block's postings are made first
+    field = snapshot.schema.by_id[read.field_id]
+    if field.has_vector_lists or not field.vector.has_dim:  # a new block's postings are made first
         return False
-    values_per_row = len(read.queries) * snapshot.schema.by_id[read.field_id].dim
+    if snapshot.schema.function_of(field) is not None or TRUTH in read.params:
+        return False
+    values_per_row = len(read.queries) * field.dim
     rows_max = SMALL_VALUES_MAX // max(1, values_per_row)
     return _rows(snapshot) <= rows_max
 

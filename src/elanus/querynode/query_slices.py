@@ -16,7 +16,7 @@ import numpy as np
 from elanus.core.errors import DeadlineExceeded
 from elanus.core.ids import FieldID
 from elanus.core.reduce import Keys
-from elanus.core.vector_lists import Queries
+from elanus.core.vector_lists import Queries, vectors_in
 from elanus.index import SearchParams
 from elanus.index.plan import BATCH_QUERIES_MIN
 from elanus.querynode.block import Block
@@ -84,7 +84,8 @@ class QuerySlices:
         at_once = max(BATCH_QUERIES_MIN, HITS_MAX // max(1, k * len(blocks)))
         if count >= TIMED_QUERIES_MIN:
             indexes = (block.vectors[field_id].index for block in blocks)
-            work_ns = sum(index.work_ns(count, params, None) for index in indexes if index is not None)
+            vectors = vectors_in(self._queries)
+            work_ns = sum(index.work_ns(vectors, params, None) for index in indexes if index is not None)
             at_once = min(at_once, max(TIMED_QUERIES_MIN, int(count * SLICE_NS / max(1.0, work_ns))))
         return at_once
 

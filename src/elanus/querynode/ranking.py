@@ -32,7 +32,7 @@ from elanus.core.reduce import (
     merge,
 )
 from elanus.core.trail import Trail, current
-from elanus.core.vector_lists import Queries
+from elanus.core.vector_lists import Queries, vectors_in
 from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex, plan
 from elanus.index.parallel import fan_out
 from elanus.querynode.block import Block
@@ -208,7 +208,7 @@ class Ranking:
         return [self._search(one, k, self.request.queries) for one in candidates]
 
     def _is_long(self, candidates: list[_Candidate]) -> bool:
-        queries, params = len(self.request.queries), self.params
+        queries, params = vectors_in(self.request.queries), self.params
         work_ns = sum(one.index.work_ns(queries, params, one.mask) for one in candidates)
         return work_ns >= plan.SHARE_MIN_NS
 

@@ -103,6 +103,17 @@ def test_dynamic_keys_are_merged() -> None:
     assert rows["$meta"] == ['{"a":1,"b":{"c":2},"d":null}', '{"x":1}']
 
 
+def test_dynamic_keys_that_are_nested_too_deeply_to_be_merged_are_refused() -> None:
+    """The stack of the insert that wrote them was lower."""
+    deep = '{"a":' + "[" * 100_000 + "]" * 100_000 + "}"
+    sent = batch(id=[1], **{"$meta": ['{"b":2}']})
+    names = ("id", *kept_fields(SCHEMA, sent, {}))
+    found = {name: pa.array(OLD[name][1:], SCHEMA.field(name).arrow_type) for name in names}
+    found["$meta"] = pa.array([deep])
+    with pytest.raises(InvalidParameter, match=r"keys of row 0 cannot be merged .* nested too deeply"):
+        updated(SCHEMA, sent, {}, found)
+
+
 def test_a_merged_dynamic_row_is_as_long_as_one_that_is_inserted_at_most() -> None:
     with pytest.raises(InvalidParameter, match=r"json field \(\$meta\) exceeds max length \(65536\)"):
         update(id=[2], **{"$meta": ['{"c":"%s"}' % ("x" * 65_520)]})  # with "a" and "b" it is too long

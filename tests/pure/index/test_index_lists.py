@@ -12,7 +12,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.metrics import Metric
 from elanus.core.schema import DataType, FieldSchema
-from elanus.core.vector_lists import VectorLists, packed, unpacked
+from elanus.core.vector_lists import VectorLists, packed, unpacked, vectors_in
 from elanus.index import (
     ElementIndex,
     MaxSimIndex,
@@ -114,6 +114,26 @@ def test_rows_are_scored_by_their_best_elements(
                 given = [exact[row] for row in hits.rows[number].tolist()]
                 np.testing.assert_allclose(hits.distances[number], given, rtol=2e-2, atol=2e-2)
                 np.testing.assert_allclose(given, [s for _, s in best[:10]], rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("name", ["MAX_SIM_L2", "L2"])
+@pytest.mark.parametrize("kind", ["FLAT", "HNSW"])
+def test_a_search_takes_as_long_as_that_of_the_vectors_in_its_lists(name: str, kind: str) -> None:
+    """Otherwise searches of many lists would neither be cut in slices nor use several cores."""
+    found = lists()
+    spec = resolve_field_index({"index_type": kind, "metric_type": name}, field())
+    index = build(spec, found, 1)
+    assert isinstance(index, MaxSimIndex | ElementIndex)
+    assert index._elements is not None
+    queries = packed(spec.form, [found.vectors[:3], found.vectors[10:11]])
+    vectors = vectors_in(queries)
+    assert (vectors, vectors_in(found.vectors[:3])) == (4, 3)
+    rows = RowMask.from_bool(np.arange(ROWS) % 2 == 1)
+    elements = index.element_mask(rows, None)
+    params = SearchParams()
+    assert index.work_ns(vectors, params, None) == index._elements.work_ns(vectors, params, None) > 0
+    mask = rows if isinstance(index, MaxSimIndex) else elements
+    assert index.work_ns(vectors, params, mask) == index._elements.work_ns(vectors, params, elements) > 0
 
 
 def test_a_large_index_finds_candidates_first(monkeypatch: pytest.MonkeyPatch) -> None:

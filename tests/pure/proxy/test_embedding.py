@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -347,3 +351,43 @@ def test_a_provider_that_is_not_there_and_one_that_is_late_are_named() -> None:
     assert len(pauses) == TRIES - 1
     with pytest.raises(FunctionFailed, match=r"did not answer in time \(function\.timeout_s\)"):
         post(gone, 1.0, lambda: 2.0)
+
+
+CONTINUES = b"HTTP/1.1 100 Continue\r\n\r\n"
+NO_END_OF_A_HEAD = b"HTTP/1.1 200 OK\r\nX-Slow: "
+NO_END_OF_A_LENGTH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+NO_END_OF_AN_ERROR = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (CONTINUES, CONTINUES),
+        (NO_END_OF_A_HEAD, b"x"),
+        (NO_END_OF_A_LENGTH, b"0"),
+        (NO_END_OF_AN_ERROR, b"x"),
+    ],
+)
+def test_a_provider_that_always_sends_a_little_more_is_late_too(first: bytes, then: bytes) -> None:
+    """Each piece comes well within the time, and all of them never do."""
+    ended = threading.Event()
+
+    def dribble(server: socket.socket) -> None:
+        connection, _ = server.accept()
+        with connection, contextlib.suppress(OSError):  # until the other side has ended it
+            connection.sendall(first)
+            for _ in range(500):
+                if ended.wait(0.01):
+                    return
+                connection.sendall(then)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=dribble, args=(server,))
+        thread.start()
+        port = server.getsockname()[1]
+        try:
+            with pytest.raises(FunctionFailed, match=r"did not answer in time \(function\.timeout_s\)"):
+                post(request(f"http://127.0.0.1:{port}"), time.monotonic() + 0.5)
+        finally:
+            ended.set()
+            thread.join()

@@ -79,6 +79,28 @@ def test_a_search_arrives_as_it_was() -> None:
     assert (got.answer_bytes_max, got.expired_until) == (1 << 30, 2**59)
 
 
+def test_integers_of_more_than_64_bits_arrive_as_the_doubles_that_they_count_as() -> None:
+    """A client may send them as parameters, and in templates among values inside JSON."""
+    schema = replace(SCHEMA, fields=(*SCHEMA.fields, FieldSchema(FieldID(103), "document", DataType.JSON)))
+    largest = 2**64 - 1
+    text, values = 'document["x"] in {of}', {"of": [10**30, -(10**30), largest, 1, "a"]}
+    sent = replace(
+        search(),
+        params={"radius": 10**30, "range_filter": -(10**30), "ef": 64},
+        filter=compile_filter(text, schema, values),
+    )
+    query = NodeQuery(CollectionID(7), (), sent.filter, None, ("name",), None, Timestamp(5))
+    for read in (sent, query, NodeCount(query)):
+        got = decode_read(encode_read(read), lambda text, values: compile_filter(text, schema, values))
+        found = got.query if isinstance(got, NodeCount) else got
+        assert isinstance(found, NodeSearch | NodeQuery)
+        assert found.filter.values == {"of": [1e30, -1e30, largest, 1, "a"]}
+    arrived = decode_read(encode_read(sent), lambda text, values: compile_filter(text, schema, values))
+    assert isinstance(arrived, NodeSearch)
+    assert arrived.params == {"radius": 1e30, "range_filter": -1e30, "ef": 64}
+    assert np.array_equal(arrived.queries, sent.queries)
+
+
 def test_statistics_and_their_answer_arrive_as_they_were() -> None:
     terms = np.array([1, 2**32 - 2], dtype=np.uint32)
     sent = NodeStatistics(CollectionID(7), FieldID(101), terms, Timestamp(5), Timestamp(2**59))

@@ -73,6 +73,22 @@ def test_values_inside_json_that_hits_are_grouped_by_are_columns_of_their_own() 
         )
 
 
+@pytest.mark.parametrize("name", ['about["color"]', 'about["color"][0]', "about['color']"])
+def test_a_value_inside_json_is_among_several_groups_though_its_name_is_like_that_of_a_struct_field(
+    name: str,
+) -> None:
+    groups = {"title": pa.array(["a", "b"]), name: pa.array([True, None])}
+    no_scores = np.zeros(2, np.float32)
+    result = SearchResult(
+        np.array([0, 2]), np.array([1, 2]), no_scores, {}, (), (), BOOKS, Timestamp(1), groups=groups
+    )
+    values = encode_search(result, "books").results.group_by_field_values
+    assert [(column.field_name, column.type) for column in values] == [
+        ("title", schema_pb2.DataType.VarChar),
+        (name, schema_pb2.DataType.Bool),
+    ]
+
+
 @steady
 @given(st.data(), st.sampled_from(list(VALUES)), st.booleans())
 def test_scalar_columns_come_back(data: st.DataObject, data_type: DataType, nullable: bool) -> None:

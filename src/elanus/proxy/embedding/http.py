@@ -18,6 +18,7 @@ import msgspec
 
 from elanus.core.errors import FunctionFailed
 from elanus.proxy.embedding.formats import Request
+from elanus.proxy.embedding.time_limit import HANDLERS, LimitedRequest, TimeLimit
 
 TRIES = 3
 _PAUSE_S = 0.5
@@ -32,7 +33,7 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         """Return None: the answer is an error with the status of the redirect."""
 
 
-_opener = urllib.request.build_opener(_NoRedirects)
+_opener = urllib.request.build_opener(_NoRedirects, *HANDLERS)
 
 
 def post(
@@ -69,11 +70,24 @@ def _sent(request: Request, deadline_s: float, now_s: Callable[[], float]) -> by
     host = urlsplit(request.url).netloc
     left_s = deadline_s - now_s()
     if left_s <= 0:
-        raise FunctionFailed(f"Call service failed, {host} did not answer in time (function.timeout_s)")
-    message = urllib.request.Request(request.url, request.body, dict(request.headers), method="POST")
+        raise _late(host)
+    with TimeLimit(left_s) as limit:
+        message = LimitedRequest(request.url, request.body, dict(request.headers), limit)
+        try:
+            body = _answer(message, left_s, host, lambda: now_s() > deadline_s)
+        except (_MayHelp, FunctionFailed):
+            if limit.is_over:
+                raise _late(host) from None
+            raise
+        if limit.is_over:
+            raise _late(host)
+        return body
+
+
+def _answer(message: LimitedRequest, timeout_s: float, host: str, is_late: Callable[[], bool]) -> bytes:
     try:
-        with _opener.open(message, timeout=left_s) as answer:
-            return _read(answer, host, deadline_s, now_s)
+        with _opener.open(message, timeout=timeout_s) as answer:
+            return _read(answer, host, is_late)
     except urllib.error.HTTPError as error:
         with error:
             text = f"Call service failed, errs:[{error.code} {error.reason}, {_said(error)}]: {host}"
@@ -81,30 +95,30 @@ def _sent(request: Request, deadline_s: float, now_s: Callable[[], float]) -> by
             raise _MayHelp(text) from None
         raise FunctionFailed(text) from None
     except TimeoutError:
-        raise FunctionFailed(
-            f"Call service failed, {host} did not answer in time (function.timeout_s)"
-        ) from None
+        raise _late(host) from None
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         if isinstance(reason, TimeoutError):
-            raise FunctionFailed(
-                f"Call service failed, {host} did not answer in time (function.timeout_s)"
-            ) from None
+            raise _late(host) from None
         raise _MayHelp(f"Call service failed, errs:[{reason}]: {host}") from None
     except ValueError as error:  # a host or a path that HTTP cannot carry
         raise FunctionFailed(f"Call service failed, errs:[{error}]: {host}") from None
 
 
-def _read(answer: Any, host: str, deadline_s: float, now_s: Callable[[], float]) -> bytes:
-    """Read in pieces: a sender of single bytes would otherwise never time out."""
+def _late(host: str) -> FunctionFailed:
+    return FunctionFailed(f"Call service failed, {host} did not answer in time (function.timeout_s)")
+
+
+def _read(answer: Any, host: str, is_late: Callable[[], bool]) -> bytes:
+    """Read in pieces, of which a large answer has many."""
     pieces, size = [], 0
     while piece := answer.read1(_PIECE_BYTES):
         pieces.append(piece)
         size += len(piece)
         if size > _ANSWER_BYTES_MAX:
             raise FunctionFailed(f"Call service failed, {host} sent more than {_ANSWER_BYTES_MAX} bytes")
-        if now_s() > deadline_s:
-            raise FunctionFailed(f"Call service failed, {host} did not answer in time (function.timeout_s)")
+        if is_late():
+            raise _late(host)
     return b"".join(pieces)
 
 

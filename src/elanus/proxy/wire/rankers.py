@@ -167,6 +167,7 @@ def _boost(params: Mapping[str, str]) -> BoostRequest:
         raise InvalidParameter("random seed must be number")
     if not isinstance(field, str):
         raise InvalidParameter("random seed field must be string")
+    seed %= 2**64  # what random numbers depend on
     return BoostRequest(params.get("filter", ""), weight, is_random=True, seed=seed, random_field=field)
 
 

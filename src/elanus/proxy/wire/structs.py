@@ -81,18 +81,20 @@ def add_structs(
 
     ``messages`` returns a new one; ``add`` fills it with a column.
     """
-    left = [name for name in columns if struct_and_name(name) is None]
+    put_together: set[str] = set()
     for struct in schema.structs:
         members = [field for field in schema.members(struct.name) if field.name in columns]
         if not members:
             continue
+        put_together.update(field.name for field in members)
         message = messages()
         message.type = schema_pb2.ArrayOfStruct
         message.field_name, message.field_id = struct.name, struct.field_id
         message.struct_arrays.SetInParent()
         for field in members:
             add(message.struct_arrays.fields.add(), _own_name(field.name), field, columns[field.name])
-    return left
+    # not by their form: a value inside JSON that hits are grouped by is named like a member, as doc["a"]
+    return [name for name in columns if name not in put_together]
 
 
 def _own_name(member: str) -> str:
