@@ -474,4 +474,5 @@ def table() -> str:
 if __name__ == "__main__":
     page = Path(__file__).parents[3] / "docs" / "reliability.md"
     before, _, rest = page.read_text().partition("| bug | found as |")
-    page.write_text(before + table() + rest[rest.index("\n\n") + 1 :])
+    _, blank, after = rest.partition("\n\n")
+    page.write_text(before + table() + blank[1:] + after)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from elanus.api.indexcoord import IndexReferences
+from elanus.core.gc import SweepRules
 from elanus.core.path_digests import PathDigests
 from elanus.core.pins import Pin
 from elanus.core.segments import IndexFile
-from elanus.datacoord import references
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.pins import Pins
+from elanus.datacoord.references import References
 from elanus.datacoord.snapshot_files import SnapshotFiles
 from elanus.indexcoord.coord import IndexCoord
 from elanus.storage.paths import INDEX_FILES, PREFIXES, parse
@@ -65,8 +67,14 @@ def missing_index_files_borrowed(patch: pytest.MonkeyPatch) -> None:
 
 def index_files_not_swept(patch: pytest.MonkeyPatch) -> None:
     """Garbage collection leaves index files out."""
-    left = tuple(prefix for prefix in references.PREFIXES if prefix != INDEX_FILES)
-    patch.setattr(references, "PREFIXES", left)
+    rules = References.rules
+
+    async def without_them(*args: Any, **kwargs: Any) -> dict[str, SweepRules]:
+        found = await rules(*args, **kwargs)
+        del found[INDEX_FILES]
+        return found
+
+    patch.setattr(References, "rules", without_them)
 
 
 _LOST = frozenset({"GC1"})
