@@ -357,18 +357,23 @@ CONTINUES = b"HTTP/1.1 100 Continue\r\n\r\n"
 NO_END_OF_A_HEAD = b"HTTP/1.1 200 OK\r\nX-Slow: "
 NO_END_OF_A_LENGTH = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 NO_END_OF_AN_ERROR = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 1000000\r\n\r\n"
+NO_END_OF_A_HANDSHAKE = b"\x16\x03\x03\x3f\xff"
+"""The head of a TLS record of 16,383 bytes."""
 
 
 @pytest.mark.parametrize(
-    ("first", "then"),
+    ("scheme", "first", "then"),
     [
-        (CONTINUES, CONTINUES),
-        (NO_END_OF_A_HEAD, b"x"),
-        (NO_END_OF_A_LENGTH, b"0"),
-        (NO_END_OF_AN_ERROR, b"x"),
+        ("http", CONTINUES, CONTINUES),
+        ("http", NO_END_OF_A_HEAD, b"x"),
+        ("http", NO_END_OF_A_LENGTH, b"0"),
+        ("http", NO_END_OF_AN_ERROR, b"x"),
+        ("https", NO_END_OF_A_HANDSHAKE, b"\x02"),
     ],
 )
-def test_a_provider_that_always_sends_a_little_more_is_late_too(first: bytes, then: bytes) -> None:
+def test_a_provider_that_always_sends_a_little_more_is_late_too(
+    scheme: str, first: bytes, then: bytes
+) -> None:
     """Each piece comes well within the time, and all of them never do."""
     ended = threading.Event()
 
@@ -387,7 +392,7 @@ def test_a_provider_that_always_sends_a_little_more_is_late_too(first: bytes, th
         port = server.getsockname()[1]
         try:
             with pytest.raises(FunctionFailed, match=r"did not answer in time \(function\.timeout_s\)"):
-                post(request(f"http://127.0.0.1:{port}"), time.monotonic() + 0.5)
+                post(request(f"{scheme}://127.0.0.1:{port}"), time.monotonic() + 0.5)
         finally:
             ended.set()
             thread.join()

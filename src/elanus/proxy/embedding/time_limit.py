@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import urllib.request
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -66,33 +67,34 @@ class LimitedRequest(urllib.request.Request):
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, host: str, *, limit: TimeLimit, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._limit = limit
+    limit: TimeLimit
 
     def connect(self) -> None:
         super().connect()
-        self._limit.hold(self.sock)
+        self.limit.hold(self.sock)
 
 
-class _SecureConnection(http.client.HTTPSConnection):
-    def __init__(self, host: str, *, limit: TimeLimit, **options: Any) -> None:
-        super().__init__(host, **options)
-        self._limit = limit
+class _SecureConnection(http.client.HTTPSConnection, _Connection):
+    """Is held before its handshake, which takes its turn after `_Connection.connect`."""
 
-    def connect(self) -> None:
-        super().connect()
-        self._limit.hold(self.sock)
+
+def _opened_as(kind: type[_Connection], request: Any) -> Callable[..., _Connection]:
+    def connection(host: str, **options: Any) -> _Connection:
+        made = kind(host, **options)
+        made.limit = request.limit
+        return made
+
+    return connection
 
 
 class _Http(urllib.request.HTTPHandler):
     def http_open(self, req: Any) -> Any:
-        return self.do_open(_Connection, req, limit=req.limit)  # type: ignore[arg-type]
+        return self.do_open(_opened_as(_Connection, req), req)
 
 
 class _Https(urllib.request.HTTPSHandler):
     def https_open(self, req: Any) -> Any:
-        return self.do_open(_SecureConnection, req, limit=req.limit)  # type: ignore[arg-type]
+        return self.do_open(_opened_as(_SecureConnection, req), req)
 
 
 HANDLERS = (_Http, _Https)
