@@ -87,7 +87,7 @@ def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
     with_follower(tmp_path, use)
 
 
-def test_an_announcement_that_cannot_be_read_for_a_moment_is_an_error_of_who_waits_and_of_nobody_after(
+def test_an_announcement_that_cannot_be_read_for_a_moment_fails_the_waiting_read_and_none_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(_: AnnouncedEnd) -> Position:
@@ -171,7 +171,7 @@ def test_it_stays_with_a_log_that_is_closed_and_opened_again(tmp_path: Path) -> 
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_closing_ends_who_waits(tmp_path: Path) -> None:
+def test_closing_ends_a_waiting_read(tmp_path: Path) -> None:
     async def use(log: FileLog, follower: FileLogFollower) -> None:
         waiting = asyncio.ensure_future(follower.open_reader(CHANNEL, START).read())
         await asyncio.sleep(0)
