@@ -111,7 +111,7 @@ def test_a_log_that_has_lost_files_concerns_only_who_needs_them(
         expect_dropped_and_created_again(server, client)
 
 
-def test_an_older_copy_of_the_log_is_refused_to_who_needs_more_and_goes_on_for_others(tmp_path: Path) -> None:
+def test_an_older_copy_of_the_log_is_refused_to_readers_that_need_more(tmp_path: Path) -> None:
     """Both collections are in one log, of which the copy has all that is needed of one of them."""
     settings = {**WITHOUT_SPARK, "rootcoord.dml_channel_num": "1"}
     with Server(tmp_path / "data", settings) as server:

@@ -75,3 +75,15 @@ class FakeProxy:
     async def report_tick(self, now: Timestamp) -> TickReport:
         self.calls.note("report_tick")
         return TickReport(self.node_id, NO_TIMESTAMP, {})
+
+
+class FakeTicks:
+    """The ticks of a `ReadPath`: keeps what is requested, and writes none."""
+
+    def __init__(self) -> None:
+        self.requested: list[tuple[tuple[str, ...], Timestamp]] = []
+        self.log_full = ""
+        self.rewound: dict[tuple[str, ...], str] = {}
+
+    def request(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        self.requested.append((pchannels, at_least))

@@ -28,7 +28,7 @@ from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, PartitionID,
 from elanus.core.ordering import OrderBy
 from elanus.core.quick_values import quick
 from elanus.core.reduce import PrimaryKeys
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, Scalar
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -389,7 +389,7 @@ class NodeSearch(Struct, frozen=True, gc=False):
     queries: Queries
     k: int
     metric_type: str
-    params: Mapping[str, float | int | str | bool]
+    params: Mapping[str, Scalar]
     filter: BoundFilter
     output_fields: tuple[str, ...]
     read_ts: Timestamp

@@ -28,6 +28,7 @@ from elanus.core.grouping import Grouping
 from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.json_keys import double_of
 from elanus.core.ordering import OrderBy
+from elanus.core.schema import Scalar
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.expr import BoundFilter
@@ -106,7 +107,7 @@ class _Search(msgspec.Struct, tag="search", frozen=True):
     queries: _Vectors
     k: int
     metric_type: str
-    params: dict[str, float | int | str | bool]
+    params: dict[str, Scalar]
     grouping: Grouping | None = None
     candidates_max: int = 0
     boosts: _Boosts | None = None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from elanus.core.json_keys import place_of
+from elanus.core.schema import Scalar
 
 Path: TypeAlias = tuple[str | int, ...]
 
@@ -24,7 +25,7 @@ def entries_of(document: Any) -> list[str]:
     return list(dict.fromkeys(_entries((), document)))
 
 
-def entry_of(path: Path, value: bool | int | float | str, *, of_array: bool = False) -> str | None:
+def entry_of(path: Path, value: Scalar, *, of_array: bool = False) -> str | None:
     """Return the entry of a value at a path; with ``of_array``, of an array at the path that holds the value.
 
     None for NaN, and for a path whose keys may be read as an array's index in more than one way.

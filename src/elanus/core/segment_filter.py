@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.schema import Scalar
 from elanus.core.target_recall import TARGET_RECALL
 
 SEGMENT_FILTER_RATIO = "segment_filter_ratio"
 RATIO_MAX = 1000.0
-
-Scalar = float | int | str | bool
 
 
 def checked_ratio(value: object) -> float:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.schema import Scalar
 
 TARGET_RECALL = "target_recall"
 MISS_FACTOR = "elanus_miss_factor"
@@ -18,8 +19,6 @@ EFFORTS: Mapping[str, int] = {"ef": 1 << 30, "search_list": 1 << 30, "nprobe": 6
 """The search parameters that set the effort of a search, and their largest values."""
 _CHOSEN = (*EFFORTS, "level", "drop_ratio_search")
 """The parameters by which a client chooses the effort itself."""
-
-Scalar = float | int | str | bool
 
 
 def checked_target(value: object) -> float:

@@ -55,22 +55,12 @@ class RoleProcess(ServiceProcess):
             self.address = f"{host}:{own['proxy.port']}"
             endpoints = {name: f"http://{self.address}"}
         assignments = [part for item in own.items() for part in ("--set", "{}={}".format(*item))]
-        command = [
-            *within,
-            sys.executable,
-            "-m",
-            "elanus",
-            "run",
-            *roles,
-            "--config",
-            str(config),
-            *assignments,
-        ]
+        command = [sys.executable, "-m", "elanus", "run", *roles, "--config", str(config), *assignments]
         stands_by = set(roles) <= set(COORDINATORS)
         question = f"{self.observe_url}/{'healthz' if stands_by else 'readyz'}"
         super().__init__(
             name=name,
-            command=command,
+            command=[*within, *command],
             output=directory / f"{name}.log",
             ready=lambda: http_ok(question),
             endpoints=endpoints,

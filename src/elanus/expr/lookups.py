@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.core.lookup import Between, Holds, HoldsSuch, Inside, Lookup, Matching, OneOf, StartsWith
+from elanus.core.schema import Scalar
 from elanus.core.types import DataType, Family
 from elanus.expr.jsonvalues import Path
 from elanus.expr.like import LikePattern
@@ -153,7 +154,7 @@ def _range(comparator: Comparator, value: Any) -> Between:
     return Between(None, value, high_included=included)
 
 
-def _equal(column: Column, value: bool | int | float | str) -> OneOf | Between:
+def _equal(column: Column, value: Scalar) -> OneOf | Between:
     """Numbers by their place in the order: whole ones equal fractions, and 0.0 equals -0.0."""
     if column.kind.family in (Family.INTEGER, Family.FLOATING, Family.TIME):
         return Between(value, value)
@@ -277,7 +278,7 @@ def _element_like(pattern: LikePattern) -> Holds | HoldsSuch | None:
     return None
 
 
-def _is_stored_as(column: Column, value: bool | int | float | str) -> bool:
+def _is_stored_as(column: Column, value: Scalar) -> bool:
     """Whether the type of a field, which holds no fractions, has this very value."""
     if column.kind.integer_range is None:
         return column.kind.family in (Family.TEXT, Family.BOOL)

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from elanus.core.geometry import Boxes
 from elanus.core.lookup import Lookup
-from elanus.core.schema import DataType, FieldSchema
+from elanus.core.schema import DataType, FieldSchema, Scalar
 from elanus.core.structs import struct_and_name
 from elanus.core.types import KINDS, Family, FieldKind
 from elanus.expr.jsonvalues import JsonSet, Path
@@ -98,7 +98,7 @@ class Moment(int):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    value: bool | int | float | str
+    value: Scalar
 
     @property
     def data_type(self) -> DataType:
@@ -199,7 +199,7 @@ class ArrayContains:
     """
 
     column: Column
-    literals: Sequence[bool | int | float | str]
+    literals: Sequence[Scalar]
     values: pa.Array
     has_impossible: bool
     need_all: bool
@@ -214,7 +214,7 @@ class ArrayEqual:
     """
 
     column: Column
-    literals: Sequence[bool | int | float | str]
+    literals: Sequence[Scalar]
     values: pa.Array | None
     negated: bool
 

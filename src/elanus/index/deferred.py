@@ -23,7 +23,7 @@ class DeferredVectors(VectorIndex):
 
     @property
     def memory_bytes(self) -> int:
-        """0: who computes the vectors counts them."""
+        """0: the block that computes the vectors counts them."""
         return 0
 
     @property

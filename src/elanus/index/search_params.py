@@ -43,6 +43,7 @@ import numpy.typing as npt
 
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH, Metric
+from elanus.core.schema import Scalar
 from elanus.core.segment_filter import SEGMENT_FILTER_RATIO, ratio_of
 from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL, target_of
 from elanus.index.ignored import FOREIGN_SEARCH_PARAMS, note_ignored
@@ -172,9 +173,7 @@ def _check_aimable(spec: IndexSpec, target: float) -> None:
         )
 
 
-def true_params(
-    metric: Metric, params: Mapping[str, float | int | str | bool]
-) -> Mapping[str, float | int | str | bool]:
+def true_params(metric: Metric, params: Mapping[str, Scalar]) -> Mapping[str, Scalar]:
     """Return the parameters of a search for the true answer to a search with ``params``.
 
     A range search keeps its range.

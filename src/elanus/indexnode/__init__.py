@@ -1,1 +1,1 @@
-"""The index node: builds one segment's index at a time, as a Spark job."""
+"""The index node: each of its orders is the index of one segment, built by a Spark job."""

@@ -29,7 +29,7 @@ _BLOCK_BYTES = 8 * 1024 * 1024
 
 
 class CsvSource:
-    """One group: which line ends are inside quotes is known only to who reads the file from its start.
+    """One group: which line ends are inside quotes is known only to a reader from the start of the file.
 
     Implements `elanus.pipeline.import_sources.Source`.
     """

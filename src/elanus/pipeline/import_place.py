@@ -51,7 +51,7 @@ class Place:
         )
 
     def refusal(self, fault: Fault) -> InvalidParameter:
-        """A fault that `elanus.core.rows` has found in this batch, in words for who has the file."""
+        """A fault that `elanus.core.rows` has found in this batch, in words for the owner of the file."""
         field = fault.field
         match fault.problem:
             case Problem.NUMBER | Problem.LENGTH | Problem.NULL_ELEMENT if field.kind.family is Family.LIST:

@@ -92,7 +92,7 @@ def _first_beyond(values: Sequence[Any], arrow_type: pa.DataType) -> int:
 def documents(texts: Sequence[Text]) -> pa.Array:
     """Return JSON documents as ``binary``: strings are taken for the document that they contain.
 
-    A malformed string stays as it is: who checks the documents refuses it by its row.
+    A malformed string stays as it is: the check of the documents refuses it by its row.
     """
     return pa.array(list(map(_document, texts)), pa.binary())
 

@@ -1,7 +1,7 @@
 """Jobs, and the part of a Spark session that they use.
 
 A `Job` is a value: a task (a plain function of one plan), the plans, and how to account for the outcomes.
-`elanus.pipeline.flush`, `elanus.pipeline.index_build` and `elanus.pipeline.compact` make jobs,
+Modules such as `elanus.pipeline.flush` and `elanus.pipeline.index_build` make jobs, and
 `elanus.pipeline.jobs` runs them on a `JobSession`. Nothing here imports Spark.
 """
 

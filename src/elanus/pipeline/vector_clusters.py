@@ -93,44 +93,57 @@ def survey_vectors(order: CompactionOrder, store: ObjectStore) -> VectorClusters
     return VectorClusters(np.ascontiguousarray(centroids[np.concatenate(groups)]), numbers)
 
 
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    path: str
+    number: int
+    rows: int
+
+
 def sample_vectors(
     store: ObjectStore, files: Sequence[BinlogFile], field: FieldSchema, wanted: int, seed: int
 ) -> tuple[Matrix, float]:
-    """Return about ``wanted`` vectors of the files, and the share of the rows that have one.
+    """Return about ``wanted`` vectors of the files, (n, width), and the share of the rows that have one.
 
     Reads a few times as many, in row groups drawn at random, however many rows there are. Files that lack
     the field, because it was added later, have no vectors to draw. Raises `ObjectMissing`, `CorruptObject`.
     """
     chance = np.random.default_rng(seed)
-    groups: list[tuple[BinlogFile, int, int]] = []
+    groups = _row_groups(store, files, field)
+    drawn: dict[str, list[_RowGroup]] = {}
+    read = 0
+    for place in chance.permutation(len(groups)).tolist():
+        if read >= _READ_OF_SAMPLE * wanted:
+            break
+        drawn.setdefault(groups[place].path, []).append(groups[place])
+        read += groups[place].rows
+    parts: list[Matrix] = [field.vector.empty(0, field.dim)]
+    found = 0
+    for path, its_groups in drawn.items():
+        # Opened again: few files are drawn from, and an open file keeps in memory what is read of it.
+        with opened(store, path, INSERT_LOG) as parquet:
+            for group in sorted(its_groups, key=lambda group: group.number):
+                read_group = parquet.read_row_group(group.number, columns=[field.name], use_threads=False)
+                vectors = field.vector.to_matrix(read_group.column(0).combine_chunks().drop_null())
+                found += len(vectors)
+                taken = min(len(vectors), math.ceil(wanted * group.rows / read))
+                parts.append(vectors[np.sort(chance.choice(len(vectors), taken, replace=False))])
+    total = sum(file.rows for file in files)
+    have_field = sum(group.rows for group in groups)
+    share = 0.0 if not read else found / read * have_field / total
+    return np.concatenate(parts), share
+
+
+def _row_groups(store: ObjectStore, files: Sequence[BinlogFile], field: FieldSchema) -> list[_RowGroup]:
+    """Return the row groups of the files that have the field."""
+    groups: list[_RowGroup] = []
     for file in files:
         with opened(store, file.path, INSERT_LOG) as parquet:
             if field.is_added and absent_fields(parquet.schema_arrow, [field.name], [field]):
                 continue
             sizes = [parquet.metadata.row_group(n).num_rows for n in range(parquet.num_row_groups)]
-        groups += [(file, number, rows) for number, rows in enumerate(sizes)]
-    drawn: dict[str, list[int]] = {}
-    read = 0
-    for place in chance.permutation(len(groups)).tolist():
-        if read >= _READ_OF_SAMPLE * wanted:
-            break
-        file, number, rows = groups[place]
-        drawn.setdefault(file.path, []).append(number)
-        read += rows
-    parts: list[Matrix] = [field.vector.empty(0, field.dim)]
-    found = 0
-    for path, numbers in drawn.items():
-        with opened(store, path, INSERT_LOG) as parquet:
-            for number in sorted(numbers):
-                column = parquet.read_row_group(number, columns=[field.name], use_threads=False).column(0)
-                vectors = field.vector.to_matrix(column.combine_chunks().drop_null())
-                found += len(vectors)
-                taken = min(len(vectors), math.ceil(wanted * len(column) / read))
-                parts.append(vectors[np.sort(chance.choice(len(vectors), taken, replace=False))])
-    total = sum(file.rows for file in files)
-    have_field = sum(rows for _, _, rows in groups)
-    share = 0.0 if not read else found / read * have_field / total
-    return np.concatenate(parts), share
+        groups += [_RowGroup(file.path, number, rows) for number, rows in enumerate(sizes)]
+    return groups
 
 
 def part_of(vectors: Vectors, row_ids: Numbers, centroids: Matrix, one: Slice) -> tuple[Rows, Spheres | None]:

@@ -78,7 +78,7 @@ def report(node_id: NodeID, what: str, snapshot: Snapshot, read: FollowedRead, t
     left_out: Counter[str] = Counter()
     parts = []
     for segment in snapshot.segments:
-        reason = _left_out(segment, snapshot, read)
+        reason = _left_out(segment, read)
         if reason:
             left_out[reason] += 1
         elif segment.blocks:
@@ -100,7 +100,7 @@ def report(node_id: NodeID, what: str, snapshot: Snapshot, read: FollowedRead, t
     )
 
 
-def _left_out(segment: SnapshotSegment, snapshot: Snapshot, read: FollowedRead) -> str:
+def _left_out(segment: SnapshotSegment, read: FollowedRead) -> str:
     """Return why the read does not look at a segment; "" if it does."""
     if read.partition_ids and segment.partition_id not in read.partition_ids:
         return "in other partitions"

@@ -70,7 +70,7 @@ class _Turn:
     async def take(self) -> None:
         try:
             await self.work()
-        except Exception as error:  # noqa: BLE001 - it is that of who asked for the work
+        except Exception as error:  # noqa: BLE001 - raised where the work was asked for
             self.end(error)
         except BaseException:
             self.end(taken=False)
@@ -80,7 +80,7 @@ class _Turn:
 
     def end(self, error: Exception | None = None, *, taken: bool = True) -> None:
         if self.done.done():
-            return  # who asked has given up
+            return  # the caller has given up
         if error is None:
             self.done.set_result(taken)
         else:

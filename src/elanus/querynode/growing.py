@@ -28,7 +28,16 @@ from elanus.core.ids import FieldID, PartitionID, SegmentID
 from elanus.core.nullable import in_memory
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.visibility import NEVER_DELETED, Timestamps
-from elanus.index import Codebook, Codes, DeferredVectors, IndexSpec, VectorIndex, interim_index, over_rows
+from elanus.index import (
+    Codebook,
+    Codes,
+    DeferredVectors,
+    IndexSpec,
+    InterimIndex,
+    VectorIndex,
+    interim_index,
+    over_rows,
+)
 from elanus.querynode.block import Block
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.vectors import VectorColumn
@@ -67,46 +76,30 @@ class GrowingBlock(Block):
         codes: Mapping[FieldID, Codes] | None = None,
         is_joined: bool = False,
     ) -> None:
+        self.batch = batch
         self.codes = codes or {}
         self.is_joined = self.is_complete = is_joined
         """Whether later rows are not added to it: it is joined, or being joined."""
-        codes_bytes = 0
-        columns = {field.name: batch.column(field.name) for field in schema.fields}
-        vectors = {}
         self.computed: dict[FieldID, Computed] = {}
-        placeholder_bytes = 0
-        for field in schema.vector_fields:
-            spec = specs.get(field.field_id)
-            function = schema.function_of(field)
-            if function is not None and function.kind == MINHASH:
-                known = (earlier or {}).get(field.field_id)
-                assert known is None or isinstance(known, SignatureRows)
-                made = computed_signatures(schema, function, batch, known)
-                self.computed[field.field_id] = made
-                placeholder_bytes += columns.pop(field.name).nbytes
-                vectors[field.field_id] = _signatures(field, spec, made)
-                continue
-            if spec is None:
-                continue
-            if field.field_id in self.codes:
-                index = interim_index(spec, self._rows(field, batch), self.codes[field.field_id])
-                codes_bytes += index.codes_bytes
-                vectors[field.field_id] = VectorColumn.held(field, index)
-                continue
-            if function is None:
-                rows = self._rows(field, batch)
-                exact = over_rows(field.data_type, field.dim, spec.metric_type, rows, spec.params)
-            else:
-                terms = self._terms(schema, function, field, batch, earlier)
-                exact = over_rows(field.data_type, field.dim, spec.metric_type, terms)
-            vectors[field.field_id] = VectorColumn.held(field, exact)
+        columns = {field.name: batch.column(field.name) for field in schema.fields}
+        vectors: dict[FieldID, VectorColumn] = {}
+        known = earlier or {}
+        codes_bytes = placeholder_bytes = 0
         for field in schema.searched_fields:
-            spec = specs.get(field.field_id)
-            if field.has_vector_lists and spec is not None:
+            spec, function = specs.get(field.field_id), schema.function_of(field)
+            if function is not None and function.kind == MINHASH:
+                vectors[field.field_id] = self._signatures(schema, function, field, spec, known)
+                placeholder_bytes += columns.pop(field.name).nbytes
+            elif spec is None:
+                continue
+            elif field.has_vector_lists:
                 vectors[field.field_id] = VectorColumn.of_lists(field, spec, columns[field.name])
+            else:
+                index = self._index_over(schema, function, field, spec, known)
+                vectors[field.field_id] = VectorColumn.held(field, index)
+                codes_bytes += index.codes_bytes if isinstance(index, InterimIndex) else 0
         super().__init__(schema, columns, vectors, row_ts, deleted_ts)
         self._fixed_bytes += placeholder_bytes + codes_bytes
-        self.batch = batch
         self.batch_bytes = int(batch.nbytes) + codes_bytes
 
     @property
@@ -116,40 +109,52 @@ class GrowingBlock(Block):
 
     def vectors_of(self, field: FieldSchema) -> Any:
         """Return a field's vectors in memory: a matrix, or `NullableVectors`."""
-        return self._rows(field, self.batch)
+        return in_memory(field.vector, self.batch.column(field.name))
 
     def take_deletes(self, parts: Sequence[GrowingBlock]) -> None:
         """Take over the deletes of the blocks that this one replaces. Nothing reads this one yet."""
         self._visibility = Visibility(self.row_ts, _joined_deletes(parts))
 
-    @staticmethod
-    def _rows(field: FieldSchema, batch: pa.RecordBatch) -> Any:
-        return in_memory(field.vector, batch.column(field.name))
+    def _index_over(
+        self,
+        schema: CollectionSchema,
+        function: Function | None,
+        field: FieldSchema,
+        spec: IndexSpec,
+        earlier: Mapping[FieldID, Computed],
+    ) -> VectorIndex:
+        """Return the index over a field's vectors, or over the terms that its ``function`` computes."""
+        if field.field_id in self.codes:
+            return interim_index(spec, self.vectors_of(field), self.codes[field.field_id])
+        if function is None:
+            rows = self.vectors_of(field)
+            return over_rows(field.data_type, field.dim, spec.metric_type, rows, spec.params)
+        known = earlier.get(field.field_id)
+        assert known is None or isinstance(known, TermRows)
+        terms = computed_terms(schema, function, self.batch, known)
+        self.computed[field.field_id] = terms
+        return over_rows(field.data_type, field.dim, spec.metric_type, terms)
 
-    def _terms(
+    def _signatures(
         self,
         schema: CollectionSchema,
         function: Function,
         field: FieldSchema,
-        batch: pa.RecordBatch,
-        earlier: Mapping[FieldID, Computed] | None,
-    ) -> TermRows:
-        known = (earlier or {}).get(field.field_id)
-        assert known is None or isinstance(known, TermRows)
-        terms = computed_terms(schema, function, batch, known)
-        self.computed[field.field_id] = terms
-        return terms
+        spec: IndexSpec | None,
+        earlier: Mapping[FieldID, Computed],
+    ) -> VectorColumn:
+        """Return the signatures that ``function`` computes, on their first read. ``spec``: None: no index."""
+        known = earlier.get(field.field_id)
+        assert known is None or isinstance(known, SignatureRows)
+        made = computed_signatures(schema, function, self.batch, known)
+        self.computed[field.field_id] = made
+        if spec is None:
+            return VectorColumn(field, None, lambda rows: made.rows[rows], lambda: None)
 
+        def exact() -> VectorIndex:
+            return over_rows(field.data_type, field.dim, spec.metric_type, made.rows, spec.params)
 
-def _signatures(field: FieldSchema, spec: IndexSpec | None, made: SignatureRows) -> VectorColumn:
-    """Return the column of signatures, which the first read computes. ``spec``: None if it has no index."""
-    if spec is None:
-        return VectorColumn(field, None, lambda rows: made.rows[rows], lambda: None)
-
-    def exact() -> VectorIndex:
-        return over_rows(field.data_type, field.dim, spec.metric_type, made.rows, spec.params)
-
-    return VectorColumn.held(field, DeferredVectors(spec, len(made), exact))
+        return VectorColumn.held(field, DeferredVectors(spec, len(made), exact))
 
 
 @dataclass(slots=True)

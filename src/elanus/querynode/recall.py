@@ -29,6 +29,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID
 from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.recall import EFFORT_FACTOR, Measured, Misses, Sample, Tally, band_of, recall_of
+from elanus.core.schema import Scalar
 from elanus.core.target_recall import EFFORTS, MISS_FACTOR, TARGET_RECALL
 from elanus.index import resolve_search, true_params
 from elanus.index.curve import effort_name
@@ -237,9 +238,7 @@ def _recall(hits: NodeHits, truth: NodeHits) -> float:
     return recall_of(hits.ids.tolist(), hits.scores, truth.ids.tolist(), truth.scores)
 
 
-def _more_effort(
-    snapshot: Snapshot, request: NodeSearch
-) -> tuple[str, Mapping[str, float | int | str | bool] | None]:
+def _more_effort(snapshot: Snapshot, request: NodeSearch) -> tuple[str, Mapping[str, Scalar] | None]:
     """Return the parameter that sets the effort with its value, and the parameters of a search with more."""
     spec = snapshot.specs[request.field_id]
     name = effort_name(spec.kind)

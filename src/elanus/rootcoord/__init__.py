@@ -1,1 +1,1 @@
-"""The root coordinator: timestamps, ids, time ticks, and the catalog of collections."""
+"""The root coordinator: timestamps, ids, time ticks, the catalog, definitions, users and rights."""

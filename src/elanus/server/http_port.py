@@ -169,7 +169,7 @@ class ObservePort:
         except ElanusError as error:
             status, body = _status_of(error), {"error": error.message}
         except Exception as error:
-            log.exception("observe_request_failed", method=method, path=path)
+            log.exception("request of the metrics port failed", method=method, path=path)
             status, body = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}"}
         payload = msgspec.json.encode(body)
         headers = [("Content-Type", "application/json"), ("Content-Length", str(len(payload)))]

@@ -22,6 +22,7 @@ from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.proxy.embedding import EmbeddingPolicy, ProviderAccess
 from elanus.proxy.role.proxy import ProxyPolicy
+from elanus.proxy.role.read_path import ReadPolicy
 from elanus.proxy.verbs.pressure import PressureLimits
 from elanus.querynode.interim import InterimRules
 from elanus.querynode.node import QueryNodePolicy
@@ -123,9 +124,7 @@ def proxy_policy(settings: Settings) -> ProxyPolicy:
     return ProxyPolicy(
         tick_interval_ms=proxy.time_tick_interval_ms,
         tasks_max=proxy.max_task_num,
-        graceful_time_ms=proxy.graceful_time_ms,
-        retention_s=settings.datacoord.retention_s,
-        read_timeout_s=proxy.read_timeout_s,
+        reads=ReadPolicy(proxy.graceful_time_ms, settings.datacoord.retention_s, proxy.read_timeout_s),
         call_timeout_s=proxy.read_timeout_s,
         allocation_rows_min=settings.datacoord.allocation_rows_min,
         limits=RequestLimits(

@@ -92,23 +92,29 @@ async def _serve(settings: Settings) -> int:
             stack.push_async_callback(pool.stop)
             report.serving = pool
         report.addresses = dict(zip(online.proxies, addresses, strict=True))
-        announce(
-            data_dir.root,
-            Announcement(
-                version=__version__,
-                pid=os.getpid(),
-                address=addresses[0],
-                other_addresses=tuple(addresses[1:]),
-                observe_url=observe_url,
-                http_url=url_of(http),
-            ),
-        )
         stack.callback(withdraw, data_dir.root)
-        served = ", ".join((*addresses, *((url_of(http),) if http is not None else ())))
-        sys.stdout.write(f"Elanus {__version__} serves {served}, data in {data_dir.root}\n")
-        sys.stdout.flush()
+        _announce(data_dir, addresses, observe_url, url_of(http))
         await stopping.wait()
     return 0
+
+
+def _announce(data_dir: DataDir, addresses: Sequence[str], observe_url: str, http_url: str) -> None:
+    """Say where the server is: to tools in its directory, and to its operator in one line."""
+    first, *others = addresses
+    announce(
+        data_dir.root,
+        Announcement(
+            version=__version__,
+            pid=os.getpid(),
+            address=first,
+            other_addresses=tuple(others),
+            observe_url=observe_url,
+            http_url=http_url,
+        ),
+    )
+    served = ", ".join((*addresses, *((http_url,) if http_url else ())))
+    sys.stdout.write(f"Elanus {__version__} serves {served}, data in {data_dir.root}\n")
+    sys.stdout.flush()
 
 
 def _open_fronts(

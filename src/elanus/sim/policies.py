@@ -24,6 +24,7 @@ from elanus.datacoord.planner import PlanPolicy
 from elanus.datacoord.segment_allocator import AllocationPolicy
 from elanus.datanode.policy import DataNodePolicy
 from elanus.proxy.role.proxy import ProxyPolicy
+from elanus.proxy.role.read_path import ReadPolicy
 from elanus.querynode.delete_applier import DeleteLimits
 from elanus.querynode.interim import InterimRules
 from elanus.querynode.key_ranges import VISIT_KEYS
@@ -119,9 +120,7 @@ def proxy_policy(density: Density) -> ProxyPolicy:
     return ProxyPolicy(
         tick_interval_ms=density.tick_interval_ms,
         tasks_max=64,
-        graceful_time_ms=GRACEFUL_MS,
-        retention_s=RETENTION_S,
-        read_timeout_s=READ_TIMEOUT_S,
+        reads=ReadPolicy(GRACEFUL_MS, RETENTION_S, READ_TIMEOUT_S),
         call_timeout_s=READ_TIMEOUT_S,
         allocation_rows_min=10,
     )

@@ -104,7 +104,7 @@ def test_a_node_that_lives_keeps_what_it_has_while_it_is_not_ready() -> None:
     assert owners(current, {A, B}, {B}, balanced=True)[vchannels(1)[0]] == A
 
 
-def test_a_new_vchannel_goes_to_who_follows_its_pchannel() -> None:
+def test_a_new_vchannel_goes_to_the_node_that_follows_its_pchannel() -> None:
     first, second = vchannels(2)
     assert owners({first: A, second: NO_NODE}, {A, B}, {A, B}, balanced=False)[second] == A
 

@@ -380,7 +380,7 @@ async def test_what_an_import_brought_is_compacted_when_it_is_served(tmp_path: P
 
 @pytest.mark.parametrize("lost", ["insert_log", "stats_log"])
 async def test_a_file_that_is_gone_harms_no_other_segment(tmp_path: Path, lost: str) -> None:
-    """Found before anything is planned: who looks for dead rows reads keys and statistics."""
+    """Found before anything is planned: the search for dead rows reads keys and statistics."""
     bench, files = await start(tmp_path)
     first = await files.flushed(range(600))
     await files.flushed(range(600, 1200))

@@ -17,7 +17,7 @@ from elanus.core.ids import NodeID
 P = CompactionState
 
 
-async def test_plans_go_to_who_has_fewest_and_the_owner_first(tmp_path: Path) -> None:
+async def test_plans_go_to_the_node_with_fewest_and_the_owner_first(tmp_path: Path) -> None:
     bench, files = await start(tmp_path, orders_max=1)
     first, first_epoch = bench.node, bench.epoch
     await bench.register(10)

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from index_data import BUILD_PARAMS, CASES, DIM, spec_for
 
-from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter, InvalidTopK, NotSupported
+from elanus.core.errors import InvalidDimension, InvalidParameter, InvalidTopK, NotSupported
 from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.schema import DataType
 from elanus.index import (
@@ -302,9 +302,8 @@ def test_the_default_ef_grows_with_k() -> None:
     ],
 )
 def test_search_parameters_that_are_refused(kind: str, sent: dict[str, object], text: str) -> None:
-    with pytest.raises(InvalidParameter, match=text) as caught:
+    with pytest.raises(InvalidParameter, match=text):
         resolve_search(spec_for(kind, "L2"), sent, 10)
-    assert isinstance(caught.value, ElanusError)
 
 
 @pytest.mark.parametrize("metric", ["L2", "IP", "COSINE", "HAMMING", "JACCARD"])

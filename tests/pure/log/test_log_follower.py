@@ -62,8 +62,10 @@ def test_many_readers_share_the_wait(tmp_path: Path) -> None:
     async def use(log: FileLog, follower: FileLogFollower) -> None:
         readers = [follower.open_reader(f"dml_{n % 3}", START) for n in range(9)]
         waiting = [asyncio.ensure_future(read(reader, 1)) for reader in readers]
+        await asyncio.sleep(0)
+        polling = [task for task in asyncio.all_tasks() if "_poll" in repr(task.get_coro())]
+        assert len(polling) == 1, "one timer for all of them"
         for number in range(3):
-            await asyncio.sleep(0.005)
             await log.append(f"dml_{number}", [entry(number + 1)])
         assert await asyncio.gather(*waiting) == [[n % 3 + 1] for n in range(9)]
 
@@ -85,7 +87,7 @@ def test_it_looks_at_once_when_it_is_asked_to(tmp_path: Path) -> None:
     with_follower(tmp_path, use)
 
 
-def test_an_announcement_that_cannot_be_read_for_a_moment_is_an_error_of_who_waits_and_of_nobody_after(
+def test_an_announcement_that_cannot_be_read_for_a_moment_fails_the_waiting_read_and_none_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unreadable(_: AnnouncedEnd) -> Position:
@@ -119,7 +121,9 @@ def test_it_does_not_look_beyond_what_is_announced(tmp_path: Path) -> None:
         with files(tmp_path)[0].open("ab") as file:
             file.write(b"half a frame")
         waiting = asyncio.ensure_future(reader.read())
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
+        follower.poll_now()
+        await asyncio.sleep(0)
         assert not waiting.done()
         await log.append(CHANNEL, [entry(2)])
         assert [e.header.ts for e in await waiting] == [2]
@@ -167,10 +171,10 @@ def test_it_stays_with_a_log_that_is_closed_and_opened_again(tmp_path: Path) -> 
     asyncio.run(asyncio.wait_for(run(), 20))
 
 
-def test_closing_ends_who_waits(tmp_path: Path) -> None:
+def test_closing_ends_a_waiting_read(tmp_path: Path) -> None:
     async def use(log: FileLog, follower: FileLogFollower) -> None:
         waiting = asyncio.ensure_future(follower.open_reader(CHANNEL, START).read())
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0)
         await follower.close()
         with pytest.raises(LogClosed):
             await waiting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 from session_bench import TTL_S, Bench
@@ -67,3 +68,19 @@ async def test_cut_off_from_the_store_it_stops_believing() -> None:
     assert not kept.held.is_valid(bench.now_s())
     cable.plug()
     await asyncio.wait_for(kept.keeping, TTL_S)
+
+
+async def test_its_term_begins_when_a_renewal_was_sent_not_when_the_answer_came() -> None:
+    """The store may have received it at once, and counts from then."""
+    bench = Bench()
+
+    async def renew_lease(lease: LeaseID) -> None:
+        await bench.store.renew_lease(lease)
+        await asyncio.sleep(0.8 * TTL_S)
+
+    kept = await Kept(bench, SimpleNamespace(renew_lease=renew_lease)).begin()
+    await asyncio.sleep(kept.held.renew_every_s + 0.9 * TTL_S)
+    assert kept.held.is_valid(bench.now_s()), "the answer has come"
+    await asyncio.sleep(0.1 * TTL_S)
+    assert not kept.held.is_valid(bench.now_s())
+    kept.keeping.cancel()

@@ -479,7 +479,7 @@ def test_large_builds_that_do_not_fit_into_memory_together_run_one_after_the_oth
 
 @pytest.mark.parametrize("alive", [True, False])
 def test_a_job_that_ends_with_its_spark_is_no_failure_of_its_own(alive: bool) -> None:
-    """Its role ends with Spark too, and who ordered the job orders it again."""
+    """Its role ends with Spark too, and its coordinator orders the job again."""
 
     def lost(_: int) -> int:
         session.alive = alive

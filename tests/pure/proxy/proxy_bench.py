@@ -31,6 +31,7 @@ from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Coordinators, Proxy, ProxyPolicy
+from elanus.proxy.role.read_path import ReadPolicy
 from elanus.proxy.role.stamps import OwnStamps
 from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
@@ -48,9 +49,7 @@ def resolved(of: Collection) -> CachedCollection:
 POLICY = ProxyPolicy(
     tick_interval_ms=200,
     tasks_max=10,
-    graceful_time_ms=5000,
-    retention_s=3600.0,
-    read_timeout_s=5.0,
+    reads=ReadPolicy(5000, 3600.0, 5.0),
     call_timeout_s=5.0,
     allocation_rows_min=1000,
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from fake_calls import FakeTicks
 from fakes import DEFAULT, OTHER, collection, index, schema
 
 from elanus.api.querynode import NodeHits
@@ -29,7 +30,7 @@ from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.queues import DqQueue
-from elanus.proxy.role.read_path import ReadPath
+from elanus.proxy.role.read_path import ReadPath, ReadPolicy
 from elanus.proxy.role.stamps import OwnStamps
 from elanus.proxy.verbs.query import Querying
 from elanus.proxy.verbs.search import Searching
@@ -112,21 +113,16 @@ class Bench:
         self.queue = DqQueue(reads_max)
         self.measures = Waits()
         self.own_writes = OwnWrites(GRACEFUL_MS)
-        self.log_full = self.rewound = ""
-        self.asked_ticks: list[tuple[tuple[str, ...], Timestamp]] = []
+        self.ticks = FakeTicks()
         self.reads = ReadPath(
             self.nodes,
             self.queue,
             OwnStamps(lambda: now),
-            lambda pchannels, ts: self.asked_ticks.append((pchannels, ts)),
+            self.ticks,
             self.measures,
             self.own_writes,
-            graceful_time_ms=GRACEFUL_MS,
-            retention_s=retention_s,
-            timeout_s=7.0,
-            now_s=time.monotonic,
-            log_full=lambda: self.log_full,
-            rewound=lambda pchannels: self.rewound if pchannels else "",
+            ReadPolicy(GRACEFUL_MS, retention_s, timeout_s=7.0),
+            time.monotonic,
         )
         self.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, time.monotonic)
         proxy: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""Wrong passwords of one address are limited; other addresses, and who has signed in, do not notice."""
+"""Wrong passwords of one address are limited; other addresses, and users who are signed in, do not notice."""
 
 from __future__ import annotations
 

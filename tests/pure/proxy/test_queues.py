@@ -13,7 +13,7 @@ import pytest
 from fakes import settle
 
 from elanus.core.errors import InvalidParameter, NotReady, TaskQueueFull
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue, Turn
 from elanus.proxy.role.stamps import OwnStamps
 
@@ -292,3 +292,16 @@ def test_reads_are_limited() -> None:
         queue.enter()
     queue.leave()
     queue.enter()
+
+
+async def test_a_long_write_counts_as_written_lately_when_it_ends() -> None:
+    """Its readers wait for the tick after its end, however long ago it began."""
+    queue, go_on = DmQueue(stamps(), 10), asyncio.Event()
+    writing = asyncio.ensure_future(Write(queue, [], (A,), prepares=go_on.wait).run())
+    await settle()
+    assert queue.written(compose(1_000)) == (A,)
+    assert queue.written(compose(10_000)) == ()
+    go_on.set()
+    await writing
+    assert queue.written(compose(20_000)) == (A,)
+    assert queue.written(compose(30_000)) == ()

@@ -39,6 +39,7 @@ from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.verbs.query import matching_keys
 
 TWO = np.zeros((2, 2), np.float32)
+PCHANNELS = ("by-dev-rootcoord-dml_0",)
 
 # the moment
 
@@ -61,7 +62,7 @@ def test_a_read_is_as_of_what_is_served_or_of_what_it_demands(
     result = bench.verbs.search(search(consistency=ReadConsistency(level)))
     assert result.ts == bench.nodes.asked[0].read_ts == read_at
     assert bench.nodes.waited == ([(read_at, 7.0)] if waits else [])
-    assert bench.asked_ticks == ([(("by-dev-rootcoord-dml_0",), read_at)] if waits else [])
+    assert bench.ticks.requested == ([(PCHANNELS, read_at)] if waits else [])
 
 
 def test_a_session_reads_its_own_writes() -> None:
@@ -78,7 +79,7 @@ def test_a_timestamp_ahead_of_now_is_waited_for_without_asking_for_a_tick() -> N
     result = bench.verbs.query(query(consistency=ReadConsistency(L.CUSTOMIZED, soon)))
     assert bench.nodes.waited == [(soon, 7.0)]
     assert bench.nodes.asked[0].read_ts == result.ts == soon
-    assert bench.asked_ticks == []
+    assert bench.ticks.requested == []
 
 
 def test_a_timestamp_that_no_read_can_wait_for_is_refused_at_once() -> None:
@@ -97,7 +98,7 @@ def test_a_bounded_read_sees_the_last_write_of_its_own_client(asked: Consistency
     bench.own_writes.note("mine", cached().collection_id, written)
     bench.verbs.query(query(consistency=ReadConsistency(asked, client="theirs")))
     bench.verbs.query(query(consistency=ReadConsistency(asked)))
-    assert (bench.nodes.waited, bench.asked_ticks) == ([], [])
+    assert (bench.nodes.waited, bench.ticks.requested) == ([], [])
     result = bench.verbs.search(search(consistency=ReadConsistency(asked, client="mine")))
     assert bench.nodes.waited == [(written, 7.0)]
     assert result.ts == bench.nodes.asked[-1].read_ts == written
@@ -128,7 +129,7 @@ def test_what_is_not_loaded_is_said_before_anything_waits() -> None:
     bench = Bench(Nodes(Timestamp(-1)))
     with pytest.raises(CollectionNotLoaded):
         bench.verbs.search(search())
-    assert bench.asked_ticks == []
+    assert bench.ticks.requested == []
 
 
 def test_a_read_that_waited_in_vain_frees_its_slot() -> None:
@@ -140,7 +141,7 @@ def test_a_read_that_waited_in_vain_frees_its_slot() -> None:
 
 def test_a_read_for_which_the_log_has_no_room_says_so_and_waits_a_second_at_most() -> None:
     bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
-    bench.log_full = "no room left for the log"
+    bench.ticks.log_full = "no room left for the log"
     with pytest.raises(DiskFull, match=r"time tick, which the log cannot take: no room left.*Eventually"):
         bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
     assert bench.nodes.waited == [(compose(300_000), 1.0)]
@@ -149,7 +150,7 @@ def test_a_read_for_which_the_log_has_no_room_says_so_and_waits_a_second_at_most
 
 def test_a_read_whose_channel_takes_no_ticks_says_so_and_waits_a_second_at_most() -> None:
     bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
-    bench.rewound = "nothing is written to dml_0: an older copy"
+    bench.ticks.rewound[PCHANNELS] = "nothing is written to dml_0: an older copy"
     with pytest.raises(ChannelRewound, match=r"waits for a time tick: nothing is written to dml_0"):
         bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
     assert bench.nodes.waited == [(compose(300_000), 1.0)]
@@ -157,11 +158,11 @@ def test_a_read_whose_channel_takes_no_ticks_says_so_and_waits_a_second_at_most(
 
 def test_a_read_waits_on_when_the_log_has_room_again() -> None:
     bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
-    bench.log_full = "no room left for the log"
+    bench.ticks.log_full = "no room left for the log"
     wait = bench.nodes.wait_service_time
 
     def freed(collection_id: int, ts: Timestamp, patience: Patience) -> None:
-        bench.log_full = ""
+        bench.ticks.log_full = ""
         wait(collection_id, ts, patience)
 
     bench.nodes.wait_service_time = freed  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ from unittest.mock import ANY, patch
 
 import pytest
 from channel_world import A, B, Cluster, finished, scenario, waiting
+from fake_calls import FakeTicks
 from fakes import collection
 from node_world import COLLECTION, VCHANNEL
 
@@ -27,7 +28,7 @@ from elanus.proxy.role.cache import CachedCollection, collection_view
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.queues import DqQueue
-from elanus.proxy.role.read_path import ReadPath
+from elanus.proxy.role.read_path import ReadPath, ReadPolicy
 from elanus.proxy.role.stamps import OwnStamps
 from elanus.querynode import serving
 from elanus.querynode.serving import ChannelServing
@@ -42,14 +43,11 @@ def reads_of(cluster: Cluster) -> ReadPath:
         cluster.proxy,
         DqQueue(8),
         OwnStamps(lambda: NOW),
-        lambda _pchannels, _ts: None,
+        FakeTicks(),
         NoMeasures(),
         OwnWrites(BEHIND_S * 1000 // 2),
-        graceful_time_ms=BEHIND_S * 1000 // 2,
-        retention_s=3600.0,
-        timeout_s=5.0,
-        now_s=time.monotonic,
-        log_full=str,
+        ReadPolicy(BEHIND_S * 1000 // 2, retention_s=3600.0, timeout_s=5.0),
+        time.monotonic,
     )
 
 

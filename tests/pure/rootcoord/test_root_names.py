@@ -243,7 +243,7 @@ async def test_the_second_try_succeeds_when_the_proxies_know_of_the_first(name: 
     ],
     ids=["create", "alias", "rename"],
 )
-async def test_a_name_is_taken_when_no_proxy_writes_to_who_had_it(take: Definition) -> None:
+async def test_a_name_is_taken_when_no_proxy_writes_to_its_former_collection(take: Definition) -> None:
     bench, root = await started("c", "d")
     cache = MetaCache(root, FakeIndexCoord())  # type: ignore[arg-type]
     former = (await cache.fill("default", "c")).collection_id

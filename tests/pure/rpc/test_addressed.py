@@ -1,4 +1,4 @@
-"""A call to a node is meant for one session: who has the address by now, or joined again, refuses it."""
+"""A call to a node is meant for one session: a later node at the address, or the same again, refuses it."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class World:
 
 
 def spoil_vectors(world: World) -> None:
-    """Overwrite the pages of the vectors: who reads them fails."""
+    """Overwrite the pages of the vectors: reading them fails."""
     for manifest in world.manifests:
         file = world.store.local_path(manifest.insert_logs[0].path, world.scratch)
         with pq.ParquetFile(file) as parquet:

@@ -169,3 +169,12 @@ def test_no_test_changes_the_time_of_its_whole_process() -> None:
         if re.search(r"(^|\.)time($|\.)", ast.unparse(call.args[0]).strip("'"))
     ]
     assert wrong == []
+
+
+def test_the_map_of_core_names_each_of_its_modules_once() -> None:
+    """Nobody finds a module among a hundred by its name alone."""
+    package = ROOT / "src" / "elanus" / "core"
+    text = (ast.get_docstring(parsed(package / "__init__.py")) or "").partition("by subject:")[2]
+    lines = [line.partition(":")[2] for line in text.replace("\n  ", " ").splitlines()]
+    named = [name.strip() for line in lines for name in re.sub(r"\([^)]*\)", "", line).split(",")]
+    assert sorted(filter(None, named)) == sorted(p.stem for p in package.glob("*.py") if p.stem != "__init__")

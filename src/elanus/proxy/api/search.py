@@ -22,7 +22,7 @@ from elanus.core.ordering import OrderBy
 from elanus.core.quick_values import quick
 from elanus.core.rankers import Ranker
 from elanus.core.reduce import PrimaryKeys
-from elanus.core.schema import CollectionSchema
+from elanus.core.schema import CollectionSchema, Scalar
 from elanus.core.timestamps import Timestamp
 from elanus.core.vector_lists import Queries
 from elanus.text import Highlight
@@ -89,7 +89,7 @@ class SearchTemplate:
     filter: str = ""
     filter_values: Mapping[str, object] = field(default_factory=dict)
     metric_type: str = ""
-    params: Mapping[str, float | int | str | bool] = field(default_factory=dict)
+    params: Mapping[str, Scalar] = field(default_factory=dict)
     output_fields: tuple[str, ...] = ()
     round_decimal: int = -1
     ignore_growing: bool = False

@@ -32,9 +32,10 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.limits import TOP_K_MAX
 from elanus.core.metrics import ITERATOR_PAGE, Metric
 from elanus.core.reduce import PrimaryKeys
+from elanus.core.schema import Scalar
 from elanus.proxy.api.search import IteratorPage, PageEnd
 
-Parameters = dict[str, float | int | str | bool]
+Parameters = dict[str, Scalar]
 Ask = Callable[[int, Parameters], NodeHits]
 """Searches one query vector for that many hits with these parameters."""
 
@@ -64,7 +65,7 @@ class Pages:
         self._lock = threading.Lock()
 
     def page(
-        self, wanted: IteratorPage, metric: Metric, params: Mapping[str, float | int | str | bool], ask: Ask
+        self, wanted: IteratorPage, metric: Metric, params: Mapping[str, Scalar], ask: Ask
     ) -> tuple[NodeHits, PageEnd]:
         """Return the hits of a page. ``params``: the search's parameters; all pages stay within their range.
 
@@ -120,9 +121,7 @@ class Pages:
         return place
 
 
-def _window(
-    metric: Metric, params: Mapping[str, float | int | str | bool], start: float | None
-) -> Parameters | None:
+def _window(metric: Metric, params: Mapping[str, Scalar], start: float | None) -> Parameters | None:
     """Return the parameters with a range that begins at the score ``start``; None: the range is empty.
 
     Bounds that are not numbers are left for the index to refuse.

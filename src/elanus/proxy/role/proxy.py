@@ -35,7 +35,7 @@ from elanus.proxy.role.measures import Measures
 from elanus.proxy.role.own_writes import OwnWrites
 from elanus.proxy.role.policy_cache import PolicyCache
 from elanus.proxy.role.queues import DdQueue, DmQueue, DqQueue
-from elanus.proxy.role.read_path import ReadNodes, ReadPath
+from elanus.proxy.role.read_path import ReadNodes, ReadPath, ReadPolicy
 from elanus.proxy.role.segments import SegmentAssigner
 from elanus.proxy.role.stamps import Stamps
 from elanus.proxy.role.time_ticker import TimeTicker
@@ -50,16 +50,11 @@ _STOP_PATIENCE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ProxyPolicy:
-    """``call_timeout_s``: the longest a client's thread waits for the event loop.
-
-    ``retention_s``: how far back a read may be pinned.
-    """
+    """``call_timeout_s``: the longest a client's thread waits for the event loop."""
 
     tick_interval_ms: int
     tasks_max: int
-    graceful_time_ms: int
-    retention_s: float
-    read_timeout_s: float
+    reads: ReadPolicy
     call_timeout_s: float
     allocation_rows_min: int
     limits: RequestLimits = field(default_factory=RequestLimits)
@@ -129,7 +124,7 @@ class Proxy:
         self._assigner = SegmentAssigner(coordinators.data, policy.allocation_rows_min)
         self.writer = LogWriter(log, self._assigner, offload, lease)
         self.ids = IdBatch(lambda count: self.call(coordinators.root.alloc_ids(count)))
-        self.own_writes = own_writes or OwnWrites(policy.graceful_time_ms)
+        self.own_writes = own_writes or OwnWrites(policy.reads.graceful_time_ms)
         self.ticker = TimeTicker(
             lease,
             coordinators.root,
@@ -137,22 +132,11 @@ class Proxy:
             self.dm_queue,
             self.admission,
             interval_ms=policy.tick_interval_ms,
-            timeout_s=policy.read_timeout_s,
+            timeout_s=policy.reads.timeout_s,
             ticked=ticked,
         )
         self.reads = ReadPath(
-            nodes,
-            self.dq_queue,
-            stamps,
-            self.ticker.request,
-            measures,
-            self.own_writes,
-            graceful_time_ms=policy.graceful_time_ms,
-            retention_s=policy.retention_s,
-            timeout_s=policy.read_timeout_s,
-            now_s=now_s,
-            log_full=lambda: self.ticker.log_full,
-            rewound=lambda pchannels: self.ticker.rewound.get(pchannels, ""),
+            nodes, self.dq_queue, stamps, self.ticker, measures, self.own_writes, policy.reads, now_s
         )
 
     async def start(self) -> None:

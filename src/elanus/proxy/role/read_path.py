@@ -8,6 +8,7 @@ wait requests a tick instead of waiting for the next one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -27,11 +28,8 @@ from elanus.core.errors import (
     DiskFull,
     InvalidFilter,
     InvalidParameter,
-    PartitionNotFound,
 )
-from elanus.core.ids import CollectionID, PartitionID
-from elanus.core.names import check_named_partition
-from elanus.core.partition_keys import partitions_of_values
+from elanus.core.ids import CollectionID
 from elanus.core.term_statistics import TermStatistics
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.trail import note_wait
@@ -79,6 +77,34 @@ class ReadNodes(Protocol):
     def count(self, request: NodeQuery, patience: Patience) -> int: ...
 
 
+class Ticks(Protocol):
+    """The time ticks that reads wait for: `elanus.proxy.role.time_ticker.TimeTicker`."""
+
+    @property
+    def log_full(self) -> str:
+        """Why the log had no room for the latest tick; "" if it had, or is not known."""
+        ...
+
+    @property
+    def rewound(self) -> Mapping[tuple[str, ...], str]:
+        """By the pchannels of a request: why no tick can be written to one of them."""
+        ...
+
+    def request(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
+        """Request an early tick of these pchannels, of ``at_least`` or later. Returns at once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPolicy:
+    """``graceful_time_ms``: how far a Bounded read may be behind. ``retention_s``: how far back a read may be
+    pinned. ``timeout_s``: the longest that a read takes."""
+
+    graceful_time_ms: int
+    retention_s: float
+    timeout_s: float
+
+
 class ReadSlot:
     """A context that holds a slot of the queue, yields a read's patience, and measures the time it waits.
 
@@ -107,9 +133,7 @@ class ReadSlot:
 class ReadPath:
     """The state that the reads of one proxy share, from any thread.
 
-    ``ask_tick`` requests ticks without waiting. ``now_s``: the clock by which reads wait.
-    ``log_full``: why the log had no room for the last tick that was asked for; "" if it had, or is not known.
-    ``rewound``: why no tick can be written to some pchannel of those given; "" if none is known.
+    ``now_s``: the clock by which reads wait.
     """
 
     def __init__(
@@ -117,34 +141,27 @@ class ReadPath:
         nodes: ReadNodes,
         queue: DqQueue,
         stamps: Stamps,
-        ask_tick: Callable[[tuple[str, ...], Timestamp], None],
+        ticks: Ticks,
         measures: Measures,
         own_writes: OwnWrites,
-        *,
-        graceful_time_ms: int,
-        retention_s: float,
-        timeout_s: float,
+        policy: ReadPolicy,
         now_s: Callable[[], float],
-        log_full: Callable[[], str],
-        rewound: Callable[[tuple[str, ...]], str] = lambda _: "",
     ) -> None:
         self.nodes = nodes
         self.pages = Pages()
         self._queue = queue
         self._stamps = stamps
-        self._ask_tick = ask_tick
+        self._ticks = ticks
         self._measures = measures
         self._own_writes = own_writes
-        self._graceful_time_ms = graceful_time_ms
-        self._retention_s = retention_s
-        self._timeout_s = timeout_s
+        self._policy = policy
         self._now_s = now_s
-        self._log_full = log_full
-        self._rewound = rewound
 
     def begin(self, timeout_s: float | None = None) -> ReadSlot:
         """Return the context of a read whose client waits for ``timeout_s``."""
-        longest_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        longest_s = self._policy.timeout_s
+        if timeout_s is not None:
+            longest_s = min(timeout_s, longest_s)
         return ReadSlot(self._queue, Patience(longest_s, self._now_s), self._measures)
 
     def read_timestamp(
@@ -157,17 +174,17 @@ class ReadPath:
         `ChannelRewound` if it takes none, what `check_moment` raises for a pinned read, and
         `InvalidParameter` for a timestamp so far ahead that the read cannot wait for it.
         """
-        level = cached.view.consistency_level
+        level, policy = cached.view.consistency_level, self._policy
         fresh = needs_fresh_timestamp(consistency, level)
         now = self._stamps.now() if fresh else self._stamps.about_now()
         if consistency.moment is not None:
-            check_moment(consistency.moment, cached.view.created, now, self._retention_s)
+            check_moment(consistency.moment, cached.view.created, now, policy.retention_s)
         own_write = self._own_writes.last(consistency.client, cached.collection_id)
-        guarantee = guarantee_timestamp(consistency, level, now, self._graceful_time_ms, own_write)
+        guarantee = guarantee_timestamp(consistency, level, now, policy.graceful_time_ms, own_write)
         is_pinned = consistency.moment is not None
         if not is_pinned:
             # no read as of now is from before a truncation, or of what compaction has removed since
-            guarantee = max(guarantee, cached.view.truncated, oldest_weak_moment(now, self._retention_s))
+            guarantee = max(guarantee, cached.view.truncated, oldest_weak_moment(now, policy.retention_s))
         is_fixed = is_pinned or (fresh and guarantee >= now)
         # No node serves the present already, so a strong read need not ask up to where they serve.
         asks = is_pinned or not is_fixed
@@ -177,7 +194,7 @@ class ReadPath:
         if fresh and guarantee > now:
             check_reachable(guarantee, now, patience.left_s())  # no tick can be asked for before its time
         else:
-            self._ask_tick(cached.view.pchannels, guarantee)
+            self._ticks.request(cached.view.pchannels, guarantee)
         self._wait(cached, guarantee, patience)
         if is_fixed:
             return guarantee
@@ -188,14 +205,15 @@ class ReadPath:
         """Block until ``ts`` is served. If no tick can be written, that is the answer within a second, not
         when the time is up."""
         collection_id, pchannels = cached.collection_id, cached.view.pchannels
-        has_no_tick = self._log_full() or self._rewound(pchannels)
+        ticks = self._ticks
+        has_no_tick = ticks.log_full or ticks.rewound.get(pchannels)
         part = patience.at_most(_NO_TICK_WAIT_S) if has_no_tick else patience
         try:
             self.nodes.wait_service_time(collection_id, ts, part)
         except DeadlineExceeded:
-            if why := self._rewound(pchannels):
+            if why := ticks.rewound.get(pchannels):
                 raise ChannelRewound(f"the read waits for a time tick: {why}") from None
-            if why := self._log_full():
+            if why := ticks.log_full:
                 raise DiskFull(
                     f"the read waits for a time tick, which the log cannot take: {why}. Reads of consistency "
                     "level Eventually are answered meanwhile"
@@ -215,35 +233,6 @@ def check_same_collection(cached: CachedCollection, expected: CollectionID | Non
             f"alias or database may have been changed: {cached.view.name} is not the collection {expected} "
             "that this iterator began with"
         )
-
-
-def refuse_partition_names(cached: CachedCollection, names: tuple[str, ...]) -> None:
-    """Raises `InvalidParameter` if partitions are named and the partition key decides on them."""
-    if names and cached.view.schema.partition_key is not None:
-        raise InvalidParameter(
-            "not support manually specifying the partition names if partition key mode is used: "
-            f"partitions {', '.join(names)}; filter by {cached.view.schema.partition_key.name} instead"
-        )
-
-
-def read_partitions(
-    cached: CachedCollection, names: tuple[str, ...], bound: BoundFilter
-) -> tuple[PartitionID, ...]:
-    """Return the partitions that a read looks at; none: all.
-
-    They are those that it names, or those of the partition keys in its filter. Raises `InvalidParameter`, and
-    `PartitionNotFound` with the reference's text for reads.
-    """
-    key = cached.view.schema.partition_key
-    if key is not None:
-        refuse_partition_names(cached, names)
-        values = bound.values_of(key.name)
-        return () if values is None else partitions_of_values(values, cached.key_partitions)
-    for name in names:
-        check_named_partition(name)
-        if name not in cached.partitions:
-            raise PartitionNotFound(f"partition name {name} not found")
-    return tuple(dict.fromkeys(cached.partitions[name] for name in names))
 
 
 def plan_filter(cached: CachedCollection, text: str, values: Mapping[str, object]) -> BoundFilter:

@@ -31,7 +31,7 @@ from elanus.proxy.verbs.hits import (
     rounded,
     window,
 )
-from elanus.proxy.verbs.node_searches import Planned, pinned, planned
+from elanus.proxy.verbs.node_searches import Planned, as_of, planned
 from elanus.proxy.verbs.noting import note_answer, note_read
 
 _ASKED = "{} searches of {} vectors, the best {} rows of each fusion"
@@ -52,7 +52,7 @@ class HybridSearching(VerbFamily):
             read_ts = reads.read_timestamp(cached, request.consistency, patience)
             note_read(cached, request.consistency, read_ts, None, _ASKED, len(plans), queries, request.limit)
             step("prepare the vectors")
-            wanted = [pinned(proxy, cached, plan, read_ts, patience) for plan in plans]
+            wanted = [as_of(proxy, cached, plan, read_ts, patience) for plan in plans]
             step("search on query nodes")
             with outputs.naming_keys():
                 parts = [reads.nodes.search(search, patience) for search in wanted]

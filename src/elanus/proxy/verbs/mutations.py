@@ -12,7 +12,7 @@ from elanus.core.rate_limits import Rate
 from elanus.core.timestamps import Timestamp
 from elanus.expr import BoundFilter
 from elanus.proxy.api.writes import Delete, Insert, MutationResult
-from elanus.proxy.role.read_path import refuse_partition_names
+from elanus.proxy.role.named_partitions import refuse_partition_names
 from elanus.proxy.role.shards import keys_by_shard
 from elanus.proxy.role.writes import KeyDelete
 from elanus.proxy.verbs.family import VerbFamily

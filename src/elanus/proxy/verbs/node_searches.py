@@ -15,7 +15,7 @@ from elanus.core.function_chains import Chains
 from elanus.core.grouping import Grouping, check_group_size, grouping_fields
 from elanus.core.metrics import Metric
 from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
-from elanus.core.schema import DataType, FieldSchema
+from elanus.core.schema import DataType, FieldSchema, Scalar
 from elanus.core.segment_filter import with_default_ratio
 from elanus.core.target_recall import with_default_target
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -26,9 +26,10 @@ from elanus.index.search_params import RANGE_PARAMS
 from elanus.proxy.api.search import BoostRequests, Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.named_partitions import read_partitions
 from elanus.proxy.role.plans import KEPT_MAX_CHARS
 from elanus.proxy.role.proxy import Proxy
-from elanus.proxy.role.read_path import plan_filter, read_partitions
+from elanus.proxy.role.read_path import plan_filter
 from elanus.proxy.verbs.text_search import ranked_by_bm25
 
 _OF_LISTS = "not supported for multi-search-multi on embedding list fields"
@@ -99,11 +100,7 @@ def planned(
         queries=request.queries,
         k=k,
         metric_type="",
-        params=with_default_ratio(
-            with_default_target(asked.params, cached.view.properties),
-            cached.view.properties,
-            limits.segment_filter_ratio,
-        ),
+        params=_with_defaults(asked.params, cached, limits.segment_filter_ratio),
         filter=bound,
         output_fields=tuple(columns),
         read_ts=NO_TIMESTAMP,
@@ -118,7 +115,15 @@ def planned(
     return Planned(request, field, draft)
 
 
-def pinned(
+def _with_defaults(
+    params: Mapping[str, Scalar], cached: CachedCollection, segment_filter_ratio: float
+) -> Mapping[str, Scalar]:
+    """Return the parameters with those that the collection or the server sets for searches that do not."""
+    properties = cached.view.properties
+    return with_default_ratio(with_default_target(params, properties), properties, segment_filter_ratio)
+
+
+def as_of(
     proxy: Proxy, cached: CachedCollection, plan: Planned, read_ts: Timestamp, patience: Patience
 ) -> NodeSearch:
     """Return the search as of a moment, with the index's metric and the vectors that nodes compare.

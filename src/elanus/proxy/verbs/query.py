@@ -21,8 +21,9 @@ from elanus.core.trail import step
 from elanus.expr import BoundFilter
 from elanus.proxy.api.query import Query, QueryResult
 from elanus.proxy.role.cache import CachedCollection
+from elanus.proxy.role.named_partitions import read_partitions
 from elanus.proxy.role.outputs import COUNT, Outputs, asks_for_count
-from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter, read_partitions
+from elanus.proxy.role.read_path import ReadPath, check_same_collection, plan_filter
 from elanus.proxy.verbs.aggregates import aggregation_of
 from elanus.proxy.verbs.elements import chosen_elements, columns_read, elements_before
 from elanus.proxy.verbs.family import VerbFamily

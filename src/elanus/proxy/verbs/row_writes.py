@@ -14,7 +14,7 @@ from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.quarantine import misfit_rows
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.fresh_keys import TakeIds, keys_in_shards_of, keys_of_ids
-from elanus.proxy.role.read_path import refuse_partition_names
+from elanus.proxy.role.named_partitions import refuse_partition_names
 from elanus.proxy.role.shards import rows_by_shard, shards_by_partition
 from elanus.proxy.role.writes import RowWrite
 

@@ -33,7 +33,7 @@ from elanus.proxy.verbs.hits import (
     rounded,
     window,
 )
-from elanus.proxy.verbs.node_searches import Planned, check_size, pinned, planned
+from elanus.proxy.verbs.node_searches import Planned, as_of, check_size, planned
 from elanus.proxy.verbs.noting import note_answer, note_read
 from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
@@ -56,7 +56,7 @@ class Searching(VerbFamily):
             bound = plan.draft.filter
             note_read(cached, request.consistency, read_ts, bound, _ASKED, count, plan.draft.k)
             step("prepare the vectors")
-            wanted = pinned(proxy, cached, plan, read_ts, patience)
+            wanted = as_of(proxy, cached, plan, read_ts, patience)
             step("search on query nodes")
             found = self._found(request, wanted, outputs, patience)
         step("rank and cut")

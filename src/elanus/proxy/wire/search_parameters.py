@@ -24,14 +24,13 @@ import msgspec
 from elanus.core.errors import InvalidParameter, NotSupported
 from elanus.core.metrics import ITERATOR_PAGE, TRUTH
 from elanus.core.moments import TIME_FIELDS, TIMEZONE
+from elanus.core.schema import Scalar
 from elanus.core.target_recall import MISS_FACTOR
 from elanus.index import note_ignored
 from elanus.index.kinds import search_param_names
 from elanus.proxy.wire.grouping import GROUPING_PARAMS
 from elanus.proxy.wire.iterator_page import ITERATOR_PARAMS
 from elanus.proxy.wire.parameters import COLLECTION_ID, IGNORE_GROWING, ITERATOR, json_object
-
-Scalar = float | int | str | bool
 
 TRAVEL_TIMESTAMP = "travel_timestamp"
 ORDER = "order_by_fields"

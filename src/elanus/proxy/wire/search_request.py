@@ -30,7 +30,7 @@ from elanus.core.function_chains import Chains
 from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
-from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.schema import CollectionSchema, FieldSchema, Scalar
 from elanus.proxy.api.search import Search, SearchTemplate
 from elanus.proxy.wire.buckets import bucket_levels
 from elanus.proxy.wire.function_chains import function_chains
@@ -216,7 +216,7 @@ def _template(
     request: milvus_pb2.SearchRequest,
     collection: CachedCollection,
     params: Mapping[str, str],
-    index_params: Mapping[str, float | int | str | bool],
+    index_params: Mapping[str, Scalar],
 ) -> SearchTemplate:
     schema = collection.view.schema
     limit, offset = _window(params, collection.window_rows_max)
@@ -279,7 +279,7 @@ def _window(params: Mapping[str, str], rows_max: int) -> tuple[int, int]:
     return limit, offset
 
 
-def _travel_timestamp(value: float | int | str | bool) -> int:
+def _travel_timestamp(value: Scalar) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidParameter(f"{TRAVEL_TIMESTAMP} [{value}] is invalid, should be a hybrid timestamp")
     return value
