@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.api.datanode import CompactionOrder
-from elanus.core.errors import InvalidParameter, PermissionDenied
+from elanus.core.errors import FieldNotFound, InvalidParameter, PermissionDenied
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
@@ -300,6 +300,43 @@ def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
     stream.latestOffset(later)
     stream.commit(later)
     assert kept == set()
+
+
+def test_changes_without_spark_keep_their_files_until_they_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1, 2])
+    kept: set[int] = set()
+
+    class Server:
+        async def changes(self, *_: object) -> SnapshotLease:
+            kept.add(1)
+            return SnapshotLease(1, collection.store.url, "", Timestamp(collection.now), 0)
+
+        async def release(self, snapshot_id: int) -> None:
+            kept.remove(snapshot_id)
+
+    monkeypatch.setattr(changes, "ask", lambda options, call: asyncio.run(call(Server())))
+    monkeypatch.setattr(changes, "snapshot_of", lambda options, lease: collection.snapshot())
+    feed = changes.changes("a", 0, columns="id")
+    next(iter(feed))
+    assert kept == {1}, "it may be read again"
+    assert [batch["id"].to_pylist() for batch in feed] == [[1, 2]]
+    assert kept == set()
+    with pytest.raises(InvalidParameter, match=r"of a since 0 have been read .* call elanus"):
+        list(feed)
+    with changes.changes("a", 0):
+        assert kept == {1}
+    assert kept == set()
+    with pytest.raises(FieldNotFound, match="nothing"):
+        changes.changes("a", 0, columns="nothing")
+    assert kept == set(), "the error has let them go"
+    gone = changes.changes("a", 0)
+    for file in (tmp_path / "files").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(InvalidParameter, match="the lease of the changes has ended"):
+        list(gone)
 
 
 def test_files_of_a_stream_that_cannot_be_let_go_stay_for_their_lease(
