@@ -43,7 +43,7 @@ from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
 from elanus.spark.tables import generated_columns
 from elanus.storage.objects import open_store
-from elanus.storage.port import ObjectStore, StorageFailed
+from elanus.storage.port import ObjectStore
 
 _LOOK_S = 0.25
 _SILENCE_MAX_S = 300.0
@@ -129,7 +129,7 @@ class Staging:
             store = self._store()
             store.put(name, b"")
             store.delete(name)
-        except (StorageFailed, OSError, InvalidParameter) as error:
+        except (ElanusError, StorageFault, OSError) as error:
             raise InvalidParameter(
                 f"the import directory {self._url} cannot be written from here: {error}; give the URL under "
                 "which driver and executors find it, .option('import_directory', ...)"

@@ -174,6 +174,19 @@ def test_the_next_write_removes_what_killed_tasks_left_a_week_ago(tmp_path: Path
     assert files == {waiting, "of a user.parquet"}
 
 
+def test_an_object_store_that_does_not_answer_names_the_option_for_another_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As S3 under a name that is only known to the server."""
+
+    def silent(*_: object) -> None:
+        raise Unavailable("the object store does not answer")
+
+    monkeypatch.setattr(LocalStore, "put", silent)
+    with pytest.raises(InvalidParameter, match=r"does not answer; give the URL .*'import_directory'"):
+        Staging(tmp_path.as_uri()).check()
+
+
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     def failing() -> Any:
         yield BATCH
