@@ -82,8 +82,30 @@ def test_a_malformed_row_is_refused_and_may_be_left_out(tmp_path: Path, case: st
     assert len(rejects) == 1
 
 
-@pytest.mark.parametrize("content", [b'[{"\xe9":1}]', b'{"rows":[{"id":1,"j":' + DEEP + b"}]}"])
-def test_a_malformed_list_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'[{"id":1}, {"\xe9":1}]', "row 1 is no JSON object: .*(codec|UTF-8)"),
+        (b'{"rows":[{"id":1,"j":' + DEEP + b"}]}", "row 0 is no JSON object: maximum recursion depth"),
+        (
+            b'\xef\xbb\xbf[{"t":"[}"},\n{"id":1}\n,{"id":01},{"id":2}]',
+            "row 2 is no JSON object: JSON is malf",
+        ),
+        (b'{"a": {"rows": [1]}, "rows": [{}, 7]}', "row 1 is no JSON object: Expected `object`, got `int`"),
+        (b'[{"id":1},{"id":2', "row 1 is no JSON object: Input data was truncated"),
+        (b'[{"id":NaN}]', "row 0 is no JSON object: JSON is malformed"),
+    ],
+)
+def test_a_list_with_a_malformed_row_is_refused_by_its_row(tmp_path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=rf"a\.json, {why}"):
+        imported(tmp_path, {"a.json": content}, None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"7", b"[", b"[{} {}]", b"[{},]", b'{"rows"}', b'{"rows":{}}', b'{"rows":[{}]', b'{"a":1 "b"}'],
+)
+def test_what_is_no_list_of_rows_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(InvalidParameter, match=r"a\.json is neither a JSON list of rows"):
         imported(tmp_path, {"a.json": content}, None)
 
