@@ -201,7 +201,7 @@ def test_a_commit_names_its_write_and_waits_until_the_rows_are_there(tmp_path: P
     sink = KnownSink(tmp_path, ImportState.PENDING, ImportState.STARTED, ImportState.PERSISTED)
     staged = [sink.staging.write(iter([BATCH])), Staged("", 0), None]
     sink.commit(staged, "w1")
-    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1)
+    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1, "")
     assert sink.asked[1:] == [("state of", 1)] * 2
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
     sink.commit([Staged("", 0)], "w2")
@@ -289,6 +289,26 @@ def test_a_query_with_a_new_checkpoint_under_an_old_name_is_refused(tmp_path: Pa
         InvalidParameter, match=r"batch 0 of the streaming query query .* has batch 7.*stream_id"
     ):
         known.commit([known.staging.write(iter([BATCH]))], "query", 0)
+
+
+def test_another_query_under_the_name_of_one_that_wrote_a_single_batch_is_refused(tmp_path: Path) -> None:
+    """Its batch 0 is no repetition. Servers and connectors of former releases do not know the query."""
+
+    class Remembering(KnownSink):
+        query_id = "old"
+
+        def _ask(self, call: Any) -> Any:
+            return replace(super()._ask(call), batch=0, query_id=self.query_id)
+
+    known = Remembering(tmp_path, *[ImportState.COMPLETED] * 4)
+    staged = [Staged("", 0, "new"), Staged("a.parquet", 1, "new")]
+    with pytest.raises(InvalidParameter, match=r"batch 0 of that name already by query old; .* query new\. "):
+        known.commit(staged, "name", 0)
+    assert known.asked[-1][-2:] == (0, "new")
+    known.commit([replace(message, query_id="old") for message in staged], "name", 0)
+    known.commit([replace(message, query_id="") for message in staged], "name", 0)
+    known.query_id = ""
+    known.commit(staged, "name", 0)
 
 
 def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None:
