@@ -14,6 +14,7 @@ The files are read by this process, so it needs the server's object store under 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from types import TracebackType
 
@@ -97,17 +98,24 @@ def changes(collection: str, since: int, **options: str) -> Changes:
     """
     parsed = parse_options({**options, "collection": collection, "changes_from": str(since)})
     lease = take_changes(parsed, Timestamp(since))
-    try:
+    with let_go_on_error(parsed, lease):
         return Changes(parsed, Timestamp(since), lease)
-    except BaseException:
-        let_go(parsed, lease)
-        raise
 
 
 def take_changes(options: ReadOptions, since: Timestamp) -> SnapshotLease:
     """Ask the server for files with every change later than ``since``. Raises as `changes` does."""
     of = options
     return ask(of, lambda server: server.changes(of.database, of.collection, since, of.keep_as, of.lease_ms))
+
+
+@contextlib.contextmanager
+def let_go_on_error(options: ReadOptions, lease: SnapshotLease) -> Iterator[None]:
+    """Let the files go of a version that nobody will read, since what was asked of it is refused."""
+    try:
+        yield
+    except BaseException:
+        let_go(options, lease)
+        raise
 
 
 def let_go(options: ReadOptions, lease: SnapshotLease) -> None:
