@@ -21,7 +21,7 @@ from elanus.spark.change_rows import (
     change_reads,
     read_changes,
 )
-from elanus.spark.changes import let_go, take_changes
+from elanus.spark.changes import let_go, let_go_on_error, take_changes
 from elanus.spark.options import ReadOptions
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
@@ -53,7 +53,11 @@ class _Tasks:
     def _partitions(
         self, lease: SnapshotLease, snapshot: CollectionSnapshot, since: Timestamp
     ) -> list[InputPartition]:
-        names = tuple(name for name in self._schema.fieldNames() if name in snapshot.schema.by_name)
+        from elanus.spark.source import check_fields
+
+        fields = self._schema.fields[: -len(OWN)]
+        check_fields(snapshot.schema, fields, "begin the stream again, with the columns that there are")
+        names = tuple(column.name for column in fields)
         url = store_url(self._options, lease)
         return [ChangePartition(read) for read in change_reads(snapshot, url, since, names)]
 
@@ -111,8 +115,10 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
         since = Timestamp(start["ts"])
         self._drop_latest()
         lease = take_changes(self._options, since)
-        snapshot = snapshot_of(self._options, lease)
-        if not self._partitions(lease, snapshot, since):
+        with let_go_on_error(self._options, lease):
+            snapshot = snapshot_of(self._options, lease)
+            found = self._partitions(lease, snapshot, since)
+        if not found:
             let_go(self._options, lease)
             return start
         self._latest = since, lease, snapshot
@@ -134,7 +140,7 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
             return self._partitions(latest[1], latest[2], since)
         self._drop_latest()
         lease = take_changes(self._options, since)
-        self._held.append((until, lease))
+        self._held.append((until, lease))  # also if it fails: the next commit lets it go
         return self._partitions(lease, up_to(snapshot_of(self._options, lease), until), since)
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -334,12 +334,17 @@ def _check_columns(collection: CollectionSchema, options: ReadOptions, columns: 
     others. Nullability counts in one direction: what was null may no longer be."""
     if options.columns and list(options.columns) != columns.fieldNames():
         raise InvalidParameter("the columns of a table are fixed: select some, or create another table")
-    for column in columns.fields:
+    check_fields(collection, columns.fields, "create the table again")
+
+
+def check_fields(collection: CollectionSchema, columns: Sequence[StructField], remedy: str) -> None:
+    """Raise `InvalidParameter` if the collection no longer has a field for each of these columns."""
+    for column in columns:
         field = collection.by_name.get(column.name)
         if field is None or _spark_type(field) != column.dataType:
             raise InvalidParameter(
                 f"collection {collection.name} has changed: it has no field {column.name} of the type "
-                f"{column.dataType.simpleString()} any more; create the table again"
+                f"{column.dataType.simpleString()} any more; {remedy}"
             )
 
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.api.datanode import CompactionOrder
@@ -300,6 +300,24 @@ def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
     stream.latestOffset(later)
     stream.commit(later)
     assert kept == set()
+
+
+@pytest.mark.parametrize("changed", [StructField("gone", LongType()), StructField("value", StringType())])
+def test_a_stream_whose_collection_lacks_a_column_by_now_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: StructField
+) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1])
+    let_go: list[int] = []
+    lease = SnapshotLease(3, collection.store.url, "", Timestamp(collection.now), 0)
+    monkeypatch.setattr(change_source, "take_changes", lambda options, since: lease)
+    monkeypatch.setattr(changes, "let_go", lambda options, lease: let_go.append(lease.snapshot_id))
+    monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([StructField("id", LongType()), changed, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    with pytest.raises(InvalidParameter, match=rf"changed: it has no field {changed.name} "):
+        stream.latestOffset(stream.initialOffset())
+    assert let_go == [3]
 
 
 def test_changes_without_spark_keep_their_files_until_they_were_read(
