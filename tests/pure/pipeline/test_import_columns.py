@@ -132,6 +132,19 @@ def test_strings(found: pa.DataType) -> None:
     assert column(field("x", DataType.VARCHAR, max_length=4), typed(values, found)) == values
 
 
+@pytest.mark.parametrize("found", [pa.int64(), pa.uint8(), pa.float16(), pa.float32(), pa.decimal128(6, 1)])
+def test_vectors_of_bytes_as_numbers_also_as_a_reader_has_them(found: pa.DataType) -> None:
+    """Spark reads them as arrays of floats, and a table of theirs is inserted into by the same type."""
+    of, ok = field("x", DataType.INT8_VECTOR, dim=2), typed([3, 127, 0, 1], found)
+    given = pa.ListArray.from_arrays([0, 2, 4], ok)
+    assert column(of, given) == [bytes([3, 127]), bytes([0, 1])]
+    wrong = [128] if pa.types.is_integer(found) else [128, -129, 0.5]
+    for value in [*wrong, *([math.nan, math.inf] if pa.types.is_floating(found) else [])]:
+        bad = pa.concat_arrays([ok.slice(1), typed([value], found)])
+        with pytest.raises(InvalidParameter, match="row 101: field x holds .* at position 1: values"):
+            column(of, pa.ListArray.from_arrays([0, 2, 4], bad))
+
+
 def test_a_string_longer_than_its_field_counts_in_bytes() -> None:
     with pytest.raises(
         InvalidParameter, match="row 101: field x is 6 bytes long, its max_length is 4: 'üüü'"
