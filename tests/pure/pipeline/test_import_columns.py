@@ -141,7 +141,7 @@ def test_vectors_of_bytes_as_numbers_also_as_a_reader_has_them(found: pa.DataTyp
     wrong = [128] if pa.types.is_integer(found) else [128, -129, 0.5]
     for value in [*wrong, *([math.nan, math.inf] if pa.types.is_floating(found) else [])]:
         bad = pa.concat_arrays([ok.slice(1), typed([value], found)])
-        with pytest.raises(InvalidParameter, match="row 101: field x holds .* at position 1: values"):
+        with pytest.raises(InvalidParameter, match=r"row 101: field x holds .* at position 1: values"):
             column(of, pa.ListArray.from_arrays([0, 2, 4], bad))
 
 

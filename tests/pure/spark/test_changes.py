@@ -373,6 +373,9 @@ def test_options_of_changes() -> None:
     assert (options.changes_from, options.keep_as) == (17, "copy")
     for wrong, text in (
         ({"changes_from": "yesterday"}, "give a hybrid timestamp"),
+        ({"changes_from": str(1 << 63)}, "give a hybrid timestamp"),
+        ({"changes_from": "9" * 5000}, "give a hybrid timestamp"),
+        ({"as_of": "9" * 5000}, "give a hybrid timestamp, or a time"),
         ({"keep_as": "copy"}, "give the timestamp to begin at"),
         ({"changes_from": "1", "filter": "id > 3"}, "filter does not apply to changes"),
     ):

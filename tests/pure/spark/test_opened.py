@@ -121,6 +121,13 @@ def test_what_is_refused_keeps_no_lease(server: Server) -> None:
         elanus.open("docs", changes_from="1")
 
 
+def test_a_store_that_is_no_url_is_named_as_the_option(server: Server) -> None:
+    with pytest.raises(
+        InvalidParameter, match="store is 'elsewhere': give the URL of the server's object store"
+    ):
+        elanus.open("docs", store="elsewhere")
+
+
 @pytest.mark.parametrize("options", [{"columns": "nothing"}, {"filter": "nothing =="}, {"as_of": "31"}])
 def test_a_read_from_spark_that_is_refused_keeps_no_lease(server: Server, options: dict[str, str]) -> None:
     with pytest.raises((FieldNotFound, InvalidParameter)):
