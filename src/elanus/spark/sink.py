@@ -149,12 +149,13 @@ class Sink:
     """Brings staged files into the collection.
 
     Making it raises what can be said before any task has run: the collection, the partition, the operation,
-    the rights, the ``columns`` of the frame by their names and types, and the directory.
+    the rights, the ``columns`` of the frame by their names and types, and the directory. ``waits``: a server
+    that does not answer is asked again, as by `commit`.
     """
 
-    def __init__(self, options: WriteOptions, columns: pa.Schema) -> None:
+    def __init__(self, options: WriteOptions, columns: pa.Schema, *, waits: bool = False) -> None:
         self._options = options
-        schema, directory = self._ask(self._target)
+        schema, directory = self._answered(self._target) if waits else self._ask(self._target)
         check_columns(schema, columns, "the frame")
         self.staging = Staging(options.import_directory or directory)
         self.staging.check()

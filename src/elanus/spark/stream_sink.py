@@ -33,7 +33,8 @@ class ElanusStreamWriter(DataSourceStreamArrowWriter):
                 "a streaming query needs a name that survives restarts: give .option('checkpointLocation', "
                 "...) or .option('stream_id', ...)"
             )
-        self._sink = Sink(options, arrow_schema(schema))
+        # Spark makes a writer to plan each batch and another to commit it: the server may restart meanwhile
+        self._sink = Sink(options, arrow_schema(schema), waits=True)
         self._stream_id = options.stream_id
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, FloatType, LongType, StringType, StructField, StructType
 
 from elanus.core.errors import (
     DeadlineExceeded,
@@ -262,6 +262,30 @@ def test_a_server_that_restarts_during_a_commit_is_asked_again(
     known.commit([known.staging.write(iter([BATCH]))], "w1")
     assert not lost
     assert known.asked[1:] == [("state of", 1)]
+
+
+def test_a_streaming_query_outlasts_a_restart_before_its_batch_is_planned_or_committed(
+    server: Answering, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A single write is refused at once: nobody has written anything yet."""
+    monkeypatch.setattr(sink, "_LOOK_S", 0.0)
+    answer = sink.ask
+    lost = [Unavailable("no answer"), DeadlineExceeded("no server answers"), NotReady("it starts")]
+
+    def restarting(options: Any, call: Any) -> Any:
+        if lost:
+            raise lost.pop()
+        return answer(options, call)
+
+    monkeypatch.setattr(sink, "ask", restarting)
+    options = replace(OPTIONS, import_directory=tmp_path.as_uri(), stream_id="s")
+    types = {"id": LongType(), "v": ArrayType(FloatType()), "clips[title]": ArrayType(StringType())}
+    columns = StructType([StructField(name, found) for name, found in types.items()])
+    with pytest.raises(NotReady):
+        ElanusWriter(options, columns)
+    ElanusStreamWriter(options, columns)
+    assert lost == []
+    assert len(server.asked) == 1
 
 
 def test_a_server_that_stays_away_ends_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
