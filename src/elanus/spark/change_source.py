@@ -24,7 +24,7 @@ from elanus.spark.change_rows import (
 from elanus.spark.changes import let_go, let_go_on_error, take_changes
 from elanus.spark.options import ReadOptions
 from elanus.spark.plain_errors import plain_errors
-from elanus.spark.releases import arrow_schema
+from elanus.spark.releases import SupportsTriggerAvailableNow, arrow_schema
 from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
@@ -94,7 +94,7 @@ class ElanusChangeReader(_Tasks, DataSourceReader):
         return self._partitions(self._lease, snapshot, self._options.changes_from)
 
 
-class ElanusStreamReader(_Tasks, DataSourceStreamReader):
+class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: an offset is the timestamp up to which changes have been read."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -106,12 +106,24 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
         self._latest: tuple[Timestamp, SnapshotLease, CollectionSnapshot] | None = None
         self._held: list[tuple[Timestamp, SnapshotLease]] = []
         """The leases of batches that are being read, each with the end of its batch."""
+        self._looks_once = False
+        self._has_looked = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"ts": self._options.changes_from}
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what there is at the next look, which finds all of it, and no more.
+
+        Without this, Spark runs a single batch: after a failure only that one again.
+        """
+        self._looks_once = True
+
     @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        if self._looks_once and self._has_looked:
+            return start
+        self._has_looked = True
         since = Timestamp(start["ts"])
         self._drop_latest()
         lease = take_changes(self._options, since)
@@ -149,6 +161,13 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
         done = [lease for until, lease in self._held if until <= end["ts"]]
         self._held = [held for held in self._held if held[0] > end["ts"]]
         for lease in done:
+            let_go(self._options, lease)
+
+    def stop(self) -> None:
+        """Let all files go: a query that begins again takes a version of its own."""
+        self._drop_latest()
+        held, self._held = self._held, []
+        for _, lease in held:
             let_go(self._options, lease)
 
     def _drop_latest(self) -> None:

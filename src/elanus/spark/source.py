@@ -170,7 +170,11 @@ class ElanusSource(DataSource):
     def streamReader(self, schema: StructType) -> ElanusStreamReader | RefusedStream:  # noqa: N802
         try:
             require_change_streams()
-            return ElanusStreamReader(parse_options(self._given()), schema)
+            options = parse_options(self._given())
+            stream = ElanusStreamReader(options, schema)
+            if (lease := getattr(self, "lease", None)) is not None:
+                let_go(options, lease)  # its columns were needed: each batch has a version of its own
+            return stream
         except ElanusError as error:
             return RefusedStream(error)
 

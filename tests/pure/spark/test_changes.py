@@ -30,7 +30,7 @@ from elanus.spark import change_source, changes
 from elanus.spark.change_rows import change_reads, read_changes
 from elanus.spark.change_source import OWN, ElanusStreamReader, up_to
 from elanus.spark.options import ReadOptions, parse_options
-from elanus.spark.source import as_spark, spark_schema
+from elanus.spark.source import ElanusSource, as_spark, spark_schema
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
@@ -300,6 +300,44 @@ def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
     stream.latestOffset(later)
     stream.commit(later)
     assert kept == set()
+    collection.write([3])
+    end = stream.latestOffset(later)
+    stream.partitions(later, end)
+    collection.write([4])
+    stream.latestOffset(end)
+    assert len(kept) == 2
+    stream.stop()
+    assert kept == set(), "the last batch is not committed, and what was found later not read"
+
+
+def test_a_stream_lets_the_version_go_that_its_columns_are_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go: list[SnapshotLease] = []
+    monkeypatch.setattr("elanus.spark.source.let_go", lambda options, lease: let_go.append(lease))
+    source = ElanusSource({"collection": "a", "changes_from": "10"})
+    source.lease = SnapshotLease(3, "file:///nothing", "", Timestamp(20), 0)
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    assert isinstance(source.streamReader(columns), ElanusStreamReader)
+    assert let_go == [source.lease]
+
+
+def test_a_stream_of_what_is_there_now_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failure Spark repeats the batch, and then asks for the others."""
+    collection = Collection(tmp_path)
+    collection.write([1])
+    lease = SnapshotLease(3, collection.store.url, "", Timestamp(collection.now), 0)
+    monkeypatch.setattr(change_source, "take_changes", lambda options, since: lease)
+    monkeypatch.setattr(change_source, "let_go", lambda options, lease: None)
+    monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    stream.prepareForTriggerAvailableNow()
+    stream.partitions({"ts": 10}, {"ts": collection.now})
+    begin = {"ts": collection.now}
+    collection.write([2])
+    end = stream.latestOffset(begin)
+    assert end["ts"] == collection.now > begin["ts"]
+    collection.write([3])
+    assert stream.latestOffset(end) == end
 
 
 @pytest.mark.parametrize("changed", [StructField("gone", LongType()), StructField("value", StringType())])
