@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.imports import WriteMode
+from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.core.moments import parse_moment
 from elanus.core.pins import PIN_MS_MAX
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp, compose
@@ -96,13 +97,20 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         database=options.get("database", "default"),
         collection=options["collection"],
         partition=options.get("partition", ""),
-        write_id=options.get("write_id", ""),
-        stream_id=options.get("stream_id", digest),
+        write_id=_write_name(options, "write_id", ""),
+        stream_id=_write_name(options, "stream_id", digest),
         import_directory=options.get("import_directory", ""),
         operation=_operation(options.get("operation", "")),
         token=options.get("token", ""),
         connect_s=_connect_s(options.get("connect_s", "")),
     )
+
+
+def _write_name(options: Mapping[str, str], option: str, default: str) -> str:
+    name = options.get(option, default)
+    if len(name) > WRITE_ID_LENGTH_MAX:
+        raise InvalidParameter(f"{option} has {len(name)} characters: give {WRITE_ID_LENGTH_MAX} at most")
+    return name
 
 
 def _checked(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:

@@ -69,6 +69,9 @@ def test_the_options_of_a_write() -> None:
         parse_write_options({"collection": "a", "stream_id": "s", "checkpointLocation": "/c"}).stream_id
         == "s"
     )
+    for name in ("write_id", "stream_id"):
+        with pytest.raises(InvalidParameter, match=f"{name} has 257 characters: give 256 at most"):
+            parse_write_options({"collection": "a", name: "x" * 257})
     with pytest.raises(MissingParameter, match="no collection"):
         parse_write_options({})
     for name in ("filter", "path"):
