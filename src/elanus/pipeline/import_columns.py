@@ -29,7 +29,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.errors import InvalidParameter
 from elanus.core.given_types import (
     fits_floats,
     fits_numbers,
@@ -50,6 +49,9 @@ from elanus.pipeline.import_sparse import to_pairs
 from elanus.pipeline.import_structs import split_rows
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
+_NO_JSON = (KeyError, TypeError, OverflowError, ValueError)
+"""The errors about a map with a key twice, or with keys that are no texts or numbers; and about a date or a time
+of a year that Python does not have."""
 _WHOLE = (r"^(-?\d+)$", r"\1.0")
 """The text of a float without a fraction, and the same number as JSON's float."""
 
@@ -191,15 +193,26 @@ def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
         row = next(n for n in range(len(column)) if not _is_finite(column.slice(n, 1)))
         place.refuse(name, row, "holds a nan or an inf, which JSON has no word for")
     try:
-        texts = list(map(_JSON.encode, column.to_pylist(maps_as_pydicts="strict")))
-    except (
-        KeyError,
-        TypeError,
-    ) as error:  # a map with a key twice, or with keys that are no texts or numbers
-        raise InvalidParameter(
-            f"{place.file}: column {name} has a value that has no form in JSON: {error}"
-        ) from None
+        texts = _json_texts(column)
+    except _NO_JSON:
+        row, error = next((n, e) for n in range(len(column)) if (e := _no_json(column.slice(n, 1))))
+        is_time = isinstance(error, OverflowError | ValueError)
+        years = ", dates and times are of the years 1 to 9999" if is_time else ""
+        place.refuse(name, row, f"has a value that has no form in JSON: {error}{years}")
     return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _json_texts(column: pa.Array) -> list[bytes]:
+    return list(map(_JSON.encode, column.to_pylist(maps_as_pydicts="strict")))
+
+
+def _no_json(column: pa.Array) -> Exception | None:
+    """Return why a value has no form in JSON; None: it has one."""
+    try:
+        _json_texts(column)
+    except _NO_JSON as error:
+        return error
+    return None
 
 
 def _is_finite(column: pa.Array) -> bool:

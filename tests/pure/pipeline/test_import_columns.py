@@ -377,8 +377,28 @@ def test_decimals_that_may_be_no_integer_are_refused(found: pa.DataType) -> None
 
 def test_a_map_with_a_key_twice_is_no_object() -> None:
     twice = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))
-    with pytest.raises(InvalidParameter, match=r"column m has a value that has no form in JSON: .*a"):
+    with pytest.raises(
+        InvalidParameter, match=r"row 10\d: field m has a value that has no form in JSON: .*a"
+    ):
         imported(schema(dynamic=True), id=[1], m=twice)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 4_000_000], pa.date32()),
+        pa.array([0, -(2**60)], pa.timestamp("us", "UTC")),
+        pa.StructArray.from_arrays([pa.array([0, 2**60], pa.timestamp("us"))], ["at"]),
+    ],
+)
+def test_times_of_dynamic_rows_beyond_the_years_of_iso_8601_are_refused_by_their_row(
+    values: pa.Array,
+) -> None:
+    """Spark's reach from the year -290308 to 294247."""
+    with pytest.raises(
+        InvalidParameter, match=r"row 101: field d has .* no form in JSON: .* years 1 to 9999"
+    ):
+        imported(schema(dynamic=True), id=[1, 2], d=values)
 
 
 def test_decimals_dates_and_maps_in_dynamic_rows() -> None:
