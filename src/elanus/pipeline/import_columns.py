@@ -50,8 +50,8 @@ from elanus.pipeline.import_structs import split_rows
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 _NO_JSON = (KeyError, TypeError, OverflowError, ValueError)
-"""The errors about a map with a key twice, or with keys that are no texts or numbers; and about a date or a time
-of a year that Python does not have."""
+"""The errors about a map with a key twice, or with keys that are no texts or numbers; and about a date or a
+time of a year that Python does not have."""
 _WHOLE = (r"^(-?\d+)$", r"\1.0")
 """The text of a float without a fraction, and the same number as JSON's float."""
 

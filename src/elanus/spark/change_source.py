@@ -121,6 +121,7 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
 
     @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        self.commit(start)  # batches that end here have been processed: Spark looks for the next one
         if self._looks_once and self._has_looked:
             return start
         self._has_looked = True
@@ -157,14 +158,17 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let the files of batches go that have been processed. The changes that are kept under a name follow
-        the offset that the next batch begins at."""
+        the offset that the next batch begins at. Spark calls this when the next batch begins."""
         done = [lease for until, lease in self._held if until <= end["ts"]]
         self._held = [held for held in self._held if held[0] > end["ts"]]
         for lease in done:
             let_go(self._options, lease)
 
     def stop(self) -> None:
-        """Let all files go: a query that begins again takes a version of its own."""
+        """Let all files go: a query that begins again takes a version of its own.
+
+        Spark kills the process of a query that is stopped: what is being read then stays for its lease.
+        """
         self._drop_latest()
         held, self._held = self._held, []
         for _, lease in held:
