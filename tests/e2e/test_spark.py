@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,32 @@ def test_a_batch_that_is_replayed_adds_nothing(
     until(lambda: count() == 200, 30, "both batches, each once")
     assert list((shared.data_dir / "import").rglob("spark-writes/*")) == []
     assert client.query("streamed", filter="id == 150")[0]["v"] == [150.0, 0.0]
+
+
+def test_a_new_query_at_the_checkpoint_of_an_old_one_is_refused(
+    shared: Server, client: MilvusClient, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Also if that wrote batch 0 only, of which the new one's would be a repetition by its number."""
+    client.create_collection("begun_again", dimension=2, consistency_level="Strong")
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+
+    def stream(first: int, **options: str) -> None:
+        spark.range(first, first + 10).selectExpr("id", "array(1f, 0f) AS vector").write.parquet(str(source))
+        frame = spark.readStream.schema("id long, vector array<float>").parquet(str(source))
+        query = frame.writeStream.format("elanus").trigger(availableNow=True)
+        query = query.options(uri=shared.uri, collection="begun_again", **options)
+        assert query.start(checkpointLocation=str(checkpoint)).awaitTermination(120)
+
+    stream(0)
+    for directory in (source, checkpoint):
+        shutil.rmtree(directory)
+    with pytest.raises(Exception, match=r"batch 0 of that name already by query .*'stream_id'"):
+        stream(100)
+    for directory in (source, checkpoint):
+        shutil.rmtree(directory)
+    stream(200, stream_id="another")
+    keys = {row["id"] for row in client.query("begun_again", filter="id >= 0")}
+    assert keys == {*range(10), *range(200, 210)}
 
 
 def test_a_write_that_does_not_fit_leaves_nothing(

@@ -182,11 +182,13 @@ class ConnectorApi(Protocol):
         write_id: str,
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
+        query_id: str = "",
     ) -> ImportTask:
         """As `start_import`, once for each ``write_id``: a further call returns the task of the first, unless
         that failed. ``batch``: its number, where ``write_id`` names a stream of writes, of which one that is
-        not above the last is not written again. Raises `InvalidParameter` for an empty or too long
-        ``write_id``, and for a ``mode`` that does not fit the collection."""
+        not above the last is not written again; ``query_id``: who writes the stream, "" if that is not known.
+        The task that is returned has the batch and the query that were written. Raises `InvalidParameter` for
+        an empty or too long ``write_id``, and for a ``mode`` that does not fit the collection."""
         ...
 
     @repeatable

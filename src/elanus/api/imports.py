@@ -19,7 +19,7 @@ class ImportRequest:
 
     Patterns and directories among them are resolved when the import runs (`elanus.core.import_files`).
     ``write_id``: what the caller calls this write, "" for nothing. A write that did not fail is not repeated;
-    ``batch``: its number, where ``write_id`` names a stream of writes.
+    ``batch``: its number, where ``write_id`` names a stream of writes; ``query_id``: who writes that.
     ``rejects_max``: how many rows may be left out because they do not fit.
     ``takes_keys``: files may bring values of an automatic key (`elanus.core.sent_keys`).
     ``csv``: the format of CSV files. ``timeout_ms``: after how long it fails; 0: what the server allows.
@@ -39,6 +39,7 @@ class ImportRequest:
     takes_keys: bool = False
     csv: CsvFormat = COMMAS
     timeout_ms: int = 0
+    query_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -168,8 +168,13 @@ def fits_integers(field: FieldSchema, found: pa.DataType) -> bool:
     return _is_list(found, field.dim) and bool(pa.types.is_integer(found.value_type))
 
 
-def _fits_integers_or_bytes(field: FieldSchema, found: pa.DataType) -> bool:
-    return fits_integers(field, found) or _fits_bytes(field, found)
+def fits_numbers(field: FieldSchema, found: pa.DataType) -> bool:
+    """Whether a column may hold the numbers of a vector of bytes as lists: a reader has them as floats."""
+    return fits_integers(field, found) or fits_floats(field, found)
+
+
+def _fits_numbers_or_bytes(field: FieldSchema, found: pa.DataType) -> bool:
+    return fits_numbers(field, found) or _fits_bytes(field, found)
 
 
 def _fits_sparse(_: FieldSchema, found: pa.DataType) -> bool:
@@ -219,8 +224,8 @@ def _floats_or_bytes_wanted(field: FieldSchema) -> str:
     return f"{_floats_wanted(field)}, or {_bytes_wanted(field)}"
 
 
-def _integers_or_bytes_wanted(field: FieldSchema) -> str:
-    return f"lists of {field.dim} integers, or {_bytes_wanted(field)}"
+def _numbers_or_bytes_wanted(field: FieldSchema) -> str:
+    return f"lists of {field.dim} integers (also as floats), or {_bytes_wanted(field)}"
 
 
 def _elements_wanted(field: FieldSchema) -> str:
@@ -257,6 +262,6 @@ ACCEPTED: Mapping[DataType, Accepted] = {
         Accepted(_fits_floats_or_bytes, _floats_or_bytes_wanted),
     ),
     DataType.SPARSE_FLOAT_VECTOR: Accepted(_fits_sparse, _words(_PAIRS)),
-    DataType.INT8_VECTOR: Accepted(_fits_integers_or_bytes, _integers_or_bytes_wanted),
+    DataType.INT8_VECTOR: Accepted(_fits_numbers_or_bytes, _numbers_or_bytes_wanted),
 }
 """The same keys as `elanus.core.types.KINDS`."""

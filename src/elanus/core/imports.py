@@ -116,7 +116,8 @@ class ImportTask:
     ``attempt``: the number of the try that may commit; ``tries``: the number of tries so far. ``rows``,
     ``segments`` and ``commit_ts`` are set by the commit. ``reason``: why it failed. ``percent``: progress of
     its job; known while the job runs, and not stored. ``write_id``: what the caller called the write;
-    ``batch``: its number, where ``write_id`` names a stream of writes (-1: it names one). ``deltas``: the
+    ``batch``: its number, where ``write_id`` names a stream of writes (-1: it names one); ``query_id``: who
+    writes that stream ("": not known). ``deltas``: the
     delta logs that the commit added.
     ``rejects_max``: how many rows may be left out because they do not fit, ``rejected``: how many were.
     ``started_ms``: when the first try began; ``first_attempt``: its number. Files of all tries since then
@@ -157,6 +158,7 @@ class ImportTask:
     csv: CsvFormat = COMMAS
     timeout_ms: int = 0
     files_bytes: tuple[int, ...] = ()
+    query_id: str = ""
 
 
 def deadline_ms(task: ImportTask, policy: ImportPolicy) -> int:

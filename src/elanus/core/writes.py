@@ -19,7 +19,8 @@ from elanus.core.timestamps import Timestamp
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
-    """A committed write. ``batch``: its number in the stream ``write_id``, -1 for a single write.
+    """A committed write. ``batch``: its number in the stream ``write_id``, -1 for a single write;
+    ``query_id``: who writes that stream, "" if that is not known.
 
     ``written_ms``: Unix time of the commit.
     """
@@ -32,6 +33,7 @@ class WriteRecord:
     commit_ts: Timestamp
     written_ms: int
     mode: WriteMode = WriteMode.APPEND
+    query_id: str = ""
 
 
 def record_of(task: ImportTask, now_ms: int) -> WriteRecord:
@@ -45,6 +47,7 @@ def record_of(task: ImportTask, now_ms: int) -> WriteRecord:
         task.commit_ts,
         now_ms,
         task.mode,
+        task.query_id,
     )
 
 
@@ -65,6 +68,7 @@ def as_task(record: WriteRecord) -> ImportTask:
         write_id=record.write_id,
         batch=record.batch,
         mode=record.mode,
+        query_id=record.query_id,
     )
 
 

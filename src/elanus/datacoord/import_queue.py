@@ -134,6 +134,7 @@ class ImportQueue:
             takes_keys=request.takes_keys,
             csv=request.csv,
             timeout_ms=request.timeout_ms,
+            query_id=request.query_id,
         )
         async with self._lock:
             await self._commits.collection_of(task)

@@ -41,16 +41,12 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class ImportSettings:
-    """``source_url``: the store of the files; ``task_bytes_max``: the memory that a task may use.
-
-    ``slots``: how many tasks run at a time.
-    """
+    """``source_url``: the store of the files; ``task_bytes_max``: the memory that a task may use."""
 
     source_url: str
     store_url: str
     scratch_dir: str
     task_bytes_max: int
-    slots: int
 
 
 class SparkImports:
@@ -86,7 +82,7 @@ class SparkImports:
         settings = self._settings
         named: list[tuple[str, ...]] = await self._offload(_named, settings.source_url, order)
         found = list(tables(tuple(dict.fromkeys(chain.from_iterable(named))), order.csv))
-        survey = survey_job(order.task_id, found, order.schema, settings.source_url, settings.slots)
+        survey = survey_job(order.task_id, found, order.schema, settings.source_url, self._runner.slots)
         files = [file for part in await self._run(survey, order) for file in part]
         plans = self._plans(order, files)
         if plans and order.duplicates is not Duplicates.KEEP:
@@ -147,7 +143,7 @@ class SparkImports:
         settings, schema = self._settings, order.schema
         rows_max = max(1, min(order.segment_rows_max, settings.task_bytes_max // schema.row_bytes_estimate))
         rows = sum(file.rows for file in files)
-        task_rows = rows_of_task(rows, schema.row_bytes_estimate, rows_max, settings.slots)
+        task_rows = rows_of_task(rows, schema.row_bytes_estimate, rows_max, self._runner.slots)
         return [
             ImportPlan(
                 attempt=order.attempt,

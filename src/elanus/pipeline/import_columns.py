@@ -11,7 +11,8 @@ Accepted per field: its own Arrow type, wider or narrower numbers as long as eve
 numbers (whole ones of up to 18 digits as integers), large and dictionary-encoded strings; moments as ISO 8601
 texts or timestamps, in UTC where they name no offset; geometries as WKT or WKB; arrays as lists of what their
 elements accept; vectors of floats as lists or fixed-size lists of floats; binary vectors, and those of half
-precision, as the bytes they are stored as or lists of uint8; vectors of bytes as lists of integers, too;
+precision, as the bytes they are stored as or lists of uint8; vectors of bytes as lists of integers, too, also
+as floats;
 sparse vectors as `elanus.pipeline.import_sparse` says. With a dynamic field, either a ``$meta`` column of
 JSON objects, or any columns that the schema does not have: they become keys of the row's object, nulls left
 out; whole floats keep their fraction there (``7.0``), decimals are numbers, dates and times ISO 8601 texts,
@@ -28,10 +29,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.errors import InvalidParameter
 from elanus.core.given_types import (
     fits_floats,
-    fits_integers,
+    fits_numbers,
     has_text_form,
     is_bytes,
     is_text,
@@ -49,6 +49,9 @@ from elanus.pipeline.import_sparse import to_pairs
 from elanus.pipeline.import_structs import split_rows
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
+_NO_JSON = (KeyError, TypeError, OverflowError, ValueError)
+"""The errors about a map with a key twice, or with keys that are no texts or numbers; and about a date or a
+time of a year that Python does not have."""
 _WHOLE = (r"^(-?\d+)$", r"\1.0")
 """The text of a float without a fraction, and the same number as JSON's float."""
 
@@ -190,15 +193,26 @@ def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
         row = next(n for n in range(len(column)) if not _is_finite(column.slice(n, 1)))
         place.refuse(name, row, "holds a nan or an inf, which JSON has no word for")
     try:
-        texts = list(map(_JSON.encode, column.to_pylist(maps_as_pydicts="strict")))
-    except (
-        KeyError,
-        TypeError,
-    ) as error:  # a map with a key twice, or with keys that are no texts or numbers
-        raise InvalidParameter(
-            f"{place.file}: column {name} has a value that has no form in JSON: {error}"
-        ) from None
+        texts = _json_texts(column)
+    except _NO_JSON:
+        row, error = next((n, e) for n in range(len(column)) if (e := _no_json(column.slice(n, 1))))
+        is_time = isinstance(error, OverflowError | ValueError)
+        years = ", dates and times are of the years 1 to 9999" if is_time else ""
+        place.refuse(name, row, f"has a value that has no form in JSON: {error}{years}")
     return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _json_texts(column: pa.Array) -> list[bytes]:
+    return list(map(_JSON.encode, column.to_pylist(maps_as_pydicts="strict")))
+
+
+def _no_json(column: pa.Array) -> Exception | None:
+    """Return why a value has no form in JSON; None: it has one."""
+    try:
+        _json_texts(column)
+    except _NO_JSON as error:
+        return error
+    return None
 
 
 def _is_finite(column: pa.Array) -> bool:
@@ -241,20 +255,26 @@ def _half_vectors(field: FieldSchema, column: pa.Array, place: Place) -> pa.Arra
 
 
 def _byte_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
-    """Lists of integers of any width hold the vector's numbers, binary columns its bytes."""
-    if not fits_integers(field, column.type):
+    """Lists of integers of any width, or of whole floats, hold the vector's numbers, binary columns its
+    bytes."""
+    if not fits_numbers(field, column.type):
         return _vectors_as_bytes(field, column, place)
     _check_lengths(field.name, column, field.dim, place)
     values = column.flatten()
     if values.null_count:
         place.refuse(field.name, _first(values.is_null()) // field.dim, "holds a null among its numbers")
-    low, high = -128, 127
-    wrong = pc.or_(pc.less(values, low), pc.greater(values, high))
-    if pc.any(wrong).as_py():
-        at = _first(wrong)
+    low, high, is_whole = -128, 127, True
+    if not pa.types.is_integer(values.type):
+        values = values.cast(pa.float64())
+        is_whole = pc.equal(values, pc.trunc(values))
+    fits = pc.and_(is_whole, pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high)))
+    if not pc.all(fits).as_py():
+        at = _first(pc.invert(fits))
         row, position = divmod(at, field.dim)
         place.refuse(
-            field.name, row, f"holds {values[at]} at position {position}: values are in [{low}, {high}]"
+            field.name,
+            row,
+            f"holds {values[at]} at position {position}: values are whole numbers in [{low}, {high}]",
         )
     numbers = values.cast(pa.int8()).to_numpy().reshape(len(column), field.dim)
     return Given(field.vector.to_column(numbers))

@@ -22,6 +22,7 @@ from elanus.core.structs import struct_and_name
 from elanus.pipeline.import_bounds import json_rows_max
 from elanus.pipeline.import_columns import Place
 from elanus.pipeline.import_input import InputFile
+from elanus.pipeline.import_json_rows import first_malformed
 from elanus.pipeline.import_plan import RowGroup
 from elanus.pipeline.import_texts import JSON_NULL, MALFORMED, column_of
 
@@ -80,6 +81,11 @@ class JsonSource:
                 return _wrapped.decode(content).rows
             return _list.decode(content)
         except MALFORMED as error:
+            if (found := first_malformed(content)) is not None:
+                row, why = found
+                raise InvalidParameter(
+                    f"{self._name}, row {row} is no JSON object: {why or error}"
+                ) from error
             raise InvalidParameter(
                 f"{self._name} is neither a JSON list of rows nor an object with such a list as rows: {error}"
             ) from error

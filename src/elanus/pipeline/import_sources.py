@@ -25,6 +25,7 @@ from elanus.pipeline.import_json import JsonLinesSource, JsonSource
 from elanus.pipeline.import_numpy import NumpySource
 from elanus.pipeline.import_place import Place
 from elanus.pipeline.import_plan import FileRows, RowGroup
+from elanus.pipeline.import_utf8 import check_texts
 from elanus.pipeline.import_views import plain_rows, plain_schema
 from elanus.storage.port import ObjectStore
 
@@ -81,7 +82,9 @@ class ParquetSource:
         )
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
-        return plain_rows(rows)
+        rows = plain_rows(rows)
+        check_texts(rows, place)
+        return rows
 
     def place(self, group: RowGroup) -> Place:
         return Place(self._name, group.number, group.first_row)
@@ -120,7 +123,7 @@ def opened(
     try:
         with contextlib.ExitStack() as opening:
             yield _source(files, table, schema, opening, column)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: about names of columns
         _check_versions(table, [input_file(store, name) for name in table.names])
         name = _FORMATS.get(suffix, "NumPy" if suffix == _NUMPY else "Parquet")
         raise InvalidParameter(f"{table.file} cannot be read as {name}: {error}") from error

@@ -290,7 +290,6 @@ class PipelineRole:
             needs.store_url,
             str(needs.session.task_scratch),
             needs.settings.imports.task_mb * _MB,
-            needs.session.slots,
         )
         return SparkImports(needs.runner, needs.root, settings, offload_to(self._import_threads))
 

@@ -21,10 +21,10 @@ from elanus.spark.change_rows import (
     change_reads,
     read_changes,
 )
-from elanus.spark.changes import let_go, take_changes
+from elanus.spark.changes import let_go, let_go_on_error, take_changes
 from elanus.spark.options import ReadOptions
 from elanus.spark.plain_errors import plain_errors
-from elanus.spark.releases import arrow_schema
+from elanus.spark.releases import SupportsTriggerAvailableNow, arrow_schema
 from elanus.spark.snapshot import snapshot_of, store_url
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
@@ -53,7 +53,11 @@ class _Tasks:
     def _partitions(
         self, lease: SnapshotLease, snapshot: CollectionSnapshot, since: Timestamp
     ) -> list[InputPartition]:
-        names = tuple(name for name in self._schema.fieldNames() if name in snapshot.schema.by_name)
+        from elanus.spark.source import check_fields
+
+        fields = self._schema.fields[: -len(OWN)]
+        check_fields(snapshot.schema, fields, "begin the stream again, with the columns that there are")
+        names = tuple(column.name for column in fields)
         url = store_url(self._options, lease)
         return [ChangePartition(read) for read in change_reads(snapshot, url, since, names)]
 
@@ -90,7 +94,7 @@ class ElanusChangeReader(_Tasks, DataSourceReader):
         return self._partitions(self._lease, snapshot, self._options.changes_from)
 
 
-class ElanusStreamReader(_Tasks, DataSourceStreamReader):
+class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream: an offset is the timestamp up to which changes have been read."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -102,17 +106,32 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
         self._latest: tuple[Timestamp, SnapshotLease, CollectionSnapshot] | None = None
         self._held: list[tuple[Timestamp, SnapshotLease]] = []
         """The leases of batches that are being read, each with the end of its batch."""
+        self._looks_once = False
+        self._has_looked = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         return {"ts": self._options.changes_from}
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read what there is at the next look, which finds all of it, and no more.
+
+        Without this, Spark runs a single batch: after a failure only that one again.
+        """
+        self._looks_once = True
+
     @plain_errors()
     def latestOffset(self, start: dict[str, Any], limit: Any = None) -> dict[str, Any]:  # noqa: N802
+        self.commit(start)  # batches that end here have been processed: Spark looks for the next one
+        if self._looks_once and self._has_looked:
+            return start
+        self._has_looked = True
         since = Timestamp(start["ts"])
         self._drop_latest()
         lease = take_changes(self._options, since)
-        snapshot = snapshot_of(self._options, lease)
-        if not self._partitions(lease, snapshot, since):
+        with let_go_on_error(self._options, lease):
+            snapshot = snapshot_of(self._options, lease)
+            found = self._partitions(lease, snapshot, since)
+        if not found:
             let_go(self._options, lease)
             return start
         self._latest = since, lease, snapshot
@@ -134,15 +153,25 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader):
             return self._partitions(latest[1], latest[2], since)
         self._drop_latest()
         lease = take_changes(self._options, since)
-        self._held.append((until, lease))
+        self._held.append((until, lease))  # also if it fails: the next commit lets it go
         return self._partitions(lease, up_to(snapshot_of(self._options, lease), until), since)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let the files of batches go that have been processed. The changes that are kept under a name follow
-        the offset that the next batch begins at."""
+        the offset that the next batch begins at. Spark calls this when the next batch begins."""
         done = [lease for until, lease in self._held if until <= end["ts"]]
         self._held = [held for held in self._held if held[0] > end["ts"]]
         for lease in done:
+            let_go(self._options, lease)
+
+    def stop(self) -> None:
+        """Let all files go: a query that begins again takes a version of its own.
+
+        Spark kills the process of a query that is stopped: what is being read then stays for its lease.
+        """
+        self._drop_latest()
+        held, self._held = self._held, []
+        for _, lease in held:
             let_go(self._options, lease)
 
     def _drop_latest(self) -> None:

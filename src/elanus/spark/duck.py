@@ -109,7 +109,8 @@ def _parquet(files: Iterable[FileFacts], fields: Iterable[FieldSchema], url: str
 def _shown(field: FieldSchema, absent: frozenset[str]) -> str:
     column = f"r.{quoted(field.name)}"
     if field.name in absent:
-        column = f"{_literal(absent_column(field, 1)[0].as_py())}::{stored_type(field.arrow_type)}"
+        # In parentheses: the cast of a negative number comes before its sign, so -128::TINYINT overflows.
+        column = f"({_literal(absent_column(field, 1)[0].as_py())})::{stored_type(field.arrow_type)}"
     if field.data_type is DataType.TIMESTAMPTZ:
         return f"make_timestamp({column})"
     if field.data_type is DataType.FLOAT_VECTOR:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from elanus.core.errors import InvalidParameter, MissingParameter
 from elanus.core.imports import WriteMode
+from elanus.core.limits import WRITE_ID_LENGTH_MAX
 from elanus.core.moments import parse_moment
 from elanus.core.pins import PIN_MS_MAX
-from elanus.core.timestamps import Timestamp, compose
+from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp, compose
 from elanus.rpc.security import ClientSecurity
 from elanus.rpc.uri import DEFAULT_PORT, address_in, security_for
 
@@ -96,13 +97,20 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         database=options.get("database", "default"),
         collection=options["collection"],
         partition=options.get("partition", ""),
-        write_id=options.get("write_id", ""),
-        stream_id=options.get("stream_id", digest),
+        write_id=_write_name(options, "write_id", ""),
+        stream_id=_write_name(options, "stream_id", digest),
         import_directory=options.get("import_directory", ""),
         operation=_operation(options.get("operation", "")),
         token=options.get("token", ""),
         connect_s=_connect_s(options.get("connect_s", "")),
     )
+
+
+def _write_name(options: Mapping[str, str], option: str, default: str) -> str:
+    name = options.get(option, default)
+    if len(name) > WRITE_ID_LENGTH_MAX:
+        raise InvalidParameter(f"{option} has {len(name)} characters: give {WRITE_ID_LENGTH_MAX} at most")
+    return name
 
 
 def _checked(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
@@ -179,11 +187,18 @@ def _changes_from(options: Mapping[str, str]) -> Timestamp | None:
         if options.get("keep_as"):
             raise InvalidParameter("keep_as keeps changes: give the timestamp to begin at, changes_from")
         return None
-    if not text.isdecimal():
+    if (since := _hybrid(text)) is None:
         raise InvalidParameter(f"changes_from is {text!r}: give a hybrid timestamp, a number")
     for name in ("partitions", "filter", "as_of"):
         if options.get(name):
             raise InvalidParameter(f"{name} does not apply to changes: they are of the whole collection")
+    return since
+
+
+def _hybrid(text: str) -> Timestamp | None:
+    """Return a hybrid timestamp, None for anything else: a number of more than 63 bits, too."""
+    if not text.isdecimal() or len(text) > len(str(MAX_TIMESTAMP)) or int(text) > MAX_TIMESTAMP:
+        return None
     return Timestamp(int(text))
 
 
@@ -191,8 +206,8 @@ def _as_of(text: str) -> Timestamp | None:
     """A hybrid timestamp, or a time (in UTC without an offset)."""
     if not text:
         return None
-    if text.isdecimal():
-        return Timestamp(int(text))
+    if (moment := _hybrid(text)) is not None:
+        return moment
     try:
         return compose(parse_moment(text) // 1000)
     except InvalidParameter:

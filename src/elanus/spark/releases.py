@@ -36,6 +36,14 @@ def require(release: str, what: str, available: bool, remedy: str) -> None:
         )
 
 
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow as SupportsTriggerAvailableNow
+except ImportError:  # up to 4.1, which have no streams of changes either
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """A stream that can read what there is at its start, and end."""
+
+
 def require_change_streams() -> None:
     """Raise `NotSupported` if streams do not pass on where a batch begins, which ours has to know."""
     available = "start" in signature(DataSourceStreamReader.latestOffset).parameters

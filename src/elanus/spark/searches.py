@@ -17,6 +17,7 @@ from elanus.core.vectors import Space
 from elanus.expr import compile_filter
 from elanus.index import resolve_search
 from elanus.spark.asking import ask
+from elanus.spark.changes import let_go_on_error
 from elanus.spark.hits import as_batch, reduced
 from elanus.spark.options import parse_options
 from elanus.spark.query_vectors import VECTOR, check_k, query_matrix
@@ -72,11 +73,12 @@ def pinned_job(
             parsed.database, parsed.collection, parsed.partitions, parsed.lease_ms, with_indexes=True
         ),
     )
-    snapshot = shown_at(snapshot_of(parsed, lease), as_of)
-    plan = search_plan(
-        snapshot, store_url(parsed, lease), field=field, k=k, filter=filter, params=params, exact=exact
-    )
-    return SearchJob(plan, segment_sets(snapshot, plan, parallelism))
+    with let_go_on_error(parsed, lease):
+        snapshot = shown_at(snapshot_of(parsed, lease), as_of)
+        plan = search_plan(
+            snapshot, store_url(parsed, lease), field=field, k=k, filter=filter, params=params, exact=exact
+        )
+        return SearchJob(plan, segment_sets(snapshot, plan, parallelism))
 
 
 def search_plan(

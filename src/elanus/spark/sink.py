@@ -43,7 +43,7 @@ from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
 from elanus.spark.tables import generated_columns
 from elanus.storage.objects import open_store
-from elanus.storage.port import ObjectStore, StorageFailed
+from elanus.storage.port import ObjectStore
 
 _LOOK_S = 0.25
 _SILENCE_MAX_S = 300.0
@@ -58,10 +58,14 @@ T = TypeVar("T")
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """A task's file, below the import directory ("": no rows), and its number of rows."""
+    """A task's file, below the import directory ("": no rows), and its number of rows.
+
+    ``query_id``: the streaming query that the task belongs to, "" if there is none.
+    """
 
     file: str
     rows: int
+    query_id: str = ""
 
 
 class Staging:
@@ -129,7 +133,7 @@ class Staging:
             store = self._store()
             store.put(name, b"")
             store.delete(name)
-        except (StorageFailed, OSError, InvalidParameter) as error:
+        except (ElanusError, StorageFault, OSError) as error:
             raise InvalidParameter(
                 f"the import directory {self._url} cannot be written from here: {error}; give the URL under "
                 "which driver and executors find it, .option('import_directory', ...)"
@@ -145,12 +149,13 @@ class Sink:
     """Brings staged files into the collection.
 
     Making it raises what can be said before any task has run: the collection, the partition, the operation,
-    the rights, the ``columns`` of the frame by their names and types, and the directory.
+    the rights, the ``columns`` of the frame by their names and types, and the directory. ``waits``: a server
+    that does not answer is asked again, as by `commit`.
     """
 
-    def __init__(self, options: WriteOptions, columns: pa.Schema) -> None:
+    def __init__(self, options: WriteOptions, columns: pa.Schema, *, waits: bool = False) -> None:
         self._options = options
-        schema, directory = self._ask(self._target)
+        schema, directory = self._answered(self._target) if waits else self._ask(self._target)
         check_columns(schema, columns, "the frame")
         self.staging = Staging(options.import_directory or directory)
         self.staging.check()
@@ -168,19 +173,21 @@ class Sink:
 
         A server that does not answer is asked again for `_SILENCE_MAX_S`: it may be restarting, and goes on
         with the write then. Raises `InvalidParameter` for rows that do not fit, with the server's reason:
-        none is there then; and for a batch of a query whose later batches are there.
+        none is there then; and for a batch of a query whose later batches are there, or those of another
+        query of that name.
         """
         files = _files(messages)
         if not files:
             return
         to = self._options
+        query_id = next((m.query_id for m in messages if isinstance(m, Staged)), "")
         with self.staging.named(files) as names:
             task = self._answered(
                 lambda server: server.write_files(
-                    to.database, to.collection, to.partition, names, write_id, to.operation, batch
+                    to.database, to.collection, to.partition, names, write_id, to.operation, batch, query_id
                 )
             )
-            _check_is_next(task, write_id, batch)
+            _check_is_next(task, write_id, batch, query_id)
             while task.state not in (*ENDED, *_VISIBLE):
                 time.sleep(_LOOK_S)
                 task = self._task(task)
@@ -243,16 +250,20 @@ def without_generated(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordB
     return batch.drop_columns(list(names)) if names else batch
 
 
-def _check_is_next(task: ImportTask, stream_id: str, batch: int) -> None:
-    """Raise `InvalidParameter` if a later batch of the stream was written before: this one is left out.
+def _check_is_next(task: ImportTask, stream_id: str, batch: int, query_id: str) -> None:
+    """Raise `InvalidParameter` if this batch is left out, since the server has a later one of the stream, or
+    one of another query.
 
-    Spark repeats the last batch of a query at most. An earlier one has the rows of another query.
+    Spark repeats the last batch of a query at most. An earlier one has other rows: those of another query, or
+    of an older copy of its checkpoint.
     """
-    if task.batch > batch:
+    is_other = task.query_id != query_id and "" not in (task.query_id, query_id)
+    if task.batch > batch or is_other:
+        whose = f" by query {task.query_id}; this is query {query_id}" if is_other else ""
         raise InvalidParameter(
             f"batch {batch} of the streaming query {stream_id} is not written: the server has batch "
-            f"{task.batch} of that name already. A query with a new checkpoint, or an older copy of one, "
-            "needs a name of its own: .option('stream_id', ...)"
+            f"{task.batch} of that name already{whose}. A query with a new checkpoint, or an older copy of "
+            "one, needs a name of its own: .option('stream_id', ...)"
         )
 
 

@@ -22,7 +22,15 @@ def snapshot_of(options: ReadOptions, lease: SnapshotLease) -> CollectionSnapsho
     Raises `InvalidParameter` if there is none: the lease has ended, or the store is elsewhere; and as
     `shown_at` does.
     """
-    store = open_store(store_url(options, lease))
+    try:
+        store = open_store(store_url(options, lease))
+    except InvalidParameter as error:
+        if not options.store:
+            raise
+        raise InvalidParameter(
+            f"store is {options.store!r}: give the URL of the server's object store, as the server's setting "
+            f"storage.url has it ({error.message})"
+        ) from error
     try:
         return shown_at(read_snapshot(store, lease.path, SNAPSHOTS), options.as_of)
     except ObjectMissing as error:

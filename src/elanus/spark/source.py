@@ -13,7 +13,7 @@ hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,7 @@ from elanus.expr import compile_filter
 from elanus.spark import tables
 from elanus.spark.asking import ask
 from elanus.spark.change_source import OWN, ElanusChangeReader, ElanusStreamReader, RefusedStream
-from elanus.spark.changes import take_changes
+from elanus.spark.changes import let_go, let_go_on_error, take_changes
 from elanus.spark.options import ReadOptions, parse_options, parse_write_options
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema, require, require_change_streams
@@ -132,15 +132,18 @@ class ElanusSource(DataSource):
         given, creates_table = self._given(), tables.creates_table(self.options)
         options = parse_options(tables.for_reads(given) if creates_table else given)
         self.lease = _take_snapshot(options)
-        collection = snapshot_of(options, self.lease).schema
-        compile_filter(options.filter, collection)  # a wrong filter fails here, not in a task
-        if options.changes_from is not None:
-            return _change_schema(collection, options.columns)
-        found = spark_schema(collection, options.columns)
-        if not creates_table:
-            return found
-        generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
-        return tables.with_table_options(found, tables.options_given(self.options), generated)
+        with let_go_on_error(options, self.lease):
+            collection = snapshot_of(options, self.lease).schema
+            compile_filter(options.filter, collection)  # a wrong filter fails here, not in a task
+            if options.changes_from is not None:
+                return _change_schema(collection, options.columns)
+            found = spark_schema(collection, options.columns)
+            if not creates_table:
+                return found
+            generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
+            found = tables.with_table_options(found, tables.options_given(self.options), generated)
+        let_go(options, self.lease)  # each query of the table reads a version of its own
+        return found
 
     @plain_errors()
     def reader(self, schema: StructType) -> ElanusReader | ElanusChangeReader:
@@ -153,7 +156,8 @@ class ElanusSource(DataSource):
             if options.changes_from is not None:
                 raise InvalidParameter("changes have columns of their own: read them by spark.read")
             lease = _take_snapshot(options)
-            _check_columns(snapshot_of(options, lease).schema, options, schema)
+            with let_go_on_error(options, lease):
+                _check_columns(snapshot_of(options, lease).schema, options, schema)
         else:
             raise InvalidParameter(
                 "a collection defines its columns itself: give .option('columns'), not .schema(); "
@@ -166,7 +170,11 @@ class ElanusSource(DataSource):
     def streamReader(self, schema: StructType) -> ElanusStreamReader | RefusedStream:  # noqa: N802
         try:
             require_change_streams()
-            return ElanusStreamReader(parse_options(self._given()), schema)
+            options = parse_options(self._given())
+            stream = ElanusStreamReader(options, schema)
+            if (lease := getattr(self, "lease", None)) is not None:
+                let_go(options, lease)  # its columns were needed: each batch has a version of its own
+            return stream
         except ElanusError as error:
             return RefusedStream(error)
 
@@ -330,12 +338,17 @@ def _check_columns(collection: CollectionSchema, options: ReadOptions, columns: 
     others. Nullability counts in one direction: what was null may no longer be."""
     if options.columns and list(options.columns) != columns.fieldNames():
         raise InvalidParameter("the columns of a table are fixed: select some, or create another table")
-    for column in columns.fields:
+    check_fields(collection, columns.fields, "create the table again")
+
+
+def check_fields(collection: CollectionSchema, columns: Sequence[StructField], remedy: str) -> None:
+    """Raise `InvalidParameter` if the collection no longer has a field for each of these columns."""
+    for column in columns:
         field = collection.by_name.get(column.name)
         if field is None or _spark_type(field) != column.dataType:
             raise InvalidParameter(
                 f"collection {collection.name} has changed: it has no field {column.name} of the type "
-                f"{column.dataType.simpleString()} any more; create the table again"
+                f"{column.dataType.simpleString()} any more; {remedy}"
             )
 
 

@@ -109,7 +109,7 @@ async def test_a_name_is_remembered_longer_than_its_task(tmp_path: Path) -> None
 async def test_of_a_stream_the_last_batch_is_remembered_for_good(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.watched()
-    batch = replace(UPSERT, write_id="query", batch=0)
+    batch = replace(UPSERT, write_id="stream", batch=0, query_id="query")
     tasks = []
     for number in range(3):
         tasks.append(await coord.start_import(replace(batch, batch=number)))
@@ -118,6 +118,7 @@ async def test_of_a_stream_the_last_batch_is_remembered_for_good(tmp_path: Path)
     await asyncio.sleep(2000)
     for number in range(3):
         assert await coord.start_import(replace(batch, batch=number)) == tasks[-1]
+    assert (await coord.import_task(tasks[-1])).query_id == "query", "its own record is gone"
     assert len(bench.coord.context.state.writes.all()) == 1
     assert await coord.start_import(replace(batch, batch=3)) not in tasks
     await coord.stop()

@@ -47,6 +47,7 @@ class Spark:
     """Runs tasks here and now; loses its JVM before the ``lost``-th import task."""
 
     lost: int = -1
+    slots: int = 2
     surveys: list[SurveyPlan] = field(default_factory=list)
     imports: list[ImportPlan] = field(default_factory=list)
 
@@ -72,17 +73,22 @@ class Node:
     spark: Spark = field(default_factory=Spark)
     ids: Ids = field(default_factory=Ids)
 
-    async def run(self, *names: str, attempt: int = 5, **changes: Any) -> ImportOutcome:
+    async def run(self, *names: str, **changes: Any) -> ImportOutcome:
+        return await self.imports().import_files(self.order(*names, **changes))
+
+    def imports(self) -> SparkImports:
         settings = ImportSettings(
             source_url=(self.directory / "import").as_uri(),
             store_url=(self.directory / "files").as_uri(),
             scratch_dir=str(self.directory / "scratch"),
             task_bytes_max=1 << 20,
-            slots=2,
         )
+        return SparkImports(self.spark, self.ids, settings, inline)  # type: ignore[arg-type]
+
+    def order(self, *names: str, **changes: Any) -> ImportOrder:
         order = ImportOrder(
             TaskID(3),
-            attempt,
+            5,
             CollectionID(7),
             PartitionID(8),
             SCHEMA,
@@ -92,8 +98,7 @@ class Node:
             stamp=Timestamp(99),
             first_attempt=5,
         )
-        imports = SparkImports(self.spark, self.ids, settings, inline)  # type: ignore[arg-type]
-        return await imports.import_files(replace(order, **changes))
+        return replace(order, **changes)
 
     def write(self, name: str, first: int, rows: int = ROWS) -> None:
         file = self.directory / "import" / name

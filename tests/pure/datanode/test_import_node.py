@@ -15,6 +15,7 @@ from elanus.core.errors import InvalidParameter, Unavailable
 from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import CsvFormat, WriteMode
 from elanus.core.timestamps import Timestamp
+from elanus.pipeline import import_plan
 from elanus.pipeline.import_files import import_rows, survey
 from elanus.pipeline.import_plan import ImportPlan
 from elanus.pipeline.import_segments import SegmentsWriter
@@ -43,6 +44,20 @@ async def test_a_lost_job_goes_on_where_it_was(tmp_path: Path) -> None:
     third = Node(tmp_path, ids=node.ids)
     assert (await third.run(*names, attempt=7)).rows == 4 * ROWS
     assert third.spark.imports == []
+
+
+async def test_workers_that_join_take_part_in_the_next_import(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_plan, "PART_BYTES_MIN", 1)
+    node = Node(tmp_path, Spark(slots=1))
+    node.write("rows.parquet", 0, 2000)  # row groups of 500 rows
+    imports = node.imports()
+    await imports.import_files(node.order("rows.parquet", segment_rows_max=2000))
+    assert len(node.spark.imports) == 1
+    node.spark.slots = 4
+    await imports.import_files(node.order("rows.parquet", segment_rows_max=2000, task_id=TaskID(4)))
+    assert len(node.spark.imports) == 1 + 4
 
 
 async def test_another_import_and_a_changed_file_are_not_taken_for_what_was_done(tmp_path: Path) -> None:

@@ -48,6 +48,8 @@ class Ending:
 class _Runner:
     """Runs the tasks' own code here and now."""
 
+    slots = 2
+
     def __init__(self, root: Path, source_url: str, fault: Fault) -> None:
         self._root = root
         self._source_url = source_url
@@ -123,7 +125,6 @@ class Course(DataCourse):
             store_url=self.root_dir.as_uri(),
             scratch_dir=str(self.root_dir.parent / "scratch"),
             task_bytes_max=1 << 20,
-            slots=2,
         )
         runner = _Runner(self.root_dir, settings.source_url, self.fault)
         imports = SparkImports(runner, self.root, settings, inline)  # type: ignore[arg-type]

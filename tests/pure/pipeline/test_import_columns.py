@@ -132,6 +132,19 @@ def test_strings(found: pa.DataType) -> None:
     assert column(field("x", DataType.VARCHAR, max_length=4), typed(values, found)) == values
 
 
+@pytest.mark.parametrize("found", [pa.int64(), pa.uint8(), pa.float16(), pa.float32(), pa.decimal128(6, 1)])
+def test_vectors_of_bytes_as_numbers_also_as_a_reader_has_them(found: pa.DataType) -> None:
+    """Spark reads them as arrays of floats, and a table of theirs is inserted into by the same type."""
+    of, ok = field("x", DataType.INT8_VECTOR, dim=2), typed([3, 127, 0, 1], found)
+    given = pa.ListArray.from_arrays([0, 2, 4], ok)
+    assert column(of, given) == [bytes([3, 127]), bytes([0, 1])]
+    wrong = [128] if pa.types.is_integer(found) else [128, -129, 0.5]
+    for value in [*wrong, *([math.nan, math.inf] if pa.types.is_floating(found) else [])]:
+        bad = pa.concat_arrays([ok.slice(1), typed([value], found)])
+        with pytest.raises(InvalidParameter, match=r"row 101: field x holds .* at position 1: values"):
+            column(of, pa.ListArray.from_arrays([0, 2, 4], bad))
+
+
 def test_a_string_longer_than_its_field_counts_in_bytes() -> None:
     with pytest.raises(
         InvalidParameter, match="row 101: field x is 6 bytes long, its max_length is 4: 'üüü'"
@@ -364,8 +377,28 @@ def test_decimals_that_may_be_no_integer_are_refused(found: pa.DataType) -> None
 
 def test_a_map_with_a_key_twice_is_no_object() -> None:
     twice = pa.array([[("a", 1), ("a", 2)]], pa.map_(pa.string(), pa.int32()))
-    with pytest.raises(InvalidParameter, match=r"column m has a value that has no form in JSON: .*a"):
+    with pytest.raises(
+        InvalidParameter, match=r"row 10\d: field m has a value that has no form in JSON: .*a"
+    ):
         imported(schema(dynamic=True), id=[1], m=twice)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([0, 4_000_000], pa.date32()),
+        pa.array([0, -(2**60)], pa.timestamp("us", "UTC")),
+        pa.StructArray.from_arrays([pa.array([0, 2**60], pa.timestamp("us"))], ["at"]),
+    ],
+)
+def test_times_of_dynamic_rows_beyond_the_years_of_iso_8601_are_refused_by_their_row(
+    values: pa.Array,
+) -> None:
+    """Spark's reach from the year -290308 to 294247."""
+    with pytest.raises(
+        InvalidParameter, match=r"row 101: field d has .* no form in JSON: .* years 1 to 9999"
+    ):
+        imported(schema(dynamic=True), id=[1, 2], d=values)
 
 
 def test_decimals_dates_and_maps_in_dynamic_rows() -> None:

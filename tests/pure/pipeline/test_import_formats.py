@@ -301,9 +301,13 @@ def test_groups_of_lines_cover_each_line_once(tmp_path: Path) -> None:
 
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {
-    "no JSON": ("a.json", b'[{"id": 1', r"a\.json is neither a JSON list of rows nor"),
+    "no JSON": ("a.json", b'{"id": 1}', r"a\.json is neither a JSON list of rows nor"),
     "no rows": ("a.json", b'{"data": []}', r"rows"),
-    "a row that is none": ("a.json", b"[1]", r"rows"),
+    "a row that is none": (
+        "a.json",
+        b"[1]",
+        r"a\.json, row 0 is no JSON object: Expected `object`, got `int`",
+    ),
     "a line that is none": ("a.jsonl", b'{"id": 1}\n[2]\n', r"a\.jsonl, row 1 is no JSON object"),
     "a text for a number": ("a.jsonl", b'{"id": 1}\n{"id": "2"}\n', r"row 1: field id .*\"2\".*[Ee]xpected"),
     "a number beyond": ("a.json", as_list([{"id": 1 << 80}]), r"row 0: field id"),

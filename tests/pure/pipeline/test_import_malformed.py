@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from elanus.core.errors import InvalidParameter
@@ -82,10 +84,84 @@ def test_a_malformed_row_is_refused_and_may_be_left_out(tmp_path: Path, case: st
     assert len(rejects) == 1
 
 
-@pytest.mark.parametrize("content", [b'[{"\xe9":1}]', b'{"rows":[{"id":1,"j":' + DEEP + b"}]}"])
-def test_a_malformed_list_is_refused(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b'[{"id":1}, {"\xe9":1}]', "row 1 is no JSON object: .*(codec|UTF-8)"),
+        (b'{"rows":[{"id":1,"j":' + DEEP + b"}]}", "row 0 is no JSON object: maximum recursion depth"),
+        (
+            b'\xef\xbb\xbf[{"t":"[}"},\n{"id":1}\n,{"id":01},{"id":2}]',
+            "row 2 is no JSON object: JSON is malf",
+        ),
+        (b'{"a": {"rows": [1]}, "rows": [{}, 7]}', "row 1 is no JSON object: Expected `object`, got `int`"),
+        (b'[{"id":1},{"id":2', "row 1 is no JSON object: Input data was truncated"),
+        (b'[{"id":NaN}]', "row 0 is no JSON object: JSON is malformed"),
+    ],
+)
+def test_a_list_with_a_malformed_row_is_refused_by_its_row(tmp_path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=rf"a\.json, {why}"):
+        imported(tmp_path, {"a.json": content}, None)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"7", b"[", b"[{} {}]", b"[{},]", b'{"rows"}', b'{"rows":{}}', b'{"rows":[{}]', b'{"a":1 "b"}'],
+)
+def test_what_is_no_list_of_rows_is_refused(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(InvalidParameter, match=r"a\.json is neither a JSON list of rows"):
         imported(tmp_path, {"a.json": content}, None)
+
+
+def parquet(name: bytes) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": [1], "n" * len(name): ["x"]}), out, store_schema=False)
+    return out.getvalue().replace(b"n" * len(name), name)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "form"),
+    [("a.csv", b"id,caf\xe9\n1,x\n", "CSV"), ("a.parquet", parquet(b"caf\xe9!"), "Parquet")],
+)
+def test_a_name_of_a_column_that_is_not_utf8_is_refused(
+    tmp_path: Path, file: str, content: bytes, form: str
+) -> None:
+    with pytest.raises(InvalidParameter, match=rf"{file} cannot be read as {form}: .*codec can't decode"):
+        imported(tmp_path, {file: content}, None)
+
+
+def not_utf8(*values: bytes) -> pa.Array:
+    """As Spark writes what it has cast from binary."""
+    held = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(held), held.buffers())
+
+
+WRONG = not_utf8(b"ok", b"fine", b"caf\xe9")
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("t", WRONG),
+        ("t", WRONG.dictionary_encode()),
+        ("tags", pa.ListArray.from_arrays([0, 1, 2, 3], WRONG)),
+        ("extra", WRONG),
+        ("extra", pa.StructArray.from_arrays([WRONG], ["k"])),
+        ("extra", pa.MapArray.from_arrays([0, 1, 2, 3], WRONG, pa.array([1, 2, 3]))),
+        ("extra", pa.FixedSizeListArray.from_arrays(WRONG, 1)),
+    ],
+)
+def test_a_text_of_a_parquet_file_that_is_not_utf8_is_refused_by_its_row(
+    tmp_path: Path, name: str, column: pa.Array
+) -> None:
+    """It was stored, and no client could read the row."""
+    out = io.BytesIO()
+    pq.write_table(pa.table({"id": [1, 2, 3], name: column}), out)
+    files = {"a.parquet": out.getvalue()}
+    with pytest.raises(InvalidParameter, match=rf"row 2: field {name} holds a text that is not UTF-8"):
+        imported(tmp_path, files, None)
+    rejects = Rejects(1)
+    assert [row["id"] for row in imported(tmp_path, files, rejects)] == [1, 2]
+    assert len(rejects) == 1
 
 
 def saved(values: np.ndarray) -> bytes:

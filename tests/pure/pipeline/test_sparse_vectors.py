@@ -243,6 +243,6 @@ def test_imports_that_do_not_fit() -> None:
     with pytest.raises(InvalidParameter, match="does not fit field sparse of type SPARSE_FLOAT_VECTOR"):
         taken_in("sparse", pa.array([[0.5]]))
     with pytest.raises(
-        InvalidParameter, match=r"row 101: field signed holds 200 at position 1: values are in"
+        InvalidParameter, match=r"row 101: field signed holds 200 at position 1: values are whole"
     ):
         taken_in("signed", pa.array([[1, 2, 3, 4], [1, 200, 3, 4]]))

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.api.datanode import CompactionOrder
-from elanus.core.errors import InvalidParameter, PermissionDenied
+from elanus.core.errors import FieldNotFound, InvalidParameter, PermissionDenied
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
@@ -30,7 +30,7 @@ from elanus.spark import change_source, changes
 from elanus.spark.change_rows import change_reads, read_changes
 from elanus.spark.change_source import OWN, ElanusStreamReader, up_to
 from elanus.spark.options import ReadOptions, parse_options
-from elanus.spark.source import as_spark, spark_schema
+from elanus.spark.source import ElanusSource, as_spark, spark_schema
 from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
@@ -293,6 +293,7 @@ def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
     assert kept == {3}
     collection.write([2])
     later = stream.latestOffset(end)
+    assert kept == {4}, "the look for the next batch follows the end of the last one"
     stream.commit(end)
     assert kept == {4}
     stream.partitions(start, later)
@@ -300,6 +301,100 @@ def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
     stream.latestOffset(later)
     stream.commit(later)
     assert kept == set()
+    collection.write([3])
+    end = stream.latestOffset(later)
+    for begun in (False, True):
+        if begun:
+            stream.partitions(later, end)
+        assert len(kept) == 1
+        stream.stop()
+        assert kept == set()
+        stream.latestOffset(later)
+
+
+def test_a_stream_lets_the_version_go_that_its_columns_are_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go: list[SnapshotLease] = []
+    monkeypatch.setattr("elanus.spark.source.let_go", lambda options, lease: let_go.append(lease))
+    source = ElanusSource({"collection": "a", "changes_from": "10"})
+    source.lease = SnapshotLease(3, "file:///nothing", "", Timestamp(20), 0)
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    assert isinstance(source.streamReader(columns), ElanusStreamReader)
+    assert let_go == [source.lease]
+
+
+def test_a_stream_of_what_is_there_now_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a failure Spark repeats the batch, and then asks for the others."""
+    collection = Collection(tmp_path)
+    collection.write([1])
+    lease = SnapshotLease(3, collection.store.url, "", Timestamp(collection.now), 0)
+    monkeypatch.setattr(change_source, "take_changes", lambda options, since: lease)
+    monkeypatch.setattr(change_source, "let_go", lambda options, lease: None)
+    monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    stream.prepareForTriggerAvailableNow()
+    stream.partitions({"ts": 10}, {"ts": collection.now})
+    begin = {"ts": collection.now}
+    collection.write([2])
+    end = stream.latestOffset(begin)
+    assert end["ts"] == collection.now > begin["ts"]
+    collection.write([3])
+    assert stream.latestOffset(end) == end
+
+
+@pytest.mark.parametrize("changed", [StructField("gone", LongType()), StructField("value", StringType())])
+def test_a_stream_whose_collection_lacks_a_column_by_now_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: StructField
+) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1])
+    let_go: list[int] = []
+    lease = SnapshotLease(3, collection.store.url, "", Timestamp(collection.now), 0)
+    monkeypatch.setattr(change_source, "take_changes", lambda options, since: lease)
+    monkeypatch.setattr(changes, "let_go", lambda options, lease: let_go.append(lease.snapshot_id))
+    monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([StructField("id", LongType()), changed, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    with pytest.raises(InvalidParameter, match=rf"changed: it has no field {changed.name} "):
+        stream.latestOffset(stream.initialOffset())
+    assert let_go == [3]
+
+
+def test_changes_without_spark_keep_their_files_until_they_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1, 2])
+    kept: set[int] = set()
+
+    class Server:
+        async def changes(self, *_: object) -> SnapshotLease:
+            kept.add(1)
+            return SnapshotLease(1, collection.store.url, "", Timestamp(collection.now), 0)
+
+        async def release(self, snapshot_id: int) -> None:
+            kept.remove(snapshot_id)
+
+    monkeypatch.setattr(changes, "ask", lambda options, call: asyncio.run(call(Server())))
+    monkeypatch.setattr(changes, "snapshot_of", lambda options, lease: collection.snapshot())
+    feed = changes.changes("a", 0, columns="id")
+    next(iter(feed))
+    assert kept == {1}, "it may be read again"
+    assert [batch["id"].to_pylist() for batch in feed] == [[1, 2]]
+    assert kept == set()
+    with pytest.raises(InvalidParameter, match=r"of a since 0 have been read .* call elanus"):
+        list(feed)
+    with changes.changes("a", 0):
+        assert kept == {1}
+    assert kept == set()
+    with pytest.raises(FieldNotFound, match="nothing"):
+        changes.changes("a", 0, columns="nothing")
+    assert kept == set(), "the error has let them go"
+    gone = changes.changes("a", 0)
+    for file in (tmp_path / "files").rglob("*.parquet"):
+        file.unlink()
+    with pytest.raises(InvalidParameter, match="the lease of the changes has ended"):
+        list(gone)
 
 
 def test_files_of_a_stream_that_cannot_be_let_go_stay_for_their_lease(
@@ -318,6 +413,9 @@ def test_options_of_changes() -> None:
     assert (options.changes_from, options.keep_as) == (17, "copy")
     for wrong, text in (
         ({"changes_from": "yesterday"}, "give a hybrid timestamp"),
+        ({"changes_from": str(1 << 63)}, "give a hybrid timestamp"),
+        ({"changes_from": "9" * 5000}, "give a hybrid timestamp"),
+        ({"as_of": "9" * 5000}, "give a hybrid timestamp, or a time"),
         ({"keep_as": "copy"}, "give the timestamp to begin at"),
         ({"changes_from": "1", "filter": "id > 3"}, "filter does not apply to changes"),
     ):

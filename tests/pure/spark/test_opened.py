@@ -20,7 +20,7 @@ from elanus.api.connector import SnapshotLease
 from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported, PermissionDenied
 from elanus.core.imports import WriteMode
 from elanus.core.timestamps import Timestamp, compose
-from elanus.spark import opened, source, tables
+from elanus.spark import changes, opened, searches, source, tables
 from elanus.spark.options import parse_options
 from elanus.spark.rows import rows
 from elanus.spark.sink import without_generated
@@ -57,8 +57,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Server:
     def ask(_: object, call: Callable[[Any], Any]) -> Any:
         return asyncio.run(call(found))
 
-    monkeypatch.setattr(opened, "ask", ask)
-    monkeypatch.setattr("elanus.spark.source.ask", ask)
+    for module in (opened, source, changes, searches):
+        monkeypatch.setattr(module, "ask", ask)
     return found
 
 
@@ -119,6 +119,36 @@ def test_what_is_refused_keeps_no_lease(server: Server) -> None:
         elanus.open("docs", filter="id > 1").to_duckdb()
     with pytest.raises(InvalidParameter, match="does not apply here"):
         elanus.open("docs", changes_from="1")
+
+
+def test_a_store_that_is_no_url_is_named_as_the_option(server: Server) -> None:
+    with pytest.raises(
+        InvalidParameter, match="store is 'elsewhere': give the URL of the server's object store"
+    ):
+        elanus.open("docs", store="elsewhere")
+
+
+@pytest.mark.parametrize("options", [{"columns": "nothing"}, {"filter": "nothing =="}, {"as_of": "31"}])
+def test_a_read_from_spark_that_is_refused_keeps_no_lease(server: Server, options: dict[str, str]) -> None:
+    with pytest.raises((FieldNotFound, InvalidParameter)):
+        ElanusSource({"collection": "docs", **options}).schema()
+    assert server.released == [5]
+
+
+def test_a_table_that_is_created_or_refuses_a_query_keeps_no_lease(server: Server) -> None:
+    columns = ElanusSource(CREATED).schema()
+    assert server.released == [5]
+    columns.fields[1] = StructField("price", StringType())
+    with pytest.raises(InvalidParameter, match="create the table again"):
+        ElanusSource({}).reader(StructType(columns.fields))
+    assert server.released == [5, 5]
+
+
+def test_a_search_that_is_refused_keeps_no_lease(server: Server) -> None:
+    asked: dict[str, Any] = {"k": 1, "filter": "", "params": {}, "as_of": None, "exact": False}
+    with pytest.raises(FieldNotFound):
+        searches.pinned_job("docs", field="nothing", parallelism=1, options={}, **asked)
+    assert server.released == [5]
 
 
 def test_a_version_travels_to_tasks_without_files_and_secrets(server: Server) -> None:

@@ -165,9 +165,11 @@ def test_fields_that_older_files_lack(world: World) -> None:
         FieldID(0), "color", DataType.VARCHAR, max_length=9, nullable=True, default_value="it's"
     )
     number = FieldSchema(FieldID(0), "size", DataType.INT16, nullable=True)
-    world.schema = with_added_field(with_added_field(world.schema, extra), number)
-    query = "select id, color, size from docs order by id"
-    assert by_duck(world, world.snapshot, query) == [(1, "it's", None), (2, "it's", None)]
+    least = FieldSchema(FieldID(0), "least", DataType.INT64, nullable=True, default_value=-(2**63))
+    for field in (extra, number, least):
+        world.schema = with_added_field(world.schema, field)
+    query = "select id, color, size, least from docs order by id"
+    assert by_duck(world, world.snapshot, query) == [(n, "it's", None, -(2**63)) for n in (1, 2)]
     assert by_duck(world, world.snapshot, "select id from docs", "id") == [(1,), (2,)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, FloatType, LongType, StringType, StructField, StructType
 
 from elanus.core.errors import (
     DeadlineExceeded,
@@ -69,6 +69,9 @@ def test_the_options_of_a_write() -> None:
         parse_write_options({"collection": "a", "stream_id": "s", "checkpointLocation": "/c"}).stream_id
         == "s"
     )
+    for name in ("write_id", "stream_id"):
+        with pytest.raises(InvalidParameter, match=f"{name} has 257 characters: give 256 at most"):
+            parse_write_options({"collection": "a", name: "x" * 257})
     with pytest.raises(MissingParameter, match="no collection"):
         parse_write_options({})
     for name in ("filter", "path"):
@@ -174,6 +177,19 @@ def test_the_next_write_removes_what_killed_tasks_left_a_week_ago(tmp_path: Path
     assert files == {waiting, "of a user.parquet"}
 
 
+def test_an_object_store_that_does_not_answer_names_the_option_for_another_url(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As S3 under a name that is only known to the server."""
+
+    def silent(*_: object) -> None:
+        raise Unavailable("the object store does not answer")
+
+    monkeypatch.setattr(LocalStore, "put", silent)
+    with pytest.raises(InvalidParameter, match=r"does not answer; give the URL .*'import_directory'"):
+        Staging(tmp_path.as_uri()).check()
+
+
 def test_a_task_that_fails_leaves_no_file(tmp_path: Path) -> None:
     def failing() -> Any:
         yield BATCH
@@ -188,7 +204,7 @@ def test_a_commit_names_its_write_and_waits_until_the_rows_are_there(tmp_path: P
     sink = KnownSink(tmp_path, ImportState.PENDING, ImportState.STARTED, ImportState.PERSISTED)
     staged = [sink.staging.write(iter([BATCH])), Staged("", 0), None]
     sink.commit(staged, "w1")
-    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1)
+    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1, "")
     assert sink.asked[1:] == [("state of", 1)] * 2
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
     sink.commit([Staged("", 0)], "w2")
@@ -251,6 +267,30 @@ def test_a_server_that_restarts_during_a_commit_is_asked_again(
     assert known.asked[1:] == [("state of", 1)]
 
 
+def test_a_streaming_query_outlasts_a_restart_before_its_batch_is_planned_or_committed(
+    server: Answering, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A single write is refused at once: nobody has written anything yet."""
+    monkeypatch.setattr(sink, "_LOOK_S", 0.0)
+    answer = sink.ask
+    lost = [Unavailable("no answer"), DeadlineExceeded("no server answers"), NotReady("it starts")]
+
+    def restarting(options: Any, call: Any) -> Any:
+        if lost:
+            raise lost.pop()
+        return answer(options, call)
+
+    monkeypatch.setattr(sink, "ask", restarting)
+    options = replace(OPTIONS, import_directory=tmp_path.as_uri(), stream_id="s")
+    types = {"id": LongType(), "v": ArrayType(FloatType()), "clips[title]": ArrayType(StringType())}
+    columns = StructType([StructField(name, found) for name, found in types.items()])
+    with pytest.raises(NotReady):
+        ElanusWriter(options, columns)
+    ElanusStreamWriter(options, columns)
+    assert lost == []
+    assert len(server.asked) == 1
+
+
 def test_a_server_that_stays_away_ends_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink, "_SILENCE_MAX_S", 0.0)
 
@@ -276,6 +316,26 @@ def test_a_query_with_a_new_checkpoint_under_an_old_name_is_refused(tmp_path: Pa
         InvalidParameter, match=r"batch 0 of the streaming query query .* has batch 7.*stream_id"
     ):
         known.commit([known.staging.write(iter([BATCH]))], "query", 0)
+
+
+def test_another_query_under_the_name_of_one_that_wrote_a_single_batch_is_refused(tmp_path: Path) -> None:
+    """Its batch 0 is no repetition. Servers and connectors of former releases do not know the query."""
+
+    class Remembering(KnownSink):
+        query_id = "old"
+
+        def _ask(self, call: Any) -> Any:
+            return replace(super()._ask(call), batch=0, query_id=self.query_id)
+
+    known = Remembering(tmp_path, *[ImportState.COMPLETED] * 4)
+    staged = [Staged("", 0, "new"), Staged("a.parquet", 1, "new")]
+    with pytest.raises(InvalidParameter, match=r"batch 0 of that name already by query old; .* query new\. "):
+        known.commit(staged, "name", 0)
+    assert known.asked[-1][-2:] == (0, "new")
+    known.commit([replace(message, query_id="old") for message in staged], "name", 0)
+    known.commit([replace(message, query_id="") for message in staged], "name", 0)
+    known.query_id = ""
+    known.commit(staged, "name", 0)
 
 
 def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None:

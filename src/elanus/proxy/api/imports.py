@@ -14,10 +14,10 @@ from elanus.core.schema import CollectionSchema
 class ImportOptions:
     """How the rows of an import are written.
 
-    A ``write_id`` names the write, or with a ``batch`` a stream of writes: one that did not fail is not
-    repeated. ``rejects_max``: how many rows that do not fit are left out before the import fails.
-    ``duplicates``: which rows of a key are added. ``csv``: the format of CSV files. ``timeout_ms``: after how
-    long the import fails; 0: what the server allows.
+    A ``write_id`` names the write, or with a ``batch`` a stream of writes, of the query ``query_id``: one
+    that did not fail is not repeated. ``rejects_max``: how many rows that do not fit are left out before the
+    import fails. ``duplicates``: which rows of a key are added. ``csv``: the format of CSV files.
+    ``timeout_ms``: after how long the import fails; 0: what the server allows.
     """
 
     write_id: str = ""
@@ -27,6 +27,7 @@ class ImportOptions:
     csv: CsvFormat = COMMAS
     timeout_ms: int = 0
     batch: int = -1
+    query_id: str = ""
 
 
 DEFAULT_OPTIONS = ImportOptions()

@@ -60,6 +60,7 @@ class BulkImports(VerbFamily):
             cached.keeps_sent_keys,
             options.csv,
             options.timeout_ms,
+            options.query_id,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))

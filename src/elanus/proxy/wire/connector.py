@@ -125,9 +125,12 @@ class Connector:
         write_id: str,
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
+        query_id: str = "",
     ) -> ImportTask:
         check_key("write_id", write_id)
-        options = ImportOptions(write_id, mode=mode, batch=batch)
+        if query_id:
+            check_key("query_id", query_id)
+        options = ImportOptions(write_id, mode=mode, batch=batch, query_id=query_id)
         return self._verbs.start_import(database, collection, partition, files, options)
 
     @requires(NO_PRIVILEGE)
