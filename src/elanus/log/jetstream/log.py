@@ -38,7 +38,7 @@ from elanus.nats.connection import (
     client_error,
 )
 from elanus.nats.source import NatsSource
-from elanus.nats.streams import very_first
+from elanus.nats.streams import stream_pages, very_first
 
 _LIST_EVERY_S = 10.0
 _RETRY_S = 0.2
@@ -250,12 +250,8 @@ class NatsLog:
         Other tasks go on meanwhile: they may learn of a stream that was made since its page was answered.
         """
         before, found = dict(self._states), set[str]()
-        offset, total = 0, 1
-        while offset < total:
-            answer = await self._ask("STREAM.LIST", {"offset": offset})
-            streams = answer["streams"] or []
-            offset, total = offset + max(1, len(streams)), answer["total"]
-            for info in streams:
+        async for page in stream_pages(self._ask):
+            for info in page:
                 pchannel = _pchannel_of(self._source, info["config"]["name"])
                 if pchannel is not None:
                     found.add(pchannel)
