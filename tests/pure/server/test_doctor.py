@@ -283,6 +283,15 @@ def test_ticks_that_a_full_disk_holds_back_are_no_fault_of_a_proxy() -> None:
     assert "proxy" not in found["tick-held-back"].remedy
 
 
+def test_ticks_that_are_late_everywhere_may_be_the_metadatas_fault() -> None:
+    """Without a further bound the timestamps stand still, and with them the ticks of all channels."""
+    late = replace(CHANNEL, lag_ms=9000.0, held_by=6)
+    (one,) = diagnose(replace(HEALTHY, channels=[late]))
+    assert "`timestamp bound not persisted`" in one.remedy
+    (one,) = diagnose(replace(HEALTHY, channels=[CHANNEL, replace(late, pchannel="dml_1")]))
+    assert "metadata" not in one.remedy
+
+
 def failures_on_a_full_disk() -> list[JobStatus]:
     """Each attempt writes a file of another name."""
     said = "DiskFull: no room left while writing insert_log/4/{}-7196e774.parquet; free disk space, then retry"
