@@ -393,3 +393,62 @@ def test_a_message_that_no_server_takes_is_refused(nats_server: Nats) -> None:
             await channels.publish(CHANNEL, bytes(1024 * 1024))
 
     asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))
+
+
+@pytest.mark.services
+def test_a_channel_that_nobody_uses_any_more_is_removed(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its owner was killed, or could not remove it. No other channel is touched."""
+
+    async def lost(channels: QueryChannels, name: str) -> None:
+        while True:
+            try:
+                await channels.end(name)
+            except ChannelLost:
+                return
+            await asyncio.sleep(0.02)
+
+    async def use(near: QueryChannels) -> None:
+        for name in ("followed", "with a message", "left"):
+            await near.create(name)
+        reader = await near.open_reader("followed", 0)
+        await near.publish("followed", b"1")
+        assert await reader.next() == (1, b"1")
+        nats = cast(NatsChannels, near)
+        await nats._ask(f"STREAM.PURGE.{nats._stream('followed')}")  # as if the message had become too old
+        await near.publish("with a message", b"1")
+        with monkeypatch.context() as patch:
+            patch.setattr(nats_channels, "_UNUSED_LOOK_S", 0.05)
+            sweeper, stranger = [
+                await NatsChannels.open(NatsSource((nats_server.url,), prefix=p)) for p in (prefix, "other")
+            ]
+            await lost(near, "left")
+            await near.create("left later")
+            await lost(near, "left later")
+            for channels in (sweeper, stranger):
+                await channels.close()
+        for name in ("followed", "with a message"):
+            assert await near.publish(name, b"2") == 2
+        assert await reader.next() == (2, b"2")
+        await reader.close()
+
+    prefix = f"channels-{uuid.uuid4().hex}"
+    asyncio.run(on_nats(nats_server.url, prefix, use))
+
+
+@pytest.mark.services
+def test_a_channel_that_is_used_again_between_two_looks_stays(nats_server: Nats) -> None:
+    async def use(channels: QueryChannels) -> None:
+        nats = cast(NatsChannels, channels)
+        await channels.create(CHANNEL)
+        await nats._remove_unused()
+        await channels.publish(CHANNEL, b"1")
+        await nats._ask(f"STREAM.PURGE.{nats._stream(CHANNEL)}")  # as if the message had become too old
+        await nats._remove_unused()
+        assert await channels.end(CHANNEL) == 2
+        await nats._remove_unused()
+        with pytest.raises(ChannelLost):
+            await channels.end(CHANNEL)
+
+    asyncio.run(on_nats(nats_server.url, f"channels-{uuid.uuid4().hex}", use))

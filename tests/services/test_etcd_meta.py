@@ -147,11 +147,77 @@ def test_markers_are_few_and_go_with_their_owner(etcd_server: Etcd, tmp_path: Pa
             await asyncio.gather(*(store.txn([Put(f"k{n}", b"")]) for n in range(10)))
             assert store._markers_made <= 11
             assert not [key for key, _ in await store.list("") if "txn" in key]
-            marked = store._marker_root.encode()
-            prefix = rpc.RangeRequest(key=marked, range_end=marked[:-1] + b"0")
-            assert (await stubs.KVStub(store._link.channel()).Range(prefix)).count == store._markers_made
+            assert len(await markers_of(store)) == store._markers_made
         async with opened(etcd_server, tmp_path) as other:
-            assert (await stubs.KVStub(other._link.channel()).Range(prefix)).count == 0
+            assert await markers_of(other) == []
+
+    asyncio.run(run())
+
+
+async def markers_of(store: EtcdMeta) -> list[Any]:
+    root = store._marker_root.encode()
+    found = await stubs.KVStub(store._link.channel()).Range(
+        rpc.RangeRequest(key=root, range_end=root[:-1] + b"0")
+    )
+    return list(found.kvs)
+
+
+def test_markers_go_with_a_process_that_was_killed(
+    etcd_server: Etcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("elanus.meta.etcd._MARKER_LEASE_S", 2)
+
+    async def run() -> None:
+        killed = EtcdMeta([etcd_server.endpoint], root=f"t/{tmp_path.name}", owner="killed")
+        await increment(killed)
+        await increment(killed)
+        assert all(marker.lease for marker in await markers_of(killed))
+        async with asyncio.timeout(30):
+            while await markers_of(killed):
+                await asyncio.sleep(0.2)
+        await killed._link.close()
+
+    asyncio.run(run())
+
+
+def test_markers_are_made_again_in_time_and_do_not_grow_in_number(
+    etcd_server: Etcd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with opened(etcd_server, tmp_path) as store:
+            await increment(store)
+            (first,) = await markers_of(store)
+            monkeypatch.setattr(store, "_marker_lease", (first.lease, 0.0))
+            store._markers[0].until_s = 0.0
+            await increment(store)
+            (second,) = await markers_of(store)
+            assert second.key == first.key
+            assert second.lease != first.lease
+            assert await count(store) == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("course", [["", "lose the answer"], ["", "lose the request"], []])
+def test_a_transaction_is_applied_once_at_most_when_its_marker_has_gone(
+    etcd_server: Etcd, tmp_path: Path, loses: LosesAnswers, course: list[str]
+) -> None:
+    """As in a process that was suspended for hours, or when etcd was put back to an earlier state."""
+
+    async def run() -> None:
+        async with opened(etcd_server, tmp_path) as store:
+            await increment(store)
+            (marker,) = await markers_of(store)
+            await store.revoke_lease(marker.lease)
+            loses.do = [*course]
+            try:
+                await increment(store)
+            except OutcomeUnknown as error:
+                assert course
+                assert "its marker is gone" in str(error)
+            assert await count(store) == len(await store.list("log/")) <= 2
+            await increment(store)
+            assert await count(store) == len(await store.list("log/"))
 
     asyncio.run(run())
 

@@ -1,7 +1,8 @@
 """Query channels on NATS: each is a JetStream stream in memory, volatile as its port says.
 
-A channel lives as long as the server that holds it, or until it is removed. One of several servers holds
-it; a channel whose server is away is lost. Each published message carries an id of its own, so it can
+A channel lives as long as the server that holds it, or until it is removed. One whose owner was killed, or
+could not reach the server to remove it, is removed once nobody has used it for a while. One of several servers
+holds it; a channel whose server is away is lost. Each published message carries an id of its own, so it can
 be sent again when its answer was lost, and it appears in the channel once.
 
 Messages are kept for `KEPT_S`, and for each channel the last `KEPT_MAX_MESSAGES`; no space is reserved for
@@ -20,6 +21,8 @@ from collections import deque
 from typing import Any, Self
 from urllib.parse import quote
 
+import structlog
+
 from elanus.api.query_channel import ChannelReader, Handed
 from elanus.channels.memory import KEPT_MAX_MESSAGES
 from elanus.core.errors import ChannelLost, InvalidParameter, Unavailable
@@ -34,17 +37,20 @@ from elanus.nats.connection import (
 from elanus.nats.follower import FORGOTTEN_AFTER_S, PULL_MESSAGES_MAX, Done, Loss, StreamFollower
 from elanus.nats.messages import HEADERS_MAX_BYTES, IncomingMessage
 from elanus.nats.source import NatsSource
-from elanus.nats.streams import REQUEST_TIMEOUT_S, Gone, stream_bounds
+from elanus.nats.streams import REQUEST_TIMEOUT_S, Gone, stream_bounds, stream_pages
 
 KEPT_S = 2 * FORGOTTEN_AFTER_S
 """Longer than a server remembers a reader's consumer: a consumer silently skips messages that are no longer
 kept, while a new one begins by checking which messages are kept."""
+_UNUSED_LOOK_S = 600.0
+"""How often every process looks for channels that nobody uses. One that it finds twice is removed."""
 _RETRY_S = 0.1
 _HANDED_KEPT_S = 5.0
 _HANDED_KEPT_BYTES = 16 * 1024 * 1024
 """How long, and how many bytes of, handed-over messages are kept in case the connection breaks."""
 _NAME_IN_USE = 10058
 _NS_PER_S = 1_000_000_000
+_logger = structlog.get_logger(__name__)
 
 
 class NatsChannels:
@@ -58,6 +64,10 @@ class NatsChannels:
         self._handed_bytes = 0
         self._marks = uuid.uuid4().hex
         self._numbers = itertools.count()
+        self._unused: dict[str, Any] = {}
+        """The streams without messages and readers when they were last looked for, each with its creation
+        and its last position."""
+        self._removing: asyncio.Task[None] | None = None
         connection.when_connected_again(self._hand_over_again)
 
     @classmethod
@@ -66,7 +76,9 @@ class NatsChannels:
 
         Raises `Unavailable`, `InvalidParameter`.
         """
-        return cls(await NatsConnection.open(source, name), timeout_s)
+        self = cls(await NatsConnection.open(source, name), timeout_s)
+        self._removing = asyncio.create_task(self._keep_removing_unused(), name="unused query channels")
+        return self
 
     async def create(self, channel: str) -> None:
         stream = self._stream(channel)
@@ -145,6 +157,9 @@ class NatsChannels:
 
     async def close(self) -> None:
         """Disconnect. Close readers first: open readers would wait forever."""
+        if self._removing is not None:
+            self._removing.cancel()
+            await asyncio.gather(self._removing, return_exceptions=True)
         await self._connection.close()
 
     async def _check(self, channel: str) -> tuple[int, int]:
@@ -160,6 +175,36 @@ class NatsChannels:
                 raise client_error(refusal, f"a lookup of query channel {channel}") from None
             except Interrupted as interruption:
                 await self._wait(deadline_s, interruption)
+
+    async def _keep_removing_unused(self) -> None:
+        while True:
+            await asyncio.sleep(_UNUSED_LOOK_S)
+            try:
+                await self._remove_unused()
+            except (Refused, Unavailable) as error:
+                _logger.info("unused query channels not removed; trying again", error=str(error))
+
+    async def _remove_unused(self) -> None:
+        """Remove the channels that are as they were the last time, without messages and readers.
+
+        If somebody still wants one of them, it is lost like one whose server is away. Raises `Refused`,
+        `Unavailable`.
+        """
+        unused: dict[str, Any] = {}
+        async for page in stream_pages(self._ask):
+            for info in page:
+                state, name = info["state"], info["config"]["name"]
+                if name.startswith(self._stream("")) and not state["messages"] + state["consumer_count"]:
+                    unused[name] = info["created"], state["last_seq"]
+        left, self._unused = [name for name, seen in unused.items() if self._unused.get(name) == seen], unused
+        for name in left:
+            try:
+                await self._ask(f"STREAM.DELETE.{name}")
+            except Refused as refusal:
+                if refusal.code != NO_STREAM:  # else another process has removed it
+                    raise
+            else:
+                _logger.info("unused query channel removed", stream=name)
 
     def _marked(self, channel: str, message: bytes) -> Handed:
         if len(message) > self._connection.payload_max_bytes - HEADERS_MAX_BYTES:

@@ -97,7 +97,8 @@ def verify(
     """Read all files of a running server, compare them with their checksums, and name damaged ones.
 
     Each collection is pinned while its files are read, by this process, at low priority. Rows that only the
-    log has are written to files first. The exit code is 3 if something is damaged.
+    log has are written to files first. The exit code is 3 if something is damaged, else 1 if a collection could
+    not be read.
     """
     from rich.console import Console
 
@@ -106,14 +107,19 @@ def verify(
 
     os.nice(_NICE)
     damages: list[Damage] = []
+    unread: list[str] = []
     with _failures_shown("the collections named above were read"):
         found = server.find()
         for one in verify_files(found, database, collection, int(lease_hours * _HOUR_MS), Console()):
             damages += one.damages
+            if one.unread:
+                unread.append(f"{one.collection}: not read: {one.unread}")
+                continue
             state = f"{len(one.damages)} damaged" if one.damages else "whole"
             typer.echo(f"{one.collection}: {one.files} files, {one.size_bytes / 2**20:,.1f} MB, {state}")
-    if damages:
-        fail("\n".join(damage.text for damage in damages), EXIT_FOUND)
+    if damages or unread:
+        code = EXIT_FOUND if damages else EXIT_FAILED
+        fail("\n".join([*(damage.text for damage in damages), *unread]), code)
 
 
 @on_server

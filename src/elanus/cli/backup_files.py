@@ -88,7 +88,12 @@ _rows = msgspec.json.Decoder(BackedUpRows)
 
 
 def target_url(named: str) -> str:
-    """Return the URL of a target: a directory of this machine, or any URL of an object store."""
+    """Return the URL of a target: a directory of this machine, or any URL of an object store.
+
+    Raises `BackupFailed` for "", of a variable that is not set: it would be the current directory.
+    """
+    if not named:
+        raise BackupFailed("TARGET is empty: name a directory, . for the current one, or the URL of a bucket")
     return named if "://" in named else Path(named).expanduser().resolve().as_uri()
 
 

@@ -8,14 +8,18 @@ from typing import Annotated
 
 import typer
 
-from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, fail
+from elanus.cli.options import EXIT_FAILED, EXIT_MISUSED, directory_named, fail
 
 
 def demo(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            "--data-dir", help="Keep the data here. Default: a temporary directory.", show_default=False
+            "--data-dir",
+            parser=directory_named,
+            metavar="PATH",
+            help="Keep the data here. Default: a temporary directory.",
+            show_default=False,
         ),
     ] = None,
     data: Annotated[
@@ -39,7 +43,11 @@ def dev_cluster(
     directory: Annotated[
         Path | None,
         typer.Option(
-            "--dir", help="Keep the cluster's data here. Default: a temporary directory.", show_default=False
+            "--dir",
+            parser=directory_named,
+            metavar="PATH",
+            help="Keep the cluster's data here. Default: a temporary directory.",
+            show_default=False,
         ),
     ] = None,
     services: Annotated[

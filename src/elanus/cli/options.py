@@ -21,10 +21,22 @@ EXIT_FAILED = 1
 EXIT_MISUSED = 2
 EXIT_FOUND = 3
 
+
+
+def directory_named(given: str) -> Path:
+    """Parse the name of a directory. As a plain `Path`, an empty one, of a variable that is not set, would be
+    the current directory."""
+    if not given:
+        raise typer.BadParameter("it is empty: name a directory, or . for the current one")
+    return Path(given)
+
+
 DataDir = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
+        parser=directory_named,
+        metavar="PATH",
         help="The data directory (setting data_dir). Default: elanus-data.",
         show_default=False,
     ),

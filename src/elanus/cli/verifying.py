@@ -17,7 +17,7 @@ from elanus.api.backups import BackupApi, BackupSource, ServerContents, copied_f
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.cli.pinned_files import open_snapshot, progress_bar
 from elanus.cli.server_calls import Server, ask
-from elanus.core.errors import CollectionNotFound, ElanusError
+from elanus.core.errors import CollectionNotFound, ElanusError, Internal, SegmentUnreadable
 from elanus.core.faults import StorageFault
 from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.index.files import DamagedIndexFile, check_index_file
@@ -56,12 +56,13 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The files of a collection that were read."""
+    """The files of a collection that were read. ``unread``: why none could be read just now, else ""."""
 
     collection: str
     files: int
     size_bytes: int
     damages: tuple[Damage, ...]
+    unread: str = ""
 
 
 def verify(
@@ -80,8 +81,11 @@ def verify(
             lease = ask(server, BackupApi, lambda own, s=source: _held(own, s, lease_ms))  # type: ignore[misc]
         except CollectionNotFound:
             continue  # dropped meanwhile
-        except ElanusError as error:
+        except (Internal, SegmentUnreadable) as error:
             yield Verified(source.name, 0, 0, (Damage(source.name, "", error.message, _RESTORE),))
+            continue
+        except ElanusError as error:  # nothing is known of its files, as while flushes fail on a full disk
+            yield Verified(source.name, 0, 0, (), error.message)
             continue
         try:
             yield _verified(source, lease, console)

@@ -196,7 +196,7 @@ class Snapshots:
             if now_s > deadline_s:
                 raise Unavailable(
                     f"rows of {', '.join(behind)} are still in the log alone after {_SYNC_WAIT_S:g} s: "
-                    "is the pipeline process up? Retry"
+                    "is the pipeline process up? `elanus jobs` shows whether flushes fail. Retry"
                 )
             for vchannel in behind:
                 is_due = now_s - ordered_s.get(vchannel, float("-inf")) > _ORDER_AGAIN_S

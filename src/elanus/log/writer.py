@@ -5,7 +5,7 @@ Four marks move along the stream: ``synced`` ≤ ``visible`` ≤ ``written`` ≤
 *Highest* is the highest position ever written, including failed writes; a new file begins there or above.
 
 After a failed write or fsync the file is cut back to its visible part and never appended to again: the
-next write begins a new file. After a failed fsync the system may have dropped pages it could not write,
+next write begins a new file; one that is left empty is removed. After a failed fsync the system may have dropped pages it could not write,
 so entries that were visible but not yet synced (ticks) are written again before the cut is made durable.
 While the disk refuses even that, every further append fails as well; only if the machine stops in exactly
 this state can an entry whose append had failed reappear.
@@ -69,9 +69,10 @@ class PchannelWriter:
         return [tail.span] if tail.span else []
 
     def spans(self) -> Sequence[FileSpan]:
-        """Return the files, the active one up to ``visible``."""
+        """Return the files for readers, the active one up to ``visible``."""
         if self._active is None:
             return tuple(self._finished)
+        self._active.is_shown = True
         return (*self._finished, FileSpan(self._active.path, self._active.base, self.visible))
 
     def write(self, batches: Sequence[Sequence[NewEntry]]) -> list[list[Position] | ValueError]:
@@ -215,8 +216,19 @@ class PchannelWriter:
                 self._disk.write(active.fd, [lost], offset)
             self._disk.sync(active.fd)
             self.synced = self.visible
-            self._close_active()
+            if self.visible > active.base + FILE_HEADER_BYTES or active.is_shown:
+                self._close_active()
+            else:
+                self._discard(active)
         self._damaged = False
+
+    def _discard(self, active: _ActiveFile) -> None:
+        """Remove a file without entries that no reader knows: with one for each failed append, an almost full
+        disk would get fuller."""
+        self._disk.unlink(active.path)
+        os.close(active.fd)
+        self._active = None
+        self.written = self.visible = self.synced = end_of(self._finished)
 
     def _roll(self) -> _ActiveFile:
         """Begin a new file. Everything written so far is durable."""
@@ -262,9 +274,10 @@ def _clock() -> int:
 
 
 class _ActiveFile:
-    """The file being written."""
+    """The file being written. ``is_shown``: whether readers may know of it."""
 
     def __init__(self, fd: int, path: Path, base: Position) -> None:
         self.fd = fd
         self.path = path
         self.base = base
+        self.is_shown = False

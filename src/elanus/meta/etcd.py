@@ -9,6 +9,10 @@ marker has not changed since. When an answer is lost, a transaction that overwri
 condition settles it: if it succeeds, the lost one has not been applied and never will be, and may be sent
 again; if it fails, the lost one was applied, at the marker's revision. Markers are named after the owner and
 reused, so there are about as many as the largest number of transactions that were ever in flight at once.
+
+A marker belongs to a lease, so it goes when its process was killed. It is used only while much of the lease is
+left. If it goes all the same, under a process that was suspended, the condition of its transaction does not
+hold any more, and one whose answer was lost has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -43,14 +47,18 @@ from elanus.meta.port import (
 )
 
 _SETTLED = b"settled"
+_MARKER_LEASE_S = 3600
+"""How long markers may outlast their process. They are used for the first half of it."""
 
 
 @dataclass(slots=True)
 class _Marker:
-    """``token``: the value that the last transaction with this marker wrote there, if it was applied."""
+    """``token``: the value that the last transaction with this marker wrote there, if it was applied.
+    ``until_s``: when it is to be made again, on the loop's clock."""
 
     key: bytes
     revision: int
+    until_s: float
     token: bytes = b""
 
 
@@ -77,6 +85,9 @@ class EtcdMeta:
         self._tokens = (f"{secrets.token_hex(8)}/{n}".encode() for n in itertools.count())
         self._markers: list[_Marker] = []
         self._markers_made = 0
+        self._marker_lease: tuple[LeaseID, float] | None = None
+        """The lease of new markers, and their ``until_s``."""
+        self._leasing = asyncio.Lock()
         self._closed = False
 
     async def get(self, key: str) -> Versioned | None:
@@ -186,13 +197,32 @@ class EtcdMeta:
     # markers
 
     async def _take_marker(self) -> _Marker:
-        if self._markers:
-            return self._markers.pop()
-        self._markers_made += 1
-        key = f"{self._marker_root}{self._markers_made}".encode()
-        put = rpc.RequestOp(request_put=rpc.PutRequest(key=key))
-        answer = await self._link.repeat(Kv.txn(rpc.TxnRequest(success=[put])))
-        return _Marker(key, answer.header.revision)
+        if not self._markers:
+            self._markers_made += 1
+            return await self._made_marker(f"{self._marker_root}{self._markers_made}".encode())
+        marker = self._markers.pop()
+        if marker.until_s > asyncio.get_running_loop().time():
+            return marker
+        return await self._made_marker(marker.key)
+
+    async def _made_marker(self, key: bytes) -> _Marker:
+        while True:
+            lease, until_s = await self._lease_for_markers()
+            put = rpc.RequestOp(request_put=rpc.PutRequest(key=key, lease=lease))
+            try:
+                answer = await self._link.repeat(Kv.txn(rpc.TxnRequest(success=[put])))
+            except LeaseExpired:  # etcd was put back to an earlier state
+                self._marker_lease = None
+                continue
+            return _Marker(key, answer.header.revision, until_s)
+
+    async def _lease_for_markers(self) -> tuple[LeaseID, float]:
+        async with self._leasing:
+            now_s = asyncio.get_running_loop().time()
+            if self._marker_lease is None or self._marker_lease[1] <= now_s:
+                lease = LeaseID((await self._link.repeat(LeaseCalls.grant(_MARKER_LEASE_S))).ID)
+                self._marker_lease = lease, now_s + _MARKER_LEASE_S / 2
+            return self._marker_lease
 
     async def _settle(self, marker: _Marker, lost: AnswerLost) -> int | None:
         """Return the revision at which an unanswered transaction was applied; ``None``: it never will be.
@@ -201,7 +231,7 @@ class EtcdMeta:
         """
         request = rpc.TxnRequest(
             compare=[_mod_is(marker.key, marker.revision)],
-            success=[rpc.RequestOp(request_put=rpc.PutRequest(key=marker.key, value=_SETTLED))],
+            success=[_marked(marker, _SETTLED)],
             failure=[rpc.RequestOp(request_range=rpc.RangeRequest(key=marker.key))],
         )
         try:
@@ -213,7 +243,9 @@ class EtcdMeta:
             self._markers.append(marker)
             return None
         found = answer.responses[0].response_range.kvs
-        value = found[0].value if found else None
+        if not found:
+            raise OutcomeUnknown(f"{lost}; whether the last change was stored is not known: its marker is gone")
+        value = found[0].value
         if value not in (_SETTLED, marker.token):
             raise OutcomeUnknown(f"{lost}; another process writes the markers of {self._owner}") from lost
         marker.revision = found[0].mod_revision
@@ -222,14 +254,13 @@ class EtcdMeta:
         return None if value == _SETTLED else marker.revision
 
     async def _forget_markers(self) -> None:
-        keys = [marker.key for marker in self._markers]
         self._markers.clear()
-        deletes = [rpc.RequestOp(request_delete_range=rpc.DeleteRangeRequest(key=key)) for key in keys]
-        if deletes:
+        if self._marker_lease is not None:
+            revoke = LeaseCalls.revoke(self._marker_lease[0])
             try:
-                await self._link.once(Kv.txn(rpc.TxnRequest(success=deletes[:128])), self._link.deadline_s())
-            except (AnswerLost, DiskFull, Internal):
-                return  # they are small, and the next process of that name reuses them
+                await self._link.once(revoke, self._link.deadline_s())
+            except (AnswerLost, LeaseExpired, DiskFull, Internal):
+                return  # they go with their lease
 
     # translation
 
@@ -241,8 +272,7 @@ class EtcdMeta:
         writes = [self._operation(operation) for operation in operations]
         if marker is not None:
             conditions.append(_mod_is(marker.key, marker.revision))
-            put = rpc.PutRequest(key=marker.key, value=marker.token)
-            writes.append(rpc.RequestOp(request_put=put))
+            writes.append(_marked(marker, marker.token))
         looks = [rpc.RequestOp(request_range=rpc.RangeRequest(key=c.key, keys_only=True)) for c in conditions]
         return rpc.TxnRequest(compare=conditions, success=writes, failure=looks)
 
@@ -275,6 +305,10 @@ class EtcdMeta:
 
 def _versioned(kv: Any) -> Versioned:
     return Versioned(kv.value, kv.mod_revision)
+
+
+def _marked(marker: _Marker, value: bytes) -> Any:
+    return rpc.RequestOp(request_put=rpc.PutRequest(key=marker.key, value=value, ignore_lease=True))
 
 
 def _mod_is(key: bytes, revision: int) -> Any:

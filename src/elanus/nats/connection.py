@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -214,8 +214,9 @@ class NatsConnection:
 
     async def _connect(self, name: str) -> None:
         try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                await self._client.connect(
+            await _within(
+                _CONNECT_TIMEOUT_S,
+                self._client.connect(
                     list(self.source.servers),
                     name=name,
                     error_cb=self._on_error,
@@ -228,7 +229,8 @@ class NatsConnection:
                     max_outstanding_pings=_PINGS_UNANSWERED_MAX,
                     reconnect_time_wait=_RECONNECT_WAIT_S,  # type: ignore[arg-type]  # only passed to sleep
                     **_credentials(self.source.credentials),
-                )
+                ),
+            )
         except (TimeoutError, OSError):
             raise Unavailable(f"no NATS server answers at {self._servers}; is it running?") from None
         except Error as error:
@@ -297,6 +299,26 @@ class NatsConnection:
                 waiting.set_result(None)
         for receive in tuple(self._inboxes):
             receive(None)
+
+
+async def _within(timeout_s: float, work: Coroutine[Any, Any, None]) -> None:
+    """Await a coroutine of the client. Raises `TimeoutError`, and what it raises.
+
+    `asyncio.timeout` cancels once. The client waits with `asyncio.wait_for`, which before Python 3.12 loses a
+    cancellation that arrives at the same moment as the awaited result: it would connect forever.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task,), timeout=timeout_s)
+        if not task.done():
+            raise TimeoutError
+        task.result()
+    finally:
+        while not task.done():
+            task.cancel()
+            await asyncio.wait((task,), timeout=_RECONNECT_WAIT_S)
+        if not task.cancelled():
+            task.exception()  # marks an error as retrieved, whatever comes after the cancellation
 
 
 def decoded(data: bytes) -> dict[str, Any]:

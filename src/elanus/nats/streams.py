@@ -9,6 +9,7 @@ immediately.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
 
 from elanus.nats.connection import NO_STREAM, NatsConnection, Refused, Unanswered
@@ -45,6 +46,21 @@ async def stream_bounds(connection: NatsConnection, stream: str) -> tuple[int, i
         if refusal.code not in _GONE:
             raise
         raise Gone(_GONE[refusal.code]) from None
+
+
+async def stream_pages(
+    ask: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]],
+) -> AsyncGenerator[Sequence[dict[str, Any]], None]:
+    """Yield the information of all streams, as many at a time as a server gives.
+
+    ``ask`` calls JetStream's API with a subject and a body.
+    """
+    offset, total = 0, 1
+    while offset < total:
+        answer = await ask("STREAM.LIST", {"offset": offset})
+        streams = answer["streams"] or []
+        offset, total = offset + max(1, len(streams)), answer["total"]
+        yield streams
 
 
 async def _ask(connection: NatsConnection, stream: str) -> tuple[int, int]:

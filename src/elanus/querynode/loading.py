@@ -29,6 +29,7 @@ from elanus.querynode.pinned_files import PinnedSegments
 from elanus.querynode.recovery import Recovered, recover_growing, unreadable
 from elanus.querynode.sealed import SealedSegment, load_sealed
 from elanus.querynode.write_deletes import Batches, read_write
+from elanus.storage.mapped_columns import forget_name
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
 
 _DELTA_LOGS_KEPT_S = 30.0
@@ -72,10 +73,10 @@ class Loading:
         await self.offload(self._empty_scratch)
 
     def _empty_scratch(self) -> None:
-        """Remove what a killed process left while it copied or mapped a file."""
+        """Remove what a killed process left while it copied or mapped a file, and the names it gave."""
         self._scratch.mkdir(parents=True, exist_ok=True)
         for left in self._scratch.iterdir():
-            left.unlink(missing_ok=True)
+            forget_name(left, self._shared or self._scratch)
 
     def stop(self) -> None:
         if self._trimming is not None:

@@ -35,6 +35,8 @@ class TimestampOracle:
         self._lock = threading.Lock()
         self._oracle = Oracle(0)
         self._pace = Pace(0, clock.monotonic_s())
+        self._refusal = ""
+        """Why the bound was not persisted at the last attempt."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -57,23 +59,24 @@ class TimestampOracle:
         with self._lock:
             ts = self._oracle.allocate(count, self._now_ms())
         if ts is None:
-            raise Unavailable("the timestamp oracle waits for its metadata store; retry")
+            why = f" ({self._refusal})" if self._refusal else ""
+            raise Unavailable(f"the timestamp oracle waits for its metadata store{why}; retry")
         return ts
 
     def _now_ms(self) -> int:
         return self._pace.now_ms(self._clock.wall_ms(), self._clock.monotonic_s())
 
     async def _run(self) -> None:
-        failing = False
         while True:
             await asyncio.sleep(self._update_s)
             try:
                 await self._extend()
-                failing = False
+                self._refusal = ""
             except Exception as error:  # noqa: BLE001 - whatever it is, it may pass: without a bound all stops
-                if not failing:
-                    _log.error("timestamp bound not persisted", error=f"{type(error).__name__}: {error}")
-                failing = True
+                why = f"{type(error).__name__}: {error}"
+                if why != self._refusal:  # once for each cause: it may last for hours
+                    _log.error("timestamp bound not persisted", error=why)
+                self._refusal = why
 
     async def _extend(self) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -100,13 +101,17 @@ class RoleHost:
         await asyncio.gather(*(self._come_back(hosted) for hosted in self._hosted.values()))
 
     async def stop(self) -> None:
-        """Stop all roles. One that loses its session meanwhile does not come back."""
+        """Stop all roles. One that loses its session meanwhile does not come back.
+
+        One that fails to stop does not keep the others running: what it raised is raised at the end.
+        """
         self._is_stopping = True
         for returning in tuple(self._returning):
             returning.cancel()
         await asyncio.gather(*self._returning, return_exceptions=True)
-        for hosted in reversed(tuple(self._hosted.values())):
-            await self._stop(hosted)
+        async with AsyncExitStack() as stack:
+            for hosted in self._hosted.values():
+                stack.push_async_callback(self._stop, hosted)
 
     async def restart(self, name: str) -> None:
         """Restart a role. Raises `InvalidParameter` for a role that is not hosted here, and whatever starting

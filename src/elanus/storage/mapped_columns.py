@@ -7,10 +7,14 @@ memory at any time, and reads them again when they are wanted.
 Several processes that load the same segments make the same copy, and should have it in memory once. So the
 first of them gives its file a name made of its content, by which the others find it, for as long as it uses
 the columns itself. A process that finds no such file has a copy of its own.
+
+The file has the same name in the process's own directory: if the process is killed, its successor finds there
+which of the names it had given, and removes them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import uuid
@@ -63,8 +67,9 @@ def _shared_columns_in(path: Path, shared: Path) -> list[pa.Array]:
     """As `_columns_in`, from another process's file with this content, or from this one, named for others."""
     with path.open("rb") as file:
         name = shared / f"{hashlib.file_digest(file, 'sha256').hexdigest()}.columns"
+    own = path.with_name(name.name)
     try:
-        os.link(path, name)
+        _give_name(path, own, name)
     except FileExistsError:
         try:
             return _columns_in(name)
@@ -73,18 +78,39 @@ def _shared_columns_in(path: Path, shared: Path) -> list[pa.Array]:
     except OSError:  # no such directory, or another disk
         return _columns_in(path)
     columns = _columns_in(path)
-    _when_all_gone(columns, name)
+    _when_all_gone(columns, own, shared)
     return columns
 
 
-def _when_all_gone(columns: Sequence[pa.Array], name: Path) -> None:
-    """Remove the name once none of these columns is used any more."""
+def _give_name(path: Path, own: Path, name: Path) -> None:
+    if own != name:
+        os.link(path, own)
+    try:
+        os.link(path, name)
+    except OSError:
+        if own != name:
+            own.unlink()
+        raise
+
+
+def _when_all_gone(columns: Sequence[pa.Array], own: Path, shared: Path) -> None:
+    """Remove the names once none of these columns is used any more."""
     left = list(range(len(columns)))
 
     def one_gone() -> None:
         left.pop()
         if not left:
-            name.unlink(missing_ok=True)
+            forget_name(own, shared)
 
     for column in columns:
         weakref.finalize(column, one_gone)
+
+
+def forget_name(own: Path, shared: Path) -> None:
+    """Remove a file from a process's own directory, and from ``shared`` if it is this one that others find
+    there. Those who use its columns keep them."""
+    name = shared / own.name
+    with contextlib.suppress(FileNotFoundError):
+        if name.samefile(own):
+            name.unlink(missing_ok=True)
+    own.unlink(missing_ok=True)

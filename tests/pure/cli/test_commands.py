@@ -176,6 +176,17 @@ def test_wrong_settings_are_named_and_end_with_2(command: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("command", ["serve", "run rootcoord", "settings", "status", "slow", "demo"])
+def test_an_empty_data_directory_is_refused_and_not_taken_for_the_current_one(command: str) -> None:
+    """As in ``--data-dir "$DATA"``, where the variable is not set."""
+    for empty in (("--data-dir", ""), ("--data-dir=",)):
+        result = elanus(*command.split(), *empty)
+        assert result.exit_code == 2
+        assert "--data-dir" in result.stderr
+        assert "it is empty: name a directory, or . for the current one" in result.stderr
+    assert elanus("dev-cluster", "--dir", "").exit_code == 2
+
+
 def test_help_shows_each_command_under_a_heading_and_every_word() -> None:
     """Rich takes ``[word]`` for a style and leaves it out."""
     shown = elanus("--help").output

@@ -14,7 +14,7 @@ from test_backup_commands import Server, run, served
 from elanus.api.connector import SnapshotLease
 from elanus.cli import verifying
 from elanus.cli.options import EXIT_FAILED, EXIT_FOUND
-from elanus.core.errors import Internal
+from elanus.core.errors import Internal, Unavailable
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.metrics import Metric
 from elanus.core.timestamps import Timestamp
@@ -137,6 +137,26 @@ def test_a_collection_that_cannot_be_pinned_does_not_stop_the_others(
     found = run("verify", "--uri", uri, code=EXIT_FOUND).output
     assert "films: 3 files" in found
     assert "manifests/9 is damaged" in found
+
+
+def test_a_collection_that_cannot_be_pinned_just_now_is_not_called_damaged(
+    server: Files, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its rows cannot be flushed, because the disk is full or Spark is down."""
+    server.has("films", segments=1)
+    hold = server.hold
+
+    def holds(database: str, name: str, number: int, moment: Timestamp, lease_ms: int) -> SnapshotLease:
+        if name == "books":
+            raise Unavailable("rows of books are still in the log alone")
+        return hold(database, name, number, moment, lease_ms)
+
+    monkeypatch.setattr(server, "hold", holds)
+    found = run("verify", "--uri", uri, code=EXIT_FAILED).output
+    assert "films: 3 files, 0.0 MB, whole" in found
+    assert "books: not read: rows of books are still in the log alone" in found
+    assert "damaged" not in found
+    assert "Remedy" not in found
 
 
 def test_an_interrupted_one_pins_nothing(server: Files, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:

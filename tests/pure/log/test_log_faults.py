@@ -129,6 +129,53 @@ def test_a_failure_while_a_new_file_is_begun_harms_no_old_one(tmp_path: Path, di
     with_log(tmp_path, use, disk=disk, file_bytes_max=1000)
 
 
+class AlmostFullDisk(FaultyDisk):
+    """Has room for the beginning of a file, but not for entries of a kilobyte."""
+
+    def write(self, fd: int, parts: Sequence[Part], offset: int) -> None:
+        if sum(memoryview(part).nbytes for part in parts) > 1000:
+            raise NO_SPACE
+        super().write(fd, parts, offset)
+
+
+@pytest.mark.parametrize("before", [[], [entry(1)]], ids=["a new log", "a log with an entry"])
+def test_failed_appends_on_an_almost_full_disk_leave_no_empty_files(
+    tmp_path: Path, before: list[NewEntry]
+) -> None:
+    async def use(log: FileLog) -> None:
+        await log.append(CHANNEL, before)
+        reader = log.open_reader(CHANNEL, log.end(CHANNEL))
+        for ts in range(2, 12):
+            with pytest.raises(DiskFull):
+                await log.append(CHANNEL, [entry(ts, bytes(2000))])
+            assert len(files(tmp_path / "log")) == len(before)
+            assert await log.sync(CHANNEL) == log.end(CHANNEL)
+        assert await stamps_after_crash(tmp_path / "log", tmp_path / "crashed") == [1] * len(before)
+        await log.append(CHANNEL, [entry(12)])
+        assert [e.header.ts for e in await reader.read()] == [12]
+
+    with_log(tmp_path / "log", use, disk=AlmostFullDisk())
+    assert asyncio.run(stamps_after_crash(tmp_path / "log", tmp_path / "closed")) == [1] * len(before) + [12]
+
+
+def test_an_empty_file_that_readers_have_seen_stays_when_an_append_fails(tmp_path: Path) -> None:
+    """A reader may wait at its beginning, where the log would otherwise no longer be."""
+
+    async def use(log: FileLog) -> None:
+        for ts in range(1, 200):
+            await log.append(CHANNEL, [entry(ts, bytes(700))])
+        await log.trim(CHANNEL, log.end(CHANNEL))  # now its only file is empty
+        reader = log.open_reader(CHANNEL, log.end(CHANNEL))
+        for _ in range(3):
+            with pytest.raises(DiskFull):
+                await log.append(CHANNEL, [entry(500, bytes(2000))])
+        assert len(files(tmp_path)) == 1
+        await log.append(CHANNEL, [entry(501)])
+        assert [e.header.ts for e in await reader.read()] == [501]
+
+    with_log(tmp_path, use, disk=AlmostFullDisk())
+
+
 def test_while_the_disk_refuses_repair_every_append_fails_and_then_recovers(
     tmp_path: Path, disk: FaultyDisk
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from root_bench import Bench, Root, refused, started
+from structlog.testing import capture_logs
 from virtual_time import START_WALL_MS, VirtualClock
 
 from elanus.core.errors import DiskFull, LeaseLost, Unavailable
@@ -94,6 +95,21 @@ async def test_a_store_that_fails_for_a_while_is_tried_again(error: Exception) -
     meta.error = None
     await asyncio.sleep(0.1)
     assert physical_ms(made.allocate()) == START_WALL_MS + 10_100
+    await made.stop()
+
+
+async def test_who_gets_no_timestamp_is_told_what_the_store_says() -> None:
+    meta = FailingMeta()
+    made = await oracle(meta, VirtualClock())
+    with capture_logs() as logged:
+        for error in (Unavailable("etcd does not answer"), DiskFull("etcd takes no more; compact it")):
+            meta.error = error
+            await asyncio.sleep(10)
+    said = [entry["error"] for entry in logged if entry["event"] == "timestamp bound not persisted"]
+    assert said == ["Unavailable: etcd does not answer", "DiskFull: etcd takes no more; compact it"]
+    with pytest.raises(Unavailable, match="metadata store .DiskFull: etcd takes no more; compact it.; retry"):
+        for _ in range(6):
+            made.allocate(60_000)
     await made.stop()
 
 

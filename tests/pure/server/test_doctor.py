@@ -283,6 +283,35 @@ def test_ticks_that_a_full_disk_holds_back_are_no_fault_of_a_proxy() -> None:
     assert "proxy" not in found["tick-held-back"].remedy
 
 
+def test_ticks_that_are_late_everywhere_may_be_the_metadatas_fault() -> None:
+    """Without a further bound the timestamps stand still, and with them the ticks of all channels."""
+    late = replace(CHANNEL, lag_ms=9000.0, held_by=6)
+    (one,) = diagnose(replace(HEALTHY, channels=[late]))
+    assert "`timestamp bound not persisted`" in one.remedy
+    (one,) = diagnose(replace(HEALTHY, channels=[CHANNEL, replace(late, pchannel="dml_1")]))
+    assert "metadata" not in one.remedy
+
+
+def failures_on_a_full_disk() -> list[JobStatus]:
+    """Each attempt writes a file of another name."""
+    said = "DiskFull: no room left while writing insert_log/4/{}-7196e774.parquet; free disk space, then retry"
+    return [replace(FAILED, error=said.format(n), inputs=("dml_0_4v0",), ended=T0) for n in range(3)]
+
+
+def test_errors_that_name_another_file_each_time_are_the_same_error() -> None:
+    (one,) = diagnose(replace(HEALTHY, jobs=failures_on_a_full_disk()))
+    assert one.rule == "jobs-fail-alike"
+    assert one.evidence.startswith("3 times: DiskFull: no room left while writing insert_log/4/2-7196e774")
+
+
+def test_jobs_that_failed_are_no_finding_once_their_work_is_done() -> None:
+    done = replace(JOB, inputs=("dml_0_4v0", "dml_0_4v1"), ended=T1)
+    assert diagnose(replace(HEALTHY, jobs=[*failures_on_a_full_disk(), done])) == []
+    for other in (replace(done, inputs=("dml_0_4v1",)), replace(done, kind="compaction")):
+        (one,) = diagnose(replace(HEALTHY, jobs=[*failures_on_a_full_disk(), other]))
+        assert one.rule == "jobs-fail-alike"
+
+
 def test_critical_findings_come_first() -> None:
     sick = replace(HEALTHY, loop_lag_ms=900.0, channels=[replace(CHANNEL, quarantined=1)])
     assert [one.rule for one in diagnose(sick)] == ["entries-in-quarantine", "loop-late"]

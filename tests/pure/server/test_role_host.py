@@ -19,7 +19,8 @@ TTL_S = 5
 
 
 class Bench:
-    """Roles that say what happens to them. ``failing``: names whose next starts fail, and how often."""
+    """Roles that say what happens to them. ``failing``: names whose next starts fail, and how often.
+    ``stubborn``: the name of one that fails to stop."""
 
     def __init__(self, *names: str) -> None:
         self.meta = MemoryMeta(lambda: asyncio.get_running_loop().time())
@@ -27,6 +28,7 @@ class Bench:
         self.handles = {name: LocalRole(name) for name in names}
         self.steps: list[str] = []
         self.failing: dict[str, int] = {}
+        self.stubborn = ""
         self.sessions: list[Session] = []
         for name in names:
             self.host.add(self.handles[name], self._join(name), self._build(name))
@@ -66,6 +68,8 @@ class Role:
 
     async def stop(self) -> None:
         self._bench.steps.append(f"stop {self.name}, session there: {bool(await self._bench.there())}")
+        if self._role == self._bench.stubborn:
+            raise Unavailable(f"{self._role} does not stop")
 
     async def who(self) -> str:
         return self.name
@@ -89,6 +93,20 @@ async def test_roles_start_in_order_and_stop_in_the_opposite_one_each_before_its
     assert await bench.there() == []
     assert not bench.host.is_running("a")
     assert bench.host.node_id("a") == 0
+
+
+async def test_a_role_that_fails_to_stop_does_not_keep_the_others_running() -> None:
+    bench = Bench("a", "b", "c")
+    await bench.host.start()
+    bench.stubborn = "b"
+    with pytest.raises(Unavailable, match="b does not stop"):
+        await bench.host.stop()
+    assert [step for step in bench.steps if step.startswith("stop")] == [
+        "stop c 3, session there: True",
+        "stop b 2, session there: True",
+        "stop a 1, session there: True",
+    ]
+    assert await bench.there() == []
 
 
 async def test_a_role_that_lost_its_session_joins_again_under_a_new_id() -> None:

@@ -245,6 +245,15 @@ def test_a_part_of_the_data_directory_that_cannot_be_used_is_named(tmp_path: Pat
             DataDir(tmp_path)
 
 
+def test_files_of_serving_processes_that_there_were_before_are_removed(tmp_path: Path) -> None:
+    DataDir(tmp_path).close()
+    for name in ("querynode", "querynode-3", "classes"):
+        (tmp_path / "scratch" / name).mkdir()
+        (tmp_path / "scratch" / name / "left.columns").touch()
+    DataDir(tmp_path).close()
+    assert sorted(path.name for path in (tmp_path / "scratch").iterdir()) == ["classes", "querynode"]
+
+
 @pytest.mark.parametrize("content", [b"", b"\xff", b"x1"])
 def test_a_damaged_version_file_is_named(tmp_path: Path, content: bytes) -> None:
     DataDir(tmp_path).close()

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from elanus.storage import mapped_columns
-from elanus.storage.mapped_columns import MAPPED_MIN_BYTES, mapped
+from elanus.storage.mapped_columns import MAPPED_MIN_BYTES, forget_name, mapped
 
 ROWS = MAPPED_MIN_BYTES // 8
 
@@ -80,13 +80,35 @@ def test_processes_that_map_the_same_columns_share_a_file(tmp_path: Path) -> Non
     assert second["text"].equals(columns()["text"])
     third = mapped({**columns(), "flag": pa.nulls(ROWS)}, other, shared)
     assert files_of(third["number"]) != files_of(first["number"])
-    assert (len(list(shared.iterdir())), len(list(other.iterdir()))) == (2, 0)
+    assert (len(list(shared.iterdir())), len(list(other.iterdir()))) == (2, 1)
     del first, third
     gc.collect()
     assert list(shared.iterdir()) == [], "the name is that of the first, which uses it no more"
+    assert list(other.iterdir()) == []
     assert second["text"].equals(columns()["text"])
     again = mapped(columns(), other, shared)
     assert files_of(again["number"]) != files_of(second["number"])
+
+
+def test_a_successor_removes_the_names_that_a_killed_process_gave_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, other = tmp_path / "one", tmp_path / "other"
+    shared.mkdir()
+    other.mkdir()
+    held = mapped(columns(), shared, shared)
+    (kept,) = shared.iterdir()
+    with monkeypatch.context() as killed:
+        killed.setattr(mapped_columns, "_when_all_gone", lambda *_: None)
+        mapped({**columns(), "flag": pa.nulls(ROWS)}, other, shared)
+    (left,) = other.iterdir()
+    assert set(shared.iterdir()) == {kept, shared / left.name}
+    (other / kept.name).write_bytes(b"not the file that is named so in the shared directory")
+    for file in other.iterdir():
+        forget_name(file, shared)
+    assert list(shared.iterdir()) == [kept]
+    assert list(other.iterdir()) == []
+    assert held["text"].equals(columns()["text"])
 
 
 def test_without_the_shared_directory_each_has_a_file_of_its_own(tmp_path: Path) -> None:

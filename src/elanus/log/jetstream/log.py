@@ -38,7 +38,7 @@ from elanus.nats.connection import (
     client_error,
 )
 from elanus.nats.source import NatsSource
-from elanus.nats.streams import very_first
+from elanus.nats.streams import stream_pages, very_first
 
 _LIST_EVERY_S = 10.0
 _RETRY_S = 0.2
@@ -245,18 +245,20 @@ class NatsLog:
                 raise client_error(refusal, f"the stream {stream}") from None
 
     async def _list_streams(self) -> None:
-        """Get the state of all streams. Raises `Unavailable`."""
-        found: dict[str, _State] = {}
-        offset, total = 0, 1
-        while offset < total:
-            answer = await self._ask("STREAM.LIST", {"offset": offset})
-            streams = answer["streams"] or []
-            offset, total = offset + max(1, len(streams)), answer["total"]
-            for info in streams:
+        """Get the state of all streams. Raises `Unavailable`.
+
+        Other tasks go on meanwhile: they may learn of a stream that was made since its page was answered.
+        """
+        before, found = dict(self._states), set[str]()
+        async for page in stream_pages(self._ask):
+            for info in page:
                 pchannel = _pchannel_of(self._source, info["config"]["name"])
                 if pchannel is not None:
-                    found[pchannel] = self._newer(pchannel, info)
-        self._states = found
+                    found.add(pchannel)
+                    self._states[pchannel] = self._newer(pchannel, info)
+        for pchannel, state in before.items():
+            if pchannel not in found and self._states.get(pchannel) is state:
+                del self._states[pchannel]
 
     async def _refresh(self, pchannel: str) -> None:
         """Get the state of the pchannel's stream. Raises `Unavailable`."""

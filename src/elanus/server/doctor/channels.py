@@ -43,7 +43,12 @@ def tick_held_back(status: Status) -> Iterator[Finding]:
         + (f" by {proxy}" if proxy else ""),
         some([f"{c.pchannel} {c.lag_ms / 1000:.1f} s" for c in late]),
         "a write that never ends, or a proxy that does not report, holds them: "
-        + ("see that rootcoord and all proxies serve, and " if every else "")
+        + (
+            "see that rootcoord and all proxies serve, that the metadata takes changes (else rootcoord's log has "
+            "`timestamp bound not persisted`, with the reason), and "
+            if every
+            else ""
+        )
         + (f"restart {proxy}" if proxy else "restart the proxies one by one")
         + "; a dead proxy is left out after session.ttl_s",
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 
 from elanus.core.jobs import JobKind
 from elanus.server.doctor.finding import Finding, critical, some, warning
@@ -14,22 +15,37 @@ BUILDS_MANY = 16
 RUNNING_MS = 3_600_000.0
 """A job without any progress after this time is stuck."""
 _BAD = ("failed", "lost")
+_WITH_DIGITS = re.compile(r"\S*\d\S*")
+"""Words in which errors of one cause differ: files, which have a name of their own in each attempt, and ids."""
 
 
 def jobs_fail_alike(status: Status) -> Iterator[Finding]:
-    """Three or more jobs of one kind ended with the same error."""
+    """Three or more jobs of one kind ended with the same error, and what they worked on is not done yet."""
     alike: dict[tuple[str, str], list[JobStatus]] = {}
     for job in status.jobs:
-        if job.state in _BAD:
-            alike.setdefault((job.kind, job.error.partition("\n")[0]), []).append(job)
-    for (kind, error), jobs in alike.items():
+        if job.state in _BAD and not _is_done_since(job, status.jobs):
+            error = job.error.partition("\n")[0]
+            alike.setdefault((job.kind, _WITH_DIGITS.sub("…", error)), []).append(job)
+    for (kind, _), jobs in alike.items():
         if len(jobs) >= SAME_ERROR_MIN:
+            error = jobs[-1].error.partition("\n")[0]
             yield critical(
                 f"jobs of the kind {kind!r} fail again and again with the same error",
                 f"{len(jobs)} times: {error or 'no error was reported'}",
                 f"`elanus jobs show {jobs[-1].job_id}` has the whole error",
                 min(job.ended for job in jobs),
             )
+
+
+def _is_done_since(failed: JobStatus, jobs: Sequence[JobStatus]) -> bool:
+    """Whether later jobs of the kind have finished with all of its inputs."""
+    done = {
+        read
+        for job in jobs
+        if job.kind == failed.kind and job.state == "finished" and job.ended >= failed.ended
+        for read in job.inputs
+    }
+    return bool(failed.inputs) and done.issuperset(failed.inputs)
 
 
 def job_retried(status: Status) -> Iterator[Finding]:
