@@ -47,7 +47,7 @@ def no_hits(queries: int, k: int, metric: Metric) -> Hits:
 
 
 def only_found(hits: Hits, found: RowIds, metric: Metric) -> Hits:
-    """Return hits that were numbered anew as padding where ``found``, their former numbers, has no row.
+    """Return hits with new row numbers, as padding where ``found``, their former numbers, has no row.
 
     faiss finds no row that is infinitely far away, and pads with the largest float.
     """

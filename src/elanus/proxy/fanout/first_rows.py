@@ -48,7 +48,7 @@ def first_rows(read: Callable[[NodeQuery], Sequence[Part]], request: NodeQuery) 
 
 
 class _NewestRows:
-    """What is known of the newest rows of keys, as of the read's timestamp."""
+    """The newest known rows of keys, as of the read's timestamp."""
 
     def __init__(self, read: Callable[[NodeQuery], Sequence[Part]], request: NodeQuery) -> None:
         self._read = read
