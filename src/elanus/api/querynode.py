@@ -380,7 +380,8 @@ class NodeSearch(Struct, frozen=True, gc=False):
     fields are among the ``output_fields``. ``candidates_max``: how many rows, in all, a grouping search may
     rank to find its groups. ``boosts``: change the scores before hits are compared. ``spared_fields``: as
     for `NodeQuery`. ``chains``: those of the stages L0 and L1. ``timeout_s``: how long the client of a search
-    of many vectors still waits when the node gets it; None: as long as it takes.
+    that may take long (of many vectors, of texts, of lists) still waits when the node gets it; None: as long
+    as it takes.
     """
 
     collection_id: CollectionID

@@ -39,6 +39,11 @@ class Metric(StrEnum):
         return self in _OF_VECTORS
 
     @property
+    def takes_queries_singly(self) -> bool:
+        """Whether the queries of a search are compared one after the other, and each may take long."""
+        return self.compares_lists or self is Metric.BM25
+
+    @property
     def of_vectors(self) -> Metric:
         """The metric that compares single vectors."""
         return _OF_VECTORS.get(self, self)

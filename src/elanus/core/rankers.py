@@ -84,11 +84,13 @@ def _gauss(distances: Values, scale: float, decay: float) -> Values:
 
 
 def _exponential(distances: Values, scale: float, decay: float) -> Values:
-    return np.asarray(np.exp(distances * (math.log(decay) / scale)))
+    with np.errstate(over="ignore"):  # not log(decay) / scale: infinite for the smallest scales
+        return np.asarray(np.exp(distances / scale * math.log(decay)))
 
 
 def _linear(distances: Values, scale: float, decay: float) -> Values:
-    return np.asarray(np.maximum(decay, 1.0 - distances * ((1.0 - decay) / scale)))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.maximum(decay, 1.0 - distances / scale * (1.0 - decay)))
 
 
 CURVES: Mapping[str, Callable[[Values, float, float], Values]] = {

@@ -127,7 +127,7 @@ class VectorIndex(SegmentIndex):
             hits = self._nearest(queries, depth, params, mask, threads)
         else:
             hits = self._in_range(queries, depth, params, mask, threads, params.window)
-        return only_matches(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
+        return _only_scored(hits, self.spec.metric_type).padded(k, self.spec.metric_type)
 
     def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
         """Return about how long a search takes one core, in nanoseconds as in `elanus.index.plan`.
@@ -151,10 +151,12 @@ class VectorIndex(SegmentIndex):
         """
         flags = np.zeros(self.rows, dtype=np.bool_)
         flags[rows] = True
-        # A search for as many rows as are visible finds all of them.
+        # A search for as many rows as are visible finds all of them that have a score.
         found = self.search(queries, len(rows), SearchParams(), RowMask.from_bool(flags))
-        order = np.argsort(found.rows, axis=1)
-        return np.take_along_axis(found.distances, order, axis=1)
+        scores = np.full(found.rows.shape, self.spec.metric_type.worst_score, dtype=np.float32)
+        query, place = np.nonzero(found.rows >= 0)
+        scores[query, np.searchsorted(rows, found.rows[query, place])] = found.distances[query, place]
+        return scores
 
     def reconstruct(self, rows: RowIds) -> Vectors:
         """Return the original vectors of these rows, (m, width), in their stored form.
@@ -242,11 +244,17 @@ class VectorIndex(SegmentIndex):
         return hits
 
 
-def only_matches(hits: Hits, metric: Metric) -> Hits:
-    """Return the hits; rows without a finite distance become padding if the metric only has matches."""
-    if not metric.matches_only:
+def _only_scored(hits: Hits, metric: Metric) -> Hits:
+    """Return the hits; rows whose score is the worst there is, or no number, become padding.
+
+    These are rows that do not match, if the metric only has matches, and rows whose L2 distance is beyond
+    float32.
+    """
+    scores, worst = hits.distances, np.float32(metric.worst_score)
+    is_hit = scores > worst if metric.bigger_is_better else scores < worst
+    if is_hit.all():
         return hits
-    return Hits(hits.distances, np.where(np.isfinite(hits.distances), hits.rows, NO_ROW))
+    return _compacted(hits, is_hit & (hits.rows >= 0), metric)
 
 
 def _compacted(hits: Hits, keep: npt.NDArray[np.bool_], metric: Metric) -> Hits:

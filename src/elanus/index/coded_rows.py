@@ -31,6 +31,10 @@ SCALAR_QUANTIZERS: Mapping[str, str] = {
 """faiss's names of the bits per component, or of the type that a component is kept in. INT8 holds whole
 numbers from -128 to 127."""
 
+LARGEST: Mapping[str, float] = {"FP16": 65504.0}
+"""The largest component of quantizers that make larger ones infinite: a score would be, too, and the row in
+no result. A row whose larger components are cut keeps a score, as by the other quantizers."""
+
 CODEWORDS_WITHOUT_ROWS_MAX = 256
 """Up to this many codewords are trained however few rows there are."""
 ROWS_PER_CODEWORD = 39

@@ -30,6 +30,7 @@ from elanus.index.ivf_codes import FLOATING
 from elanus.index.refining import Refiner, unchanged
 from elanus.index.search_params import SearchParams
 from elanus.index.spec import IndexKind, IndexSpec, IntParam, Progress, Sent, asks_for_k
+from elanus.index.unit import unit
 from elanus.index.values import INT32_MAX, integer
 
 SEARCH_LIST_KEY = "search_list"
@@ -62,7 +63,12 @@ class DiskRows(DecodedRows):
     def compared(self, block: Block) -> Floats:
         vectors: Floats = self._filed.read(block).view(self._form.dtype).astype(np.float32, copy=False)
         if self._inverse_norms is not None:
-            vectors *= self._inverse_norms[block][:, None]
+            inverse_norms = self._inverse_norms[block]
+            short = np.isinf(inverse_norms)
+            if short.any():
+                vectors[short] = unit(vectors[short])
+                inverse_norms = np.where(short, np.float32(1), inverse_norms)
+            vectors *= inverse_norms[:, None]
         return vectors
 
     def _norms(self) -> Floats:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from elanus.core.metrics import Metric
 from elanus.core.trail import current
 from elanus.index import plan
-from elanus.index.hits import Hits, RowIds, Scores, best_of, merge, no_hits
+from elanus.index.hits import Hits, RowIds, Scores, best_of, merge, no_hits, only_found
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out, workers
 from elanus.index.plan import BATCH_QUERIES_MIN
@@ -146,7 +146,7 @@ class ExactRows(ABC):
         rows = block.stop - block.start if isinstance(block, slice) else len(block)
         hits = self._nearest_in_block(queries, min(k, rows), block)
         numbers = hits.rows + block.start if isinstance(block, slice) else block[hits.rows]
-        return Hits(hits.distances, numbers)
+        return only_found(Hits(hits.distances, numbers), hits.rows, self.metric)
 
     def _blocks(self, k: int, queries: int, mask: RowMask | None) -> Iterator[Block]:
         """Yield the visible rows in blocks: row ranges where all are visible, row numbers under a mask."""

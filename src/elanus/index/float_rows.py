@@ -8,14 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.metrics import Metric
+from elanus.core.types import Matrix
 from elanus.index import kernels
 from elanus.index.exact import KEPT_SHARE, SPARSE_SHARE, Block, ExactRows
-from elanus.index.hits import Hits, RowIds, Scores, best_of, best_of_parts, no_hits
+from elanus.index.hits import Hits, RowIds, Scores, best_of, best_of_parts, no_hits, only_found
 from elanus.index.masks import RowMask
 from elanus.index.parallel import fan_out
 from elanus.index.unit import norms_of
 
 Floats = npt.NDArray[np.float32]
+_SHORT, _LONG = 2.0**-100, 2.0**100
+_SCALED_ROWS = 2048
 _RANGE_STEP = 64
 """Ranges of rows begin at multiples of it: whole bytes of a mask, and whole blocks of faiss's kernels."""
 
@@ -31,26 +34,35 @@ class FloatRows(ExactRows):
     def __init__(self, vectors: Floats, metric: Metric, inverse_norms: Floats | None = None) -> None:
         super().__init__(len(vectors), vectors.itemsize * vectors.shape[1], metric)
         self.stored = vectors
+        self._compared = vectors
         self._inverse_norms = inverse_norms
         self._inner_product = metric is not Metric.L2
 
     @classmethod
     def raw(cls, vectors: Floats, metric: Metric) -> FloatRows:
         """Over vectors as the client sent them."""
-        return cls(vectors, metric, inverse_norms(vectors) if metric is Metric.COSINE else None)
+        if metric is not Metric.COSINE:
+            return cls(vectors, metric)
+        scaled, inverse_norms = scaled_rows(vectors)
+        rows = cls(vectors, metric, inverse_norms)
+        rows._compared = scaled
+        return rows
 
     @property
     def memory_bytes(self) -> int:
-        return self.stored.nbytes + (0 if self._inverse_norms is None else self._inverse_norms.nbytes)
+        copied = 0 if self._compared is self.stored else self._compared.nbytes
+        return (
+            self.stored.nbytes + copied + (0 if self._inverse_norms is None else self._inverse_norms.nbytes)
+        )
 
     def taken(self, rows: RowIds) -> Floats:
         return self.stored[rows]
 
     def scores(self, query: Floats, rows: RowIds | None) -> Scores:
         if rows is None:
-            scores = kernels.scores(query, self.stored, inner_product=self._inner_product)
+            scores = kernels.scores(query, self._compared, inner_product=self._inner_product)
         else:
-            scores = kernels.scores_of(query, self.stored, rows, inner_product=self._inner_product)
+            scores = kernels.scores_of(query, self._compared, rows, inner_product=self._inner_product)
         if self._inverse_norms is not None:
             scores *= self._inverse_norms if rows is None else self._inverse_norms[rows]
         return clipped(scores, self.metric)
@@ -82,8 +94,8 @@ class FloatRows(ExactRows):
         """Return the k best among these rows; k is at most their number."""
         if self._inverse_norms is not None:
             return self.nearest_of(queries, k, rows)
-        found = kernels.nearest_of(queries, self.stored, rows, k, inner_product=self._inner_product)
-        return Hits(clipped(found[0], self.metric), found[1])
+        found = kernels.nearest_of(queries, self._compared, rows, k, inner_product=self._inner_product)
+        return only_found(Hits(clipped(found[0], self.metric), found[1]), found[1], self.metric)
 
     def _nearest_in_range(self, queries: Floats, k: int, mask: RowMask | None, rows: slice) -> Hits:
         """Return the k best visible rows of the range, or as many as there are. It begins at a multiple of
@@ -97,25 +109,26 @@ class FloatRows(ExactRows):
             return self._nearest_scaled(queries, k, rows)
         found = kernels.nearest(
             queries,
-            self.stored[rows],
+            self._compared[rows],
             k,
             inner_product=self._inner_product,
             selector=None if inside is None else inside.selector,
         )
-        return Hits(clipped(found[0], self.metric), found[1] + rows.start)
+        hits = Hits(clipped(found[0], self.metric), found[1] + rows.start)
+        return only_found(hits, found[1], self.metric)
 
     def _nearest_scaled(self, queries: Floats, k: int, rows: slice) -> Hits:
         assert self._inverse_norms is not None
         hits = no_hits(len(queries), k, self.metric)
         for i, query in enumerate(queries):
-            scores = kernels.scores(query, self.stored[rows], inner_product=self._inner_product)
+            scores = kernels.scores(query, self._compared[rows], inner_product=self._inner_product)
             scores *= self._inverse_norms[rows]
             best, places = best_of(clipped(scores, self.metric), k, self.metric)
             hits.distances[i], hits.rows[i] = best, places + rows.start
         return hits
 
     def _nearest_in_block(self, queries: Floats, k: int, block: Block) -> Hits:
-        vectors = self.stored[block] if isinstance(block, slice) else self.stored.take(block, axis=0)
+        vectors = self._compared[block] if isinstance(block, slice) else self._compared.take(block, axis=0)
         if self._inverse_norms is not None:
             vectors = vectors * self._inverse_norms[block][:, None]
         distances, rows = kernels.nearest(queries, vectors, k, inner_product=self._inner_product)
@@ -128,9 +141,31 @@ def _numbers(mask: RowMask) -> RowIds:
 
 
 def inverse_norms(vectors: Floats) -> Floats:
-    """1 / length of each row, 0 for zero vectors. (n, d) → float32 (n,)."""
+    """1 / length of each row, 0 for zero vectors, infinite where it is beyond float32. (n, d) → (n,)."""
     norms = norms_of(vectors)
-    return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
+    with np.errstate(over="ignore"):
+        return np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0).astype(np.float32)
+
+
+def scaled_rows(vectors: Matrix) -> tuple[Matrix, Floats]:
+    """Return what COSINE compares in place of the vectors (n, d), and 1 / length of each, 0 for zero vectors.
+
+    Rows that are so short or long that this, or an inner product, is beyond float32 are multiplied by a power
+    of two. If there are none, the same array is returned. The lengths are float32 (n,).
+    """
+    scaled, inverse_norms = vectors, np.empty(len(vectors), dtype=np.float32)
+    for start in range(0, len(vectors), _SCALED_ROWS):
+        part = slice(start, min(start + _SCALED_ROWS, len(vectors)))
+        norms = norms_of(vectors[part].astype(np.float32, copy=False))
+        extreme = np.flatnonzero((norms > 0) & ((norms < _SHORT) | (norms > _LONG)))
+        if len(extreme):
+            exponents = -np.frexp(norms[extreme])[1]
+            norms[extreme] = np.ldexp(norms[extreme], exponents)
+            scaled = vectors.copy() if scaled is vectors else scaled
+            rows = extreme + start
+            scaled[rows] = np.ldexp(vectors[rows].astype(np.float64), exponents[:, None])
+        inverse_norms[part] = np.divide(1.0, norms, out=np.zeros_like(norms), where=norms > 0)
+    return scaled, inverse_norms
 
 
 def clipped(scores: Scores, metric: Metric) -> Scores:

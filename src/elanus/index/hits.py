@@ -46,6 +46,17 @@ def no_hits(queries: int, k: int, metric: Metric) -> Hits:
     )
 
 
+def only_found(hits: Hits, found: RowIds, metric: Metric) -> Hits:
+    """Return hits with new row numbers, as padding where ``found``, their former numbers, has no row.
+
+    faiss finds no row that is infinitely far away, and pads with the largest float.
+    """
+    missing = found < 0
+    if missing.any():
+        hits.distances[missing], hits.rows[missing] = metric.worst_score, NO_ROW
+    return hits
+
+
 def best_of(scores: Scores, k: int, metric: Metric) -> tuple[Scores, RowIds]:
     """Return the k best of one query's scores, best first, and their positions. (n,) → (k,), (k,), k ≤ n.
 

@@ -317,7 +317,7 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> PlainHnsw:
     units = NarrowUnits.of(vectors) if narrow is not None and by_cosine else None
     if narrow is None or (by_cosine and units is None):
         graph = new_graph(spec, spec.params["M"], spec.params["efConstruction"])
-        unit_rows = add_in_chunks(spec, graph, vectors, progress)
+        unit_rows = add_in_chunks(spec, graph.add, vectors, progress)
         return PlainHnsw.made(spec, graph, unit_rows, None).coded(vectors)
     graph = over_storage(scalar_codec(narrow, spec.dim, spec.metric_type), spec.params["M"])
     graph.hnsw.efConstruction = spec.params["efConstruction"]

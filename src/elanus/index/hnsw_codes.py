@@ -20,7 +20,14 @@ from typing import Any
 
 from elanus.core.errors import InvalidParameter
 from elanus.index.adding import compared, encode_in_chunks
-from elanus.index.coded_rows import CodedRows, codeword_bits, product_codec, residual_codec, scalar_codec
+from elanus.index.coded_rows import (
+    LARGEST,
+    CodedRows,
+    codeword_bits,
+    product_codec,
+    residual_codec,
+    scalar_codec,
+)
 from elanus.index.files import IndexFileContent
 from elanus.index.hnsw import BREADTH, EF_KEY, GRAPH_PARAMS, HnswIndex, new_graph, over_storage
 from elanus.index.ivf import TRAINING_ROWS_PER_LIST_MAX, training_rows
@@ -81,7 +88,7 @@ def coded_graph(
     rows = compared(spec, vectors[training_rows(len(vectors), 1, rows_min)])
     with openmp_threads(1 if rows_min <= FEW_CODEWORDS else faiss.omp_get_max_threads()):
         codec.train(rows)
-    encode_in_chunks(spec, codec, vectors)
+    encode_in_chunks(spec, codec, vectors, largest=LARGEST.get(spec.params.get("sq_type", "")))
     graph = over_storage(codec, links)
     graph.hnsw = over_floats.hnsw
     graph.ntotal = len(vectors)

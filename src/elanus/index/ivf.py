@@ -14,6 +14,7 @@ faiss requires 39 training rows per list. With fewer the number of lists is redu
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,7 +25,7 @@ from elanus.core.metrics import Metric
 from elanus.core.trail import current
 from elanus.core.types import DataType, Space, vectors_in
 from elanus.index import plan
-from elanus.index.adding import add_in_chunks, compared
+from elanus.index.adding import add_in_chunks, add_to_lists, compared, encode_in_chunks
 from elanus.index.base import Queries, VectorIndex, Vectors
 from elanus.index.coded_rows import faiss_metric
 from elanus.index.files import IndexFileContent, write_index_file
@@ -228,15 +229,13 @@ class IvfIndex(VectorIndex):
         return stored if self._unit_rows is None else self._unit_rows.restored(stored, rows)
 
 
-def filled(
-    spec: IndexSpec, lists: Any, vectors: Any, progress: Progress, codewords: int = 1
-) -> UnitRows | None:
-    """Train empty lists and add all rows. Under COSINE, return the data to restore the original vectors.
+def filled(spec: IndexSpec, lists: Any, vectors: Any, progress: Progress, codewords: int = 1) -> None:
+    """Train empty lists of codes and add all rows.
 
     ``codewords``: how many rows training needs at least; fewer are repeated.
     """
     lists.train(compared(spec, vectors[training_rows(len(vectors), lists.nlist, codewords)]))
-    return add_in_chunks(spec, lists, vectors, progress)
+    encode_in_chunks(spec, lists, vectors, progress)
 
 
 def owned(lists: Any, centroids: Any) -> Any:
@@ -257,7 +256,8 @@ def _build(spec: IndexSpec, vectors: Any, progress: Progress) -> IvfIndex:
                 lists = owned(empty_lists(spec, centroids, count), centroids)
                 return _narrow(spec, lists, vectors, units, progress)
         lists = owned(faiss.IndexIVFFlat(centroids, spec.dim, count, metric), centroids)
-        unit_rows = filled(spec, lists, vectors, progress)
+        lists.train(compared(spec, vectors[training_rows(len(vectors), lists.nlist)]))
+        unit_rows = add_in_chunks(spec, partial(add_to_lists, lists), vectors, progress)
         lists.make_direct_map()
         return IvfIndex(spec, lists, unit_rows)
     quantizer = faiss.ScalarQuantizer.QT_8bit

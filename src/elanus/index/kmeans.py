@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from elanus.core.types import Matrix
+from elanus.index.adding import within_range
 from elanus.index.library import faiss
 from elanus.index.parallel import openmp_threads
 
@@ -30,7 +31,7 @@ def train_centroids(vectors: Matrix, count: int, seed: int, threads: int = 1) ->
     clustering.min_points_per_centroid = 1
     clustering.max_points_per_centroid = len(vectors)
     with openmp_threads(threads):
-        clustering.train(np.ascontiguousarray(vectors, dtype=np.float32), faiss.IndexFlatL2(dim))
+        clustering.train(_floats(vectors), faiss.IndexFlatL2(dim))
     centroids: Matrix = faiss.vector_to_array(clustering.centroids).reshape(count, dim)
     return centroids
 
@@ -44,5 +45,10 @@ def nearest_centroids(centroids: Matrix, pieces: Iterable[Matrix], threads: int 
     index.add(np.ascontiguousarray(centroids))
     found = [np.empty(0, dtype=np.int64)]
     with openmp_threads(threads):
-        found += [index.search(np.ascontiguousarray(p, dtype=np.float32), 1)[1][:, 0] for p in pieces]
+        found += [index.search(_floats(p), 1)[1][:, 0] for p in pieces]
     return np.concatenate(found)
+
+
+def _floats(vectors: Matrix) -> Matrix:
+    floats: Matrix = within_range(np.ascontiguousarray(vectors, dtype=np.float32))
+    return floats

@@ -12,6 +12,7 @@ import numpy as np
 
 from elanus.core.metrics import Metric
 from elanus.core.types import DataType
+from elanus.index.adding import add_to_lists
 from elanus.index.base import Queries
 from elanus.index.coded_rows import faiss_metric, scalar_quantizer
 from elanus.index.decoded_rows import DecodedRows, parts
@@ -68,7 +69,7 @@ def add_narrow(
     """Add all rows to trained lists; ``units``: how those are made that COSINE compares."""
     for part in parts(len(vectors)):
         rows = vectors[part]
-        lists.add(spec.form.compared(rows) if units is None else units.units(rows, part))
+        add_to_lists(lists, spec.form.compared(rows) if units is None else units.units(rows, part))
         report(min(1.0, part.stop / len(vectors)))
 
 

@@ -9,7 +9,7 @@ from elanus.core.types import Matrix
 from elanus.index import kernels
 from elanus.index.decoded_rows import DecodedRows, parts
 from elanus.index.exact import Block
-from elanus.index.float_rows import Floats, clipped, inverse_norms
+from elanus.index.float_rows import Floats, clipped, scaled_rows
 from elanus.index.hits import Hits, RowIds, Scores, best_of
 
 
@@ -26,17 +26,23 @@ class NarrowRows(DecodedRows):
         super().__init__(len(vectors), vectors.shape[1], metric)
         self.stored = vectors
         self._are_halves = vectors.dtype.name in kernels.HALVES
-        self._inverse_norms = self._norms() if metric is Metric.COSINE else None
+        self._compared = vectors
+        self._inverse_norms: Floats | None = None
+        if metric is Metric.COSINE:
+            self._compared, self._inverse_norms = scaled_rows(vectors)
 
     @property
     def memory_bytes(self) -> int:
-        return self.stored.nbytes + (0 if self._inverse_norms is None else self._inverse_norms.nbytes)
+        copied = 0 if self._compared is self.stored else self._compared.nbytes
+        return (
+            self.stored.nbytes + copied + (0 if self._inverse_norms is None else self._inverse_norms.nbytes)
+        )
 
     def taken(self, rows: RowIds) -> Matrix:
         return self.stored[rows]
 
     def compared(self, block: Block) -> Floats:
-        vectors: Floats = self.stored[block].astype(np.float32)
+        vectors: Floats = self._compared[block].astype(np.float32)
         if self._inverse_norms is not None:
             vectors *= self._inverse_norms[block][:, None]
         return vectors
@@ -54,7 +60,7 @@ class NarrowRows(DecodedRows):
         if not self._are_halves:
             return super()._nearest_in_block(queries, k, block)
         if self._inverse_norms is None:
-            vectors = self.stored[block]
+            vectors = self._compared[block]
             found = kernels.nearest_halves(queries, vectors, k, inner_product=self._inner_product)
             if (found[1] >= 0).all():
                 return Hits(*found)
@@ -63,13 +69,7 @@ class NarrowRows(DecodedRows):
         return Hits(clipped(distances, self.metric), rows)
 
     def _scores_in(self, query: Floats, block: Block) -> Scores:
-        found = kernels.scores_of_halves(query, self.stored[block], inner_product=self._inner_product)
+        found = kernels.scores_of_halves(query, self._compared[block], inner_product=self._inner_product)
         if self._inverse_norms is not None:
             found *= self._inverse_norms[block]
         return found
-
-    def _norms(self) -> Floats:
-        norms = np.empty(len(self.stored), dtype=np.float32)
-        for part in parts(len(self.stored)):
-            norms[part] = inverse_norms(self.stored[part].astype(np.float32))
-        return norms

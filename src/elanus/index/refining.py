@@ -20,7 +20,7 @@ import numpy.typing as npt
 from elanus.core.errors import InvalidParameter
 from elanus.core.vectors import dtype_of
 from elanus.index.adding import compared, encode_in_chunks
-from elanus.index.coded_rows import CodedRows, scalar_codec
+from elanus.index.coded_rows import LARGEST, CodedRows, scalar_codec
 from elanus.index.decoded_rows import parts
 from elanus.index.exact import ExactRows
 from elanus.index.hits import Hits, best_of, no_hits
@@ -131,10 +131,11 @@ def _is_unchanged(name: str, spec: IndexSpec) -> bool:
 
 def _halved(spec: IndexSpec, vectors: Any, name: str) -> npt.NDArray[Any]:
     """Return the vectors in one of `_HALVES`. Under COSINE they have length one: half a float has a small
-    range."""
+    range. Otherwise components beyond the range are cut (`LARGEST`)."""
     halves = np.empty(vectors.shape, dtype_of(_HALVES[name]))
+    largest = LARGEST.get(name, np.inf)
     for part in parts(len(vectors)):
-        halves[part] = compared(spec, vectors[part])
+        halves[part] = np.clip(compared(spec, vectors[part]), -largest, largest)
     return halves
 
 

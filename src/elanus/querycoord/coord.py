@@ -200,6 +200,8 @@ class QueryCoord:
                 return
             if not set(partition_ids) & set(loader.load.partitions_of(collection)):
                 loader.wake()  # partitions that were dropped, or are not loaded
+                if not loader.is_settled:  # a release of them may have got no further than its record
+                    await self._apply_narrower(loader)
                 return
             await self._narrow(loader, rest, partition_ids)
 
@@ -209,7 +211,12 @@ class QueryCoord:
     ) -> None:
         await self._record(rest)
         loader.leave_out(rest, partition_ids)
-        await self._mirrors.withhold(rest.collection_id)
+        await self._apply_narrower(loader)
+
+    @uncancellable
+    async def _apply_narrower(self, loader: CollectionLoader) -> None:
+        """Return when no read that begins sees partitions that the load leaves out."""
+        await self._mirrors.withhold(loader.collection_id)
         await loader.narrow()
 
     @uncancellable

@@ -23,7 +23,7 @@ from elanus.api.querynode import DamagedFile
 from elanus.api.recovery import VchannelRecovery
 from elanus.api.rootcoord import RootCoordApi
 from elanus.api.serving import MirrorNode
-from elanus.core.errors import ElanusError
+from elanus.core.errors import ElanusError, NotReady
 from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.placement import place
@@ -332,7 +332,14 @@ class CollectionLoader:
         return await find_target(load, peers.root, peers.data, peers.index, tuple(dict.fromkeys(held)))
 
     def _replica(self, record: ReplicaRecord) -> Replica:
-        return Replica(record, self._peers.fleet, self._state, self._stamp, self._rebuild)
+        return Replica(record, self._peers.fleet, self._state, self._stamp, self._rebuild, self._check_wanted)
+
+    def _check_wanted(self, target: Target, whole: bool) -> None:
+        """Raise `NotReady` if partitions of the target have been released since the round began: nodes that
+        have left them out would serve them again."""
+        wanted = self.load.partitions_of(target.collection)
+        if (whole and not self.load.whole) or not set(target.partition_ids).issubset(wanted):
+            raise NotReady(f"partitions of collection {self.collection_id} were released meanwhile")
 
     def _settled(self, found: Collection[SegmentID]) -> Settled:
         """``found``: as in `Settled`."""

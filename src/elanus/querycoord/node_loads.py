@@ -25,14 +25,24 @@ _LOADS_PER_TASK = 4
 
 
 class NodeLoads:
-    """The loads of one replica. ``rebuild``: has an index built again whose file is damaged."""
+    """The loads of one replica.
+
+    ``rebuild``: has an index built again whose file is damaged. ``check_wanted``: raises if a target has
+    partitions that have been released since it was read; also called with whether the whole collection is to
+    be served.
+    """
 
     def __init__(
-        self, collection_id: CollectionID, fleet: Fleet, rebuild: Callable[[DamagedFile], Awaitable[None]]
+        self,
+        collection_id: CollectionID,
+        fleet: Fleet,
+        rebuild: Callable[[DamagedFile], Awaitable[None]],
+        check_wanted: Callable[[Target, bool], None],
     ) -> None:
         self._collection_id = collection_id
         self._fleet = fleet
         self._rebuild = rebuild
+        self._check_wanted = check_wanted
         self.unreadable = UnreadableSegments()
         self.unrecovered = UnrecoveredSegments()
 
@@ -62,6 +72,7 @@ class NodeLoads:
         not be recovered, by vchannel.
         """
         node = self._fleet.node(node_id)
+        self._check_wanted(target, whole)
         await node.load_collection(load_request(target, whole))
         found = {}
         for vchannel in needed:

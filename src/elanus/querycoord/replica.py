@@ -43,7 +43,7 @@ class Replica:
     """One replica.
 
     ``record``: its persisted state. ``stamp``: allocates a timestamp. ``rebuild``: has an index built again
-    whose file is damaged.
+    whose file is damaged. ``check_wanted``: see `NodeLoads`.
     """
 
     def __init__(
@@ -53,9 +53,10 @@ class Replica:
         state: LoadState,
         stamp: Callable[[], Awaitable[Timestamp]],
         rebuild: Callable[[DamagedFile], Awaitable[None]],
+        check_wanted: Callable[[Target, bool], None],
     ) -> None:
         self._fleet = fleet
-        self._loads = NodeLoads(record.info.collection_id, fleet, rebuild)
+        self._loads = NodeLoads(record.info.collection_id, fleet, rebuild, check_wanted)
         self._version = VersionSwitch(record, fleet, state, stamp)
         self.stood_in_for: frozenset[SegmentID] = frozenset()
         """Segments that cannot be read, but whose rows something else serves."""

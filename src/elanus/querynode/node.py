@@ -188,12 +188,11 @@ class QueryNode:
     # control
 
     async def load_collection(self, request: LoadCollection) -> None:
-        collection = self._collections.get(request.collection_id)
-        if collection is not None and collection.written_schema == request.schema:
-            collection.want(request)
-            return
-        if collection is not None:  # a release did not reach this node
-            await self.release_collection(request.collection_id)
+        while (collection := self._collections.get(request.collection_id)) is not None:
+            if collection.written_schema == request.schema:
+                collection.want(request)
+                return
+            await self.release_collection(request.collection_id)  # a release did not reach this node
         grew = partial(self._grew, request.collection_id)
         self._collections[request.collection_id] = LoadedCollection(
             request, self._applier, self._dropped, self._memory.release, grew, self._leads
@@ -265,9 +264,10 @@ class QueryNode:
         before = self._serving.get(info.collection_id)
         if before is not None and before.channel == info.channel and not before.lost:
             return
+        collection = self._loaded(info.collection_id)
         serving = ChannelServing(
             self._node_id,
-            self._loaded(info.collection_id),
+            collection,
             info,
             reads.channels,
             reads.proxies,
@@ -278,6 +278,13 @@ class QueryNode:
         )
         await self._leave_channel(info.collection_id)
         await serving.start()
+        try:
+            while info.collection_id in self._serving:  # another call was faster
+                await self._leave_channel(info.collection_id)
+            collection.check_open()  # or a release was
+        except BaseException:
+            await serving.stop()
+            raise
         self._serving[info.collection_id] = serving
         self._pulse.changed(info.collection_id)
 
@@ -288,12 +295,12 @@ class QueryNode:
             await serving.stop()
 
     async def release_collection(self, collection_id: CollectionID) -> None:
-        await self._leave_channel(collection_id)
         collection = self._collections.pop(collection_id, None)
-        self._pulse.changed(collection_id)
+        if collection is not None:  # at once: what is loaded or joined meanwhile is another
+            collection.close(_not_loaded(collection_id))
+        await self._leave_channel(collection_id)
         if collection is None:
             return
-        collection.close(_not_loaded(collection_id))
         for channel in collection.channels.values():
             for follower in channel.followers():
                 await follower.stop()

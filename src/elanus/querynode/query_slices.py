@@ -46,6 +46,14 @@ class SearchDeadline:
                 "were searched: send fewer vectors in one request, or wait longer"
             )
 
+    def check_part(self) -> None:
+        """Raise `DeadlineExceeded` if nobody waits any longer, and some segments are left to search."""
+        if self._until_s is not None and time.monotonic() > self._until_s:
+            raise DeadlineExceeded(
+                f"the client waits for {self._timeout_s:.3g} s, in which not all segments were searched: "
+                "send fewer vectors in one request, or wait longer"
+            )
+
 
 NO_DEADLINE = SearchDeadline(None)
 

@@ -34,7 +34,8 @@ from elanus.core.reduce import (
 from elanus.core.trail import Trail, current
 from elanus.core.vector_lists import Queries, vectors_in
 from elanus.index import ElementIndex, Hits, IndexSpec, RowMask, SearchParams, VectorIndex, plan
-from elanus.index.parallel import fan_out
+from elanus.index.hits import stacked
+from elanus.index.parallel import PARALLEL_QUERIES_MIN, fan_out
 from elanus.querynode.block import Block
 from elanus.querynode.boosting import boosted_scores, chained_scores
 from elanus.querynode.cluster_pruning import ClusterPruning, pruning_of
@@ -216,7 +217,21 @@ class Ranking:
         if TRUTH in self.request.params:
             column = one.block.vectors[self.request.field_id]
             return true_hits(column, queries, k, self.params, one.mask)
-        return one.index.search(queries, k, self.params, one.mask, self.threads)
+        if self.request.timeout_s is None or not self.spec.metric_type.takes_queries_singly:
+            return one.index.search(queries, k, self.params, one.mask, self.threads)
+        return self._search_singly(one, k, queries)
+
+    def _search_singly(self, one: _Candidate, k: int, queries: Queries) -> Hits:
+        """Search with one query after the other, unless they are so many that cores share them, as long as
+        the client waits."""
+        count = len(queries)
+        at_once = count if count >= PARALLEL_QUERIES_MIN else 1
+        parts = []
+        for start in range(0, count, at_once):
+            self.deadline.check_part()
+            some = queries if at_once == count else queries[np.arange(start, start + at_once)]
+            parts.append(one.index.search(some, k, self.params, one.mask, self.threads))
+        return stacked(parts)
 
 
 def _needs_no_reduce(hits: _BlockHits) -> bool:

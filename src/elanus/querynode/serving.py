@@ -131,6 +131,7 @@ class ChannelServing:
         self._overdue_deletes: dict[str, Timestamp] = {}
         self._waiting: dict[asyncio.Task[None], DqRequest] = {}
         self._answering: dict[asyncio.Task[None], DqRequest] = {}
+        self._reader: ChannelReader | None = None
         self._task: asyncio.Task[None] | None = None
         self._compile = lru_cache(_FILTERS_KEPT)(lambda text: compile_filter(text, collection.written_schema))
 
@@ -150,19 +151,24 @@ class ChannelServing:
 
     async def start(self) -> None:
         """Apply the version of the `QueryChannelInfo`, and follow the channel. Raises `ChannelLost`."""
-        reader = await self._channels.open_reader(self._info.channel, self._info.seek_position)
-        await self._take_version(
-            SealedSegmentsChangeInfo(
-                self._info.collection_id,
-                self._info.version,
-                self._info.sealed,
-                {},
-                self._info.vchannels,
-                visible_from=self._info.visible_from,
-                missing=self._info.missing,
-                deletes=self._info.deletes,
+        info = self._info
+        self._reader = reader = await self._channels.open_reader(info.channel, info.seek_position)
+        try:
+            await self._take_version(
+                SealedSegmentsChangeInfo(
+                    info.collection_id,
+                    info.version,
+                    info.sealed,
+                    {},
+                    info.vchannels,
+                    visible_from=info.visible_from,
+                    missing=info.missing,
+                    deletes=info.deletes,
+                )
             )
-        )
+        except BaseException:  # the call may be given up while deletes are applied
+            await self._close_reader()
+            raise
         self._task = untraced(self._follow(reader), f"query channel {self.channel}")
 
     async def stop(self) -> None:
@@ -172,11 +178,17 @@ class ChannelServing:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._close_reader()  # a task that never ran has not
         error = ChannelLost(f"query node {self._node_id} left the query channel; retry")
         refusals = [self._refuse(request, error) for task, request in under_way.items() if task.cancelled()]
         with contextlib.suppress(TimeoutError):  # if the broker is unavailable, proxies check themselves
             async with asyncio.timeout(_REFUSALS_S):
                 await asyncio.gather(*refusals, return_exceptions=True)
+
+    async def _close_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
 
     async def _follow(self, reader: ChannelReader) -> None:
         try:
@@ -191,7 +203,7 @@ class ChannelServing:
         except ElanusError as error:
             _log.info("query channel lost", channel=self.channel, error=error.message)
         finally:
-            await reader.close()
+            await self._close_reader()
             self._on_end()  # the task ends in the same step
 
     async def _end_waits(self, version: int) -> None:

@@ -166,6 +166,13 @@ def test_scales_whose_squares_are_no_doubles_are_scales(scale: float, far: float
     assert factors.tolist() == [1.0, far]
 
 
+@pytest.mark.parametrize(("curve", "far"), [("gauss", 0.0), ("exp", 0.0), ("linear", 0.5)])
+@pytest.mark.parametrize("scale", [5e-324, 1e-310])
+def test_a_scale_too_small_to_divide_by_is_a_scale(curve: str, far: float, scale: float) -> None:
+    factors = Decay("age", curve, 0, scale).factors(np.array([0.0, 5.0]))
+    assert factors.tolist() == [1.0, far]
+
+
 @pytest.mark.parametrize(
     ("ranker", "text"),
     [

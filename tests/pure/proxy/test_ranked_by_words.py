@@ -97,6 +97,13 @@ def test_terms_get_their_weights_and_the_search_its_averages() -> None:
     assert sorted(weights.values())[1] == pytest.approx(3 * rarity[0])
 
 
+def test_nodes_know_how_long_the_client_of_one_text_waits() -> None:
+    bench = TextBench()
+    bench.verbs.search(replace(search("common"), timeout_s=60.0))
+    ranked = bench.nodes.asked[-1]
+    assert 0 < ranked.timeout_s <= 60
+
+
 def test_a_text_without_words_finds_nothing_and_is_no_error() -> None:
     bench = TextBench()
     bench.verbs.search(search("!"))

@@ -103,7 +103,8 @@ def _replica(record: ReplicaRecord) -> Replica:
     async def rebuild(_: object) -> None:
         raise AssertionError("nothing is damaged")
 
-    return Replica(record, OneNode(NODE, None), LoadState(MemoryMeta()), stamp, rebuild)  # type: ignore[arg-type]
+    node = OneNode(NODE, None)  # type: ignore[arg-type]
+    return Replica(record, node, LoadState(MemoryMeta()), stamp, rebuild, lambda *_: None)
 
 
 def test_outputs_of_compactions_are_not_searched_for_among_all_segments() -> None:

@@ -12,6 +12,8 @@ import math
 import random
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +21,14 @@ import pytest
 from node_rows import VECTOR, Row
 from node_world import COLLECTION, World
 
-from elanus.api.querynode import NodeStatistics
+from elanus.api.querynode import NodeSearch, NodeStatistics
+from elanus.core.errors import DeadlineExceeded
 from elanus.core.functions import Function
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import query_of, weighted
-from elanus.querynode import growing
+from elanus.querynode import growing, query_slices
 from elanus.text import analyzer_from, query_terms
 from elanus.text.analyzer import Analyzer
 
@@ -64,18 +67,21 @@ class TextWorld(World):
             schema=SCHEMA.arrow_schema,
         )
 
-    def scores(self, ts: int = 0, text: str = "") -> dict[int, float]:
-        """The scores by key, as the proxy asks for them: the statistics first, then the ranking."""
-        queries = query_terms(analyzer_from(""), [QUERY])
+    def request(
+        self, ts: int = 0, text: str = "", asked: Sequence[str] = (QUERY,), timeout_s: float | None = None
+    ) -> NodeSearch:
+        """As the proxy asks: the statistics first, then the ranking."""
+        queries = query_terms(analyzer_from(""), list(asked))
         terms = query_of(queries)
         moment = Timestamp(ts or self.tick_ts)
         statistics = self.node.statistics(NodeStatistics(COLLECTION, VECTOR, terms, moment))
         params = {"bm25_k1": K1, "bm25_b": B, "bm25_avgdl": statistics.average}
-        found = self.node.search(
-            self.node_search(
-                0, 1000, text, moment, queries=weighted(queries, terms, statistics, K1), params=params
-            )
-        )
+        texts = weighted(queries, terms, statistics, K1)
+        return self.node_search(0, 1000, text, moment, queries=texts, params=params, timeout_s=timeout_s)
+
+    def scores(self, ts: int = 0, text: str = "") -> dict[int, float]:
+        """The scores by key."""
+        found = self.node.search(self.request(ts, text))
         return dict(zip(found.ids.tolist(), found.scores.tolist(), strict=True))
 
     def expected(self, ts: int = 0) -> dict[int, float]:
@@ -185,6 +191,41 @@ def test_a_filter_changes_no_score(tmp_path: Path) -> None:
         every = world.scores()
         some = world.scores(text="id % 3 == 0")
         assert some == {key: score for key, score in every.items() if key % 3 == 0}
+        await world.node.stop()
+
+    asyncio.run(play())
+
+
+def test_a_search_of_few_texts_ends_when_its_client_does_not_wait_any_longer(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = TextWorld(tmp_path)
+        await world.start()
+        await world.insert([(key, key) for key in range(60)])
+        await world.tick()
+        looks = iter([0.0, 1.0, 2.0, 11.0])
+        with (
+            patch.object(query_slices, "time", SimpleNamespace(monotonic=lambda: next(looks))),
+            pytest.raises(DeadlineExceeded, match="waits for 10 s, in which not all segments were searched"),
+        ):
+            world.node.search(world.request(asked=("apple", "pear", "plum"), timeout_s=10.0))
+        assert next(looks, None) is None, "it looked before each text"
+        await world.node.stop()
+
+    asyncio.run(play())
+
+
+def test_texts_that_are_searched_one_after_the_other_have_the_answers_of_the_whole(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = TextWorld(tmp_path)
+        await world.start()
+        await world.insert([(key, key) for key in range(60)])
+        await world.tick()
+        texts = ("apple", "pear plum", "fig")
+        whole = world.node.search(world.request(asked=texts))
+        singly = world.node.search(world.request(asked=texts, timeout_s=1e6))
+        assert singly.offsets.tolist() == whole.offsets.tolist()
+        assert singly.ids.tolist() == whole.ids.tolist()
+        assert singly.scores.tolist() == whole.scores.tolist()
         await world.node.stop()
 
     asyncio.run(play())

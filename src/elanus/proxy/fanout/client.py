@@ -54,6 +54,7 @@ from elanus.meta.tasks import cancel_and_wait
 from elanus.proxy.fanout.answers import AnswerChannel
 from elanus.proxy.fanout.blocking import ThreadWaits, Waits
 from elanus.proxy.fanout.deadline import Patience
+from elanus.proxy.fanout.first_rows import first_rows
 from elanus.proxy.fanout.membership import KnownReplica, Replicas
 from elanus.proxy.fanout.pending import Gathering
 from elanus.proxy.fanout.reduce import merge_groups, merge_hits, merge_rows
@@ -268,9 +269,14 @@ class FanOut:
             answers = self._read(request.collection_id, request, patience)
             return combined([_as(dict, part) for part in answers], request.aggregation)
         wanted = replace(request, output_fields=(*request.output_fields, TIMESTAMP_FIELD))
-        parts = [_as(dict, part) for part in self._read(request.collection_id, wanted, patience)]
+        if request.order and request.limit is not None:
+            return first_rows(lambda of: self._rows(of, patience), wanted)
+        parts = self._rows(wanted, patience)
         key = next(iter(parts[0]))  # a node returns the primary key first
         return merge_rows(parts, key, request.limit, request.order)
+
+    def _rows(self, request: NodeQuery, patience: Patience) -> list[dict[str, pa.Array]]:
+        return [_as(dict, part) for part in self._read(request.collection_id, request, patience)]
 
     def statistics(self, request: NodeStatistics, patience: Patience) -> TermStatistics:
         parts = self._read(request.collection_id, request, patience)

@@ -3,7 +3,8 @@
 The rule is the same as inside a node (`elanus.core.reduce`), so the answer does not depend on how segments
 are distributed. Each node has already reduced its own results: its hits are the best k with distinct keys
 that it holds, its rows the newest of each key. That is enough here: the best row of a key is also the best
-row that its node has for the key.
+row that its node has for the key. Only the newest row of a key need not be among the first of its node in an
+order (`elanus.proxy.fanout.first_rows`).
 """
 
 from __future__ import annotations

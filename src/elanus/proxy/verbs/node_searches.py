@@ -139,7 +139,7 @@ def as_of(
         )
     timeout_s = plan.request.timeout_s
     if timeout_s is not None:
-        is_timed = plan.request.query_count >= _TIMED_QUERIES_MIN
+        is_timed = plan.request.query_count >= _TIMED_QUERIES_MIN or Metric(metric).takes_queries_singly
         timeout_s = max(0.0, timeout_s - patience.elapsed_s()) if is_timed else None
     draft = structs.replace(
         plan.draft,
