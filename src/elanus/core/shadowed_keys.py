@@ -1,7 +1,8 @@
 """Dynamic keys that are also names of fields.
 
-A field that is added to a collection may have the name of a key that earlier rows have. Both are kept: a filter
-means the field by the name, and the key by ``$meta["name"]``. An answer has one value of a name, the field's.
+A field that is added to a collection may have the name of a key that earlier rows have. Both are kept: a
+filter means the field by the name, and the key by ``$meta["name"]``. An answer has one value of a name, the
+field's.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ class Interval(Node):
 class Name(Node):
     """A field or dynamic key, with the path into it: ``meta["a"][0]`` has the path ``("a", 0)``.
 
-    ``bare``: where the last step stands if it has no quotes, as a field of a struct array: ``clips[0][title]``.
+    ``bare``: where the last step stands if it has no quotes, as a field of a struct array has none:
+    ``clips[0][title]``.
     """
 
     name: str

@@ -407,7 +407,11 @@ def test_a_search_by_primary_keys() -> None:
 @pytest.mark.parametrize(
     ("ids", "nq", "text"),
     [
-        (schema_pb2.IDs(str_id=schema_pb2.StringArray(data=["a"])), 1, "primary key is int64, but IDs type mismatch"),
+        (
+            schema_pb2.IDs(str_id=schema_pb2.StringArray(data=["a"])),
+            1,
+            "primary key is int64, but IDs type mismatch",
+        ),
         (schema_pb2.IDs(int_id=schema_pb2.LongArray(data=[1, 2])), 3, "nq is 3, but the request holds 2 ids"),
         (schema_pb2.IDs(int_id=schema_pb2.LongArray()), 0, "in range [1, 16384], but got 0"),
     ],
