@@ -208,6 +208,12 @@ def _() -> None:
         assert [[hit["key"] for hit in hits] for hits in found] == [
             list(ranked("v", key, 5)) for key in (7, 3)
         ]
+    with collection(vector=FieldSchema("v", DataType.SPARSE_FLOAT_VECTOR, nullable=True)) as made:
+        made.insert([{"key": n, "v": {n: 1.0} if n else None} for n in range(3)])
+        made.create_index("v", {"index_type": "SPARSE_INVERTED_INDEX", "metric_type": "IP"}, sync=False)
+        made.load()
+        found = client.search(made.name, ids=[2, 0, 1], limit=5, anns_field="v")
+        assert [[hit["key"] for hit in hits] for hits in found] == [[2], [], [1]]
 
 
 @check("Reads", "order by fields: searches and queries", needs=NEWEST)

@@ -176,7 +176,7 @@ def with_added_field(schema: CollectionSchema, field: FieldSchema) -> Collection
             f"duplicated field name {name}: collection {schema.name} has it, duplicate field name: {name}"
         )
     if field.is_clustering_key and any(f.is_clustering_key for f in others):
-        raise InvalidParameter(f"already has another clutering key field, field name: {name}")
+        raise InvalidParameter(f"already has another clustering key field, field name: {name}")
     if len(others) >= COLLECTION_FIELDS_MAX:
         raise InvalidParameter(
             f"The number of fields has reached the maximum value {COLLECTION_FIELDS_MAX}: "
@@ -235,15 +235,23 @@ def _with_dynamic_field(schema: CollectionSchema) -> CollectionSchema:
     return replace(schema, fields=(*others, added), enable_dynamic=True)
 
 
-def asks_for_dynamic_field(properties: Mapping[str, str], deleted: Sequence[str]) -> bool:
-    """Whether a change of properties turns dynamic fields on. Raises `InvalidParameter`."""
+def asks_for_dynamic_field(
+    schema: CollectionSchema, properties: Mapping[str, str], deleted: Sequence[str]
+) -> bool | None:
+    """Whether a change of properties turns dynamic fields on; None: it is not about them.
+
+    False: it asks for what the collection has. Raises `InvalidParameter`.
+    """
     value = properties.get(DYNAMIC)
-    if DYNAMIC in deleted or (value is not None and value.lower() == "false"):
-        raise InvalidParameter("dynamic schema cannot supported to be disabled")
-    if value is None:
-        return False
-    if value.lower() != "true":
+    if value is None and DYNAMIC not in deleted:
+        return None
+    if value is not None and value.lower() not in ("true", "false"):
         raise InvalidParameter(f"invalid {DYNAMIC} value: {value}, expected: true")
-    if len(properties) > 1 or deleted:
+    if value is not None and (len(properties) > 1 or deleted):
         raise InvalidParameter("cannot alter dynamic schema with other properties at the same time")
+    wanted = value is not None and value.lower() == "true"
+    if value is not None and wanted == schema.enable_dynamic:
+        return False
+    if not wanted:
+        raise InvalidParameter("dynamic schema cannot supported to be disabled")
     return True

@@ -142,7 +142,7 @@ def _grouping_field(schema: CollectionSchema, name: str, inside: JsonKey | None)
     if field is None:
         raise FieldNotFound(f"groupBy field not found in schema: field not found[field={name}]")
     if field.kind.family is Family.JSON:
-        if inside is None or inside.field != name or not inside.path:
+        if inside is None or inside.field != name:
             raise InvalidParameter(
                 f"json_path is required for json field when doing search_group_by: field {name}; "
                 f'group by a value inside it, such as {name}["key"]'

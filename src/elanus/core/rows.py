@@ -62,7 +62,8 @@ def check_sent(schema: CollectionSchema, sent: Collection[str], *, with_auto_key
         found.add(name)
     if not with_auto_key and schema.primary_field.auto_id and schema.primary_field.name in found:
         raise InvalidParameter(
-            "can not assign primary field data when auto id enabled and allow_insert_auto_id is false "
+            "more fieldData has pass in: can not assign primary field data when auto id enabled and "
+            "allow_insert_auto_id is false "
             f"{schema.primary_field.name}: leave the key out, or set the property on the collection"
         )
 

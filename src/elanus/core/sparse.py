@@ -157,6 +157,9 @@ class SparseForm(VectorForm):
     def to_matrix(self, column: pa.Array) -> Any:
         return SparseRows.from_column(column)
 
+    def _zero(self, arrow_type: pa.DataType) -> pa.Scalar:
+        return pa.scalar(b"", type=arrow_type)
+
     def to_column(self, matrix: Any) -> pa.Array:
         return matrix.to_column()
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elanus.core.limits import DIMENSION_MAX
 from elanus.core.metrics import Metric
@@ -125,6 +126,14 @@ class VectorForm:
         start = column.offset * row_bytes
         values: Matrix = data[start : start + len(column) * row_bytes].view(self.dtype)
         return values
+
+    def filled(self, column: pa.Array) -> pa.Array:
+        """Return the column with zeros in place of its nulls; sparse vectors: with no pairs."""
+        return column if column.null_count == 0 else pc.fill_null(column, self._zero(column.type))
+
+    def _zero(self, arrow_type: pa.DataType) -> pa.Scalar:
+        zero = bytes(arrow_type.byte_width) if self.element is None else [0] * arrow_type.list_size
+        return pa.scalar(zero, type=arrow_type)
 
     def to_column(self, matrix: Matrix) -> pa.Array:
         """Return a matrix (n, width) as a column of `arrow_type`. Shares its memory where it is

@@ -12,6 +12,8 @@ from elanus.expr.source import Source, shorten
 _OPERATORS = ("in", "like", "is", "and", "or", "not in")
 _OPERATOR_DUE = "an operator such as ==, <, in, like, and, or is due"
 _OPERAND_DUE = "a field, a value or '(' is due"
+_STEPS = {"INTEGER", "STRING", "RAW_STRING", "NAME"}
+_STEP_DUE = "an index (0, 1, …) or a quoted key is due"
 _FOR_CHARACTERS = {
     "=": "write '==' to compare",
     "`": "put text in double or single quotes",
@@ -49,11 +51,17 @@ def misplaced(source: Source, problem: lark.UnexpectedToken) -> InvalidFilter:
     return _invalid(source, position, f"unexpected {shorten(word)!r}: {due}")
 
 
+def unquoted(source: Source, position: int) -> InvalidFilter:
+    """The error for a word in the brackets of a path into something else than a struct array."""
+    word = source.text[position:].partition("]")[0].strip()
+    return _invalid(source, position, f"unexpected {shorten(word)!r}: {_STEP_DUE}")
+
+
 def _due(expected: set[str]) -> str:
+    if expected <= _STEPS:
+        return _STEP_DUE
     if "NAME" in expected:
         return _OPERAND_DUE
-    if expected <= {"INTEGER", "STRING", "RAW_STRING"}:
-        return "an index (0, 1, …) or a quoted key is due"
     if expected == {"RSQB"}:
         return "']' is due"
     return _OPERATOR_DUE

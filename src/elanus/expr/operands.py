@@ -22,6 +22,7 @@ from elanus.core.types import Family, family_of, type_name
 from elanus.expr import syntax
 from elanus.expr.jsonvalues import INT64_MAX, INT64_MIN
 from elanus.expr.long_list import types_in
+from elanus.expr.misread import unquoted
 from elanus.expr.moments import Shifted, moment_of, shifted
 from elanus.expr.source import Source
 from elanus.expr.tree import Arithmetic, Column, Constant, Length, Operand, type_of_value
@@ -163,6 +164,8 @@ class OperandBinder:
         if len(node.path) > FILTER_DEPTH_MAX:
             what = f"the path has more than {FILTER_DEPTH_MAX} steps"
             raise self._source.error(what, node.start, "documents are not that deep")
+        if node.bare is not None:
+            return self._name(self._of_struct(node, node.bare))
         field = self._schema.by_name.get(node.name)
         if field is None and node.path:
             member = self._schema.by_name.get(member_name(node.name, str(node.path[0])))
@@ -179,6 +182,13 @@ class OperandBinder:
             what = f"{type_name(field.data_type)} data type not supported accessed with []"
             raise self._source.error(what, node.start, f"only JSON fields have keys; write {node.name} alone")
         return Column(field, node.path)
+
+    def _of_struct(self, node: syntax.Name, position: int) -> syntax.Name:
+        """``clips[title]`` is ``clips["title"]``, and ``clips[0][title]`` its first element."""
+        *places, word = node.path
+        if not self._names_struct(node) or len(places) > 1 or any(isinstance(p, str) for p in places):
+            raise unquoted(self._source, position)
+        return replace(node, path=(word, *places), bare=None)
 
     def _check_index(self, node: syntax.Name, field: FieldSchema) -> None:
         if isinstance(node.path[0], str):

@@ -208,6 +208,11 @@ class _Builder(lark.Transformer[Token, syntax.Node]):
         path = tuple(step for step in steps if not isinstance(step, Token))
         return syntax.Name(_start(name), _end(_token(steps[-1])), str(name), path)
 
+    def struct_path(self, name: Token, *steps: str | int | Token) -> syntax.Node:
+        *above, word, closing = steps
+        path = (*(step for step in above if not isinstance(step, Token)), str(word))
+        return syntax.Name(_start(name), _end(_token(closing)), str(name), path, _start(_token(word)))
+
     def index(self, token: Token) -> int:
         if not token.isdecimal():
             raise _BadLiteral(token, "an index is written in decimal digits")

@@ -76,10 +76,15 @@ class Interval(Node):
 
 @dataclass(frozen=True, slots=True)
 class Name(Node):
-    """A field or dynamic key, with the path into it: ``meta["a"][0]`` has the path ``("a", 0)``."""
+    """A field or dynamic key, with the path into it: ``meta["a"][0]`` has the path ``("a", 0)``.
+
+    ``bare``: where the last step stands if it has no quotes, as a field of a struct array has none:
+    ``clips[0][title]``.
+    """
 
     name: str
     path: tuple[str | int, ...] = ()
+    bare: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ def test_rows_with_more_than_the_schema_do_not_fit() -> None:
         (replace(NUMBER, nullable=False), "added field must be nullable, please check it, field name = n"),
         (replace(NUMBER, is_primary=True), "not support to add pk field, field name = n"),
         (replace(NUMBER, is_partition_key=True), "not support to add partition key field, field name  = n"),
-        (replace(NUMBER, is_clustering_key=True), "already has another clutering key field, field name: n"),
+        (replace(NUMBER, is_clustering_key=True), "already has another clustering key field, field name: n"),
         (replace(NUMBER, name="stars"), "duplicated field name stars.* duplicate field name: stars"),
         (replace(NUMBER, name="RowID"), "not support to add system field, field name = RowID"),
         (replace(NUMBER, name="$meta"), r"not support to add system field, field name = \$meta"),

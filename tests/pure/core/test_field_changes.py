@@ -121,14 +121,17 @@ def test_a_field_that_is_not_there() -> None:
 
 
 def test_dynamic_fields_are_turned_on_and_stay_on() -> None:
-    assert asks_for_dynamic_field({"dynamicfield.enabled": "True"}, ())
-    assert not asks_for_dynamic_field({"mmap.enabled": "true"}, ())
-    for properties, deleted in (({"dynamicfield.enabled": "false"}, ()), ({}, ("dynamicfield.enabled",))):
-        with pytest.raises(InvalidParameter, match="dynamic schema cannot supported to be disabled"):
-            asks_for_dynamic_field(properties, deleted)
-    with pytest.raises(InvalidParameter, match="with other properties at the same time"):
-        asks_for_dynamic_field({"dynamicfield.enabled": "true", "a": "b"}, ())
+    on, off = {"dynamicfield.enabled": "True"}, {"dynamicfield.enabled": "false"}
     turned_on = with_added_field(SCHEMA, with_dynamic_field(())[-1])
+    assert asks_for_dynamic_field(SCHEMA, on, ()) is True
+    assert asks_for_dynamic_field(SCHEMA, {"mmap.enabled": "true"}, ("a",)) is None
+    assert asks_for_dynamic_field(turned_on, on, ()) is asks_for_dynamic_field(SCHEMA, off, ()) is False
+    for properties, deleted in ((off, ()), ({}, ("dynamicfield.enabled",))):
+        with pytest.raises(InvalidParameter, match="dynamic schema cannot supported to be disabled"):
+            asks_for_dynamic_field(turned_on, properties, deleted)
+    for more in ({**on, "a": "b"}, {**off, "a": "b"}):
+        with pytest.raises(InvalidParameter, match="with other properties at the same time"):
+            asks_for_dynamic_field(SCHEMA, more, ())
     assert turned_on.enable_dynamic
     assert turned_on.dynamic_field is turned_on.fields[-1]
     assert (turned_on.fields[-1].field_id, turned_on.fields[-1].is_added) == (104, True)

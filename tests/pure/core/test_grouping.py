@@ -129,6 +129,14 @@ def test_a_value_inside_json_is_a_key() -> None:
     assert (first == same, len({first, text, missing})) == (True, 3)
 
 
+def test_a_whole_document_is_a_key_whatever_the_order_of_its_members() -> None:
+    inside = JsonKey("facts", "facts", ())
+    assert [field.name for field in grouping_fields(SCHEMA, ["facts"], inside)] == ["facts"]
+    texts = ['{"a":1,"b":[2]}', '{"b":[2], "a":1}', "[1]", "{}", "null", None]
+    keys = Grouping(("facts",), inside=inside).keys({"facts": pa.array(texts)}.__getitem__)
+    assert keys["facts"].to_pylist() == ['{"a":1,"b":[2]}', '{"a":1,"b":[2]}', "[1]", "{}", None, None]
+
+
 @pytest.mark.parametrize(
     ("size", "text"),
     [(0, "input group size:0 is negative"), (11, "input group size:11 exceeds configured max group size:10")],

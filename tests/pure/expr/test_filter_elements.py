@@ -104,6 +104,29 @@ def test_a_struct_array_has_a_length_and_is_null_or_not(*, dynamic: bool) -> Non
         compile_filter('clips["nowhere"][0] == 1', of)
 
 
+@pytest.mark.parametrize(
+    ("bare", "quoted"),
+    [
+        ("array_contains(clips[title], 'a')", "array_contains(clips['title'], 'a')"),
+        ("array_contains_any(clips[ seconds ], [1, 5])", "array_contains_any(clips['seconds'], [1, 5])"),
+        ("array_length(clips[title]) == 2", "array_length(clips['title']) == 2"),
+        ("clips[0][seconds] == 5", "clips['seconds'][0] == 5"),
+        ("1 < clips[1][seconds] <= 5", "1 < clips['seconds'][1] <= 5"),
+        ("clips[2][title] like 'a%'", "clips['title'][2] like 'a%'"),
+    ],
+)
+def test_a_field_of_a_struct_array_may_be_named_without_quotes(bare: str, quoted: str) -> None:
+    assert rows(bare) == rows(quoted) != []
+
+
+def test_other_names_in_brackets_have_quotes() -> None:
+    for text in ("clips[0][0][title] == 1", "clips['title'][seconds] == 1", "id[title] == 1", "x[y] == 1"):
+        with pytest.raises(InvalidFilter, match=r"an index \(0, 1, …\) or a quoted key is due"):
+            compile_filter(text, SCHEMA)
+    with pytest.raises(InvalidFilter, match=r"field clips\[0\]\[nowhere\] not exist"):
+        compile_filter("clips[0][nowhere] == 1", SCHEMA)
+
+
 def test_values_may_come_from_templates() -> None:
     chosen = compile_filter(
         "match_least(clips, $[seconds] in {s}, threshold={n})", SCHEMA, {"s": [5], "n": 2}

@@ -10,7 +10,7 @@ import pytest
 from fakes import collection
 from proxy_bench import Bench, resolved
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import CollectionNotLoaded, InvalidParameter
 from elanus.core.messages import UpsertMessage
 from elanus.proxy.api.writes import Update
 
@@ -61,6 +61,19 @@ def test_an_update_of_all_columns_reads_nothing() -> None:
         bench.verbs.update(update(KEYS, PRICES, VECTORS))
         assert bench.nodes.asked == []
         assert sum(m.rows.num_rows for m in bench.messages()) == 2
+
+    in_a_thread(work)
+
+
+def test_an_update_of_rows_that_cannot_be_read_says_what_it_reads() -> None:
+    def work(bench: Bench) -> None:
+        def unloaded(*_: object) -> None:
+            raise CollectionNotLoaded("collection not loaded[collection=1]")
+
+        bench.nodes.query = unloaded  # type: ignore[method-assign, assignment]
+        with pytest.raises(CollectionNotLoaded, match=r"failed to query: collection not loaded\[.*load the"):
+            bench.verbs.update(update(KEYS, PRICES))
+        assert bench.messages() == []
 
     in_a_thread(work)
 

@@ -347,6 +347,7 @@ DOCS = schema(
             ("x", "$meta"),
             JsonKey("color", "$meta", ("color",), DataType.VARCHAR, strict=True),
         ),
+        ({"group_by_field": "doc"}, ("doc",), JsonKey("doc", "doc", ())),
         ({"group_by_field": "$meta['a']"}, ("$meta",), JsonKey("$meta['a']", "$meta", ("a",))),
         (
             {"group_by_field": "doc", "json_path": "/a/b", "json_type": "Int8"},
@@ -367,7 +368,6 @@ def test_a_grouping_by_a_value_inside_json(
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        ({"group_by_field": "doc"}, "json_path is required for json field when doing search_group_by"),
         ({"group_by_fields": "doc['a'],other['b']"}, "at most one of the group_by_fields may be a value"),
         ({"group_by_field": "doc['a']", "json_type": "Double"}, "unsupported data type DOUBLE for group by"),
         ({"group_by_field": "doc", "json_path": "a"}, "json_path [a] is invalid"),
@@ -407,7 +407,11 @@ def test_a_search_by_primary_keys() -> None:
 @pytest.mark.parametrize(
     ("ids", "nq", "text"),
     [
-        (schema_pb2.IDs(str_id=schema_pb2.StringArray(data=["a"])), 1, "do not fit the primary key id"),
+        (
+            schema_pb2.IDs(str_id=schema_pb2.StringArray(data=["a"])),
+            1,
+            "primary key is int64, but IDs type mismatch",
+        ),
         (schema_pb2.IDs(int_id=schema_pb2.LongArray(data=[1, 2])), 3, "nq is 3, but the request holds 2 ids"),
         (schema_pb2.IDs(int_id=schema_pb2.LongArray()), 0, "in range [1, 16384], but got 0"),
     ],

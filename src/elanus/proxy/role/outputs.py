@@ -92,11 +92,14 @@ def resolve_outputs(schema: CollectionSchema, requested: tuple[str, ...], *, wit
             named.add(name)
             whole_meta = whole_meta or schema.by_name[name].is_dynamic
         elif schema.dynamic_field is not None:
-            columns[schema.dynamic_field.name] = None
-            named.add(schema.dynamic_field.name)
             keys.append(_dynamic_key(name))
         else:
             raise InvalidParameter(f"field {name} not exist")
+    # a field that was added later may have the name of a key; an answer has one value of a name, the field's
+    keys = [key for key in keys if key not in columns]
+    if keys and schema.dynamic_field is not None:
+        columns[schema.dynamic_field.name] = None
+        named.add(schema.dynamic_field.name)
     if with_key:
         columns = {schema.primary_field.name: None} | columns
     names = list(dict.fromkeys(_shown(c) for c in columns if not schema.by_name[c].is_dynamic))

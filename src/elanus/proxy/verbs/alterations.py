@@ -60,11 +60,14 @@ class Alterations(VerbFamily):
         check_properties(set_properties)
         property_target(set_properties)
         property_ratio(set_properties)
-        if asks_for_dynamic_field(set_properties, delete_keys):
-            self._enable_dynamic_field(database, name)
+        schema = self._collection(database, name).view.schema
+        turns_on = asks_for_dynamic_field(schema, set_properties, delete_keys)
+        if turns_on is not None:
+            if turns_on:
+                self.add_field(database, name, with_dynamic_field(())[-1])
             return
         self._check_released(database, name, collection_needs_release(set_properties, delete_keys))
-        check_takes_sent_keys(set_properties, self._collection(database, name).view.schema)
+        check_takes_sent_keys(set_properties, schema)
         if ISOLATION_PROPERTY in {*set_properties, *delete_keys}:
             _check_isolation_change(self._collection(database, name), set_properties)
         root = self._proxy.coordinators.root
@@ -104,11 +107,6 @@ class Alterations(VerbFamily):
                 database, collection, field, set_properties, tuple(delete_keys)
             ),
         )
-
-    def _enable_dynamic_field(self, database: str, name: str) -> None:
-        schema = self._collection(database, name).view.schema
-        if not schema.enable_dynamic:
-            self.add_field(database, name, with_dynamic_field(())[-1])
 
     def add_field(self, database: str, collection: str, field: FieldSchema) -> None:
         self._proxy.admission.allow(Action.DDL, self._collection(database, collection))

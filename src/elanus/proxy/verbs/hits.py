@@ -84,6 +84,16 @@ def _of_rows(hits: NodeHits) -> NodeHits:
     return replace(taken, fields={n: column for n, column in taken.fields.items() if n != ELEMENT})
 
 
+def silenced(hits: NodeHits, queries: npt.NDArray[np.bool_] | None) -> NodeHits:
+    """Return the hits without those of some queries. ``queries``: (queries,); None: none of them."""
+    if queries is None:
+        return hits
+    counts = np.diff(hits.offsets)
+    kept = np.flatnonzero(np.repeat(~queries, counts))
+    offsets = np.concatenate(([0], np.cumsum(np.where(queries, 0, counts))))
+    return _taken(hits, kept, offsets)
+
+
 def window(hits: NodeHits, limit: int, offset: int) -> NodeHits:
     """Return ``limit`` hits of each query without the first ``offset`` ones."""
     if offset == 0 and len(hits.scores) <= limit:  # without looking at each query: so are most searches

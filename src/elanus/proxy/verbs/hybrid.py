@@ -29,6 +29,7 @@ from elanus.proxy.verbs.hits import (
     groups_window,
     of_one_kind,
     rounded,
+    silenced,
     window,
 )
 from elanus.proxy.verbs.node_searches import Planned, as_of, planned
@@ -55,7 +56,7 @@ class HybridSearching(VerbFamily):
             wanted = [as_of(proxy, cached, plan, read_ts, patience) for plan in plans]
             step("search on query nodes")
             with outputs.naming_keys():
-                parts = [reads.nodes.search(search, patience) for search in wanted]
+                parts = [silenced(reads.nodes.search(p.search, patience), p.silent) for p in wanted]
         step("rank and cut")
         found = sum(len(part.scores) for part in parts)
         note_answer("{} hits before they are fused", found)

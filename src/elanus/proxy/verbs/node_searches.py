@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
@@ -17,10 +20,12 @@ from elanus.core.metrics import Metric
 from elanus.core.requests import check_hits, check_query_count, check_search_window, search_field
 from elanus.core.schema import DataType, FieldSchema, Scalar
 from elanus.core.segment_filter import with_default_ratio
+from elanus.core.sparse import padded
 from elanus.core.target_recall import with_default_target
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
 from elanus.core.vector_lists import is_packed
+from elanus.core.vectors import VectorForm
 from elanus.expr.partition_key import check_isolated
 from elanus.index.search_params import RANGE_PARAMS
 from elanus.proxy.api.search import BoostRequests, Search
@@ -62,6 +67,18 @@ class Planned:
         asked = self.request.template
         is_small = not asked.filter_values and len(asked.filter) <= KEPT_MAX_CHARS
         return is_small and not self.draft.filter.is_random and self.draft.boosts is None
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """A search as of a moment, as query nodes execute it.
+
+    ``silent``: (queries,), which of its vectors stand in for one that a row lacks; None: none of them. Such
+    a query finds nothing, whatever the nodes answer.
+    """
+
+    search: NodeSearch
+    silent: npt.NDArray[np.bool_] | None = None
 
 
 def planned(
@@ -125,7 +142,7 @@ def _with_defaults(
 
 def as_of(
     proxy: Proxy, cached: CachedCollection, plan: Planned, read_ts: Timestamp, patience: Patience
-) -> NodeSearch:
+) -> AsOf:
     """Return the search as of a moment, with the index's metric and the vectors that nodes compare.
 
     Terms of texts get their weights, texts and keys of rows become vectors. Raises `IndexNotFound`, and
@@ -151,12 +168,20 @@ def as_of(
     if plan.field.has_vector_lists:
         _check_lists(plan, Metric(metric), cached.view.schema.primary_field.name)
     if metric == Metric.BM25:
-        return ranked_by_bm25(proxy, cached, plan.field, draft, patience)
+        return AsOf(ranked_by_bm25(proxy, cached, plan.field, draft, patience))
     if plan.request.texts:
-        return replace(draft, queries=_embedded(proxy, cached, plan, patience))
+        return AsOf(replace(draft, queries=_embedded(proxy, cached, plan, patience)))
     if plan.request.query_ids is None:
-        return draft
-    return replace(draft, queries=_vectors_of(proxy, cached, plan, draft, patience))
+        return AsOf(draft)
+    vectors = _vectors_of(proxy, cached, plan, draft, patience)
+    silent = vectors.is_null().to_numpy(zero_copy_only=False) if vectors.null_count else None
+    return AsOf(replace(draft, queries=queries_of(plan.field.vector, vectors)), silent)
+
+
+def queries_of(form: VectorForm, stored: pa.Array) -> Matrix:
+    """Return stored vectors as those of a search; zeros, or no pairs, in place of nulls."""
+    vectors = form.filled(stored)
+    return form.compared(form.to_matrix(vectors)) if form.has_dim else padded(vectors.to_pylist())
 
 
 def _check_lists(plan: Planned, metric: Metric, key: str) -> None:
@@ -265,10 +290,10 @@ def _compiled(
 
 def _vectors_of(
     proxy: Proxy, cached: CachedCollection, plan: Planned, draft: NodeSearch, patience: Patience
-) -> Matrix:
+) -> pa.Array:
     """Return the vectors of the rows that the client named, as of the moment of the search.
 
-    Raises `InvalidParameter` for a key without a row or without a vector.
+    They are null for rows that have none. Raises `InvalidParameter` for a key without a row.
     """
     ids, field = plan.request.query_ids, plan.field
     assert ids is not None
@@ -295,8 +320,4 @@ def _vectors_of(
             f"no rows with the primary keys {missing} to search with: the collection has none, "
             "or not in these partitions"
         )
-    vectors = rows[field.name].take(places)
-    if vectors.null_count:
-        without = ids.filter(vectors.is_null()).slice(0, 10).to_pylist()
-        raise InvalidParameter(f"the rows {without} have no vector in field {field.name} to search with")
-    return field.vector.compared(field.vector.to_matrix(vectors))
+    return rows[field.name].take(places)

@@ -31,9 +31,10 @@ from elanus.proxy.verbs.hits import (
     groups_window,
     ordered,
     rounded,
+    silenced,
     window,
 )
-from elanus.proxy.verbs.node_searches import Planned, as_of, check_size, planned
+from elanus.proxy.verbs.node_searches import AsOf, Planned, as_of, check_size, planned
 from elanus.proxy.verbs.noting import note_answer, note_read
 from elanus.proxy.verbs.recall import check_field_measurable, check_measurable, recalls_of
 from elanus.text import highlights
@@ -95,22 +96,26 @@ class Searching(VerbFamily):
         check_field_measurable(request, schema.by_id[plan.draft.field_id])
         return plan, outputs
 
-    def _found(self, request: Search, wanted: NodeSearch, outputs: Outputs, patience: Patience) -> _Found:
+    def _found(self, request: Search, plan: AsOf, outputs: Outputs, patience: Patience) -> _Found:
         """Ask the query nodes, for one page of an iterator or for all hits."""
-        reads, page = self._proxy.reads, request.template.page
+        reads, page, wanted = self._proxy.reads, request.template.page, plan.search
+
+        def hits_of(search: NodeSearch) -> NodeHits:
+            return silenced(reads.nodes.search(search, patience), plan.silent)
+
         if page is not None:
             hits, page_end = reads.pages.page(
                 page,
                 Metric(wanted.metric_type),
                 wanted.params,
-                lambda k, params: reads.nodes.search(replace(wanted, k=k, params=params), patience),
+                lambda k, params: hits_of(replace(wanted, k=k, params=params)),
             )
             return _Found(hits, page_end)
         with outputs.naming_keys():
-            hits = reads.nodes.search(wanted, patience)
+            hits = hits_of(wanted)
         if not request.template.measures_recall:
             return _Found(hits)
-        recalls = recalls_of(hits, wanted, lambda truth: reads.nodes.search(truth, patience))
+        recalls = recalls_of(hits, wanted, hits_of)
         return _Found(hits, recalls=recalls)
 
 

@@ -12,13 +12,15 @@ import pyarrow as pa
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import CollectionNotLoaded, InvalidParameter
 from elanus.core.partial_update import check_update, kept_fields, updated
 from elanus.core.rate_limits import Action
 from elanus.proxy.api.writes import Insert, MutationResult, Update
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.mutations import Mutations
 from elanus.proxy.verbs.row_writes import write_partition
+
+_REMEDY = "a partial update reads the rows that are there; load the collection, or send whole rows"
 
 
 class Updates(Mutations):
@@ -54,4 +56,7 @@ class Updates(Mutations):
                 answer_bytes_max=self._proxy.limits.answer_bytes_max,
                 expired_until=cached.expired_until(read_ts),
             )
-            return reads.nodes.query(wanted, patience)
+            try:
+                return reads.nodes.query(wanted, patience)
+            except CollectionNotLoaded as error:
+                raise type(error)(f"failed to query: {error.message}: {_REMEDY}") from error

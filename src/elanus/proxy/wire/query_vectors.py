@@ -105,8 +105,8 @@ def check_keys(ids: pa.Array, nq: int, schema: CollectionSchema) -> None:
     primary = schema.primary_field
     if ids.type != primary.arrow_type:
         raise InvalidParameter(
-            f"ids of type {ids.type} do not fit the primary key {primary.name} "
-            f"of type {primary.data_type.name}"
+            f"primary key is {primary.data_type.name.lower()}, but IDs type mismatch: ids of type {ids.type} "
+            f"do not fit the primary key {primary.name} of type {primary.data_type.name}"
         )
 
 

@@ -23,6 +23,7 @@ from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.pieces import pieces
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
+from elanus.core.shadowed_keys import unshadowed
 from elanus.proxy.api.query import QueryResult
 from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.buckets import add_buckets
@@ -169,6 +170,7 @@ def _add_columns(
     schema: CollectionSchema,
     times: TimeFormat,
 ) -> None:
+    columns = unshadowed(columns, schema)  # clients show dynamic keys over fields of the same name
     for name in add_structs(target.add, columns, schema, encode_column):
         encode_column(target.add(), name, field_of_column(name, schema), columns[name], times)
 
