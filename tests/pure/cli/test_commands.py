@@ -128,7 +128,9 @@ class FakeServer:
     def collect_garbage(self, *, delete: bool) -> None:
         gone = Finding("insert_log", Verdict.DROPPED, 2, 3_000_000, ("insert_log/1/2/7/a1-x.parquet",))
         stays = Finding("insert_log", Verdict.NAMED, 9, 9_000, ("insert_log/1/2/8/a2-x.parquet",))
-        pinned = PinnedSegment(SegmentID(99), 5, 1000, 0, 86_400_000, "a query node")
+        pinned = PinnedSegment(
+            SegmentID(440000000000010099), 440000000000010005, 1000, 0, 86_400_000, "a query node"
+        )
         error = "the pipeline is down" if self.broken else ""
         self.rounds.append(GcReport(0, 1500, delete, "elanus gc", (gone, stays), (pinned,), 1, 0, error))
 
@@ -453,17 +455,18 @@ def test_a_job_is_cancelled_or_the_command_says_why_not(running: Path) -> None:
 def test_gc_shows_what_went_and_what_stays_until_when(running: Path) -> None:
     result = elanus("gc", "--data-dir", running)
     assert result.exit_code == 0, result.output
-    for expected in ("Deleted", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):
+    for expected in ("DELETED", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):
         assert expected in result.output
-    for expected in ("99", "1970-01-02 00:00:00 UTC", "a query node"):
-        assert expected in result.output
+    pinned = result.output[result.output.index("DROPPED SEGMENTS") :].splitlines()[2].split()
+    assert pinned[:2] == ["440000000000010099", "440000000000010005"], "whole, however narrow the terminal is"
+    assert pinned[4:] == ["1970-01-02_00:00:00_UTC", "a", "query", "node"]
     assert "a2-x" not in result.output
 
 
 def test_gc_dry_run_says_what_would_go(running: Path) -> None:
     result = elanus("gc", "--dry-run", "--data-dir", running)
     assert result.exit_code == 0
-    assert "Would be deleted" in result.output
+    assert "WOULD BE DELETED" in result.output
     assert "3.0 MB in 2 objects could be reclaimed" in result.output
 
 
