@@ -328,6 +328,22 @@ def test_estimate_needs_no_server_and_shows_each_total() -> None:
     assert found["insert_log_bytes"] == 536_000_000
 
 
+def test_the_page_shows_what_its_first_command_prints() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "estimate.md").read_text()
+    command = re.findall(r"^elanus (estimate .+)$", page, re.MULTILINE)[0]
+    (printed,) = re.findall(r"```text\n(.+?)```", page, re.DOTALL)
+    assert elanus(*command.split()).output == printed
+
+
+def test_estimate_of_a_server_without_builds_says_so() -> None:
+    port = ObservePort(MetricsSettings(port=0), Metrics().registry, FakeServer())
+    try:
+        shown = elanus("estimate", "--rows", 1_000_000, "--dim", 128, "--url", port.url).output
+        assert "on one core, with no long build of this server known" in shown
+    finally:
+        port.close()
+
+
 def test_estimate_takes_the_speed_of_a_servers_own_builds(tmp_path: Path) -> None:
     class Built(FakeServer):
         def jobs(self) -> list[JobStatus]:
@@ -342,7 +358,11 @@ def test_estimate_takes_the_speed_of_a_servers_own_builds(tmp_path: Path) -> Non
         assert json.loads(elanus(*asked, "--json", "--url", port.url).output)["build_s"] == pytest.approx(
             alone / 10, abs=0.1
         )
-        assert "s one after the other, by 1 builds of this server" in shown
+        assert "s one after the other, by 1 build of this server" in shown
+        other = elanus(*asked[:-1], "DISKANN", "--url", port.url).output
+        assert "one after the other, by 1 build of this server" in other, (
+            "of another type, for lack of its own"
+        )
     finally:
         port.close()
     assert elanus(*asked, "--data-dir", tmp_path).exit_code == 1
