@@ -109,7 +109,8 @@ def estimate(
     except ElanusError as error:
         fail(error.message, EXIT_MISUSED)
     try:
-        past = past_builds(observe_url(data_dir, url)) if data_dir or url else ()
+        is_asked = bool(data_dir or url)
+        past = past_builds(observe_url(data_dir, url)) if is_asked else ()
         speed, builds = build_speed(past, spec.index_type)
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
@@ -119,4 +120,4 @@ def estimate(
 
         typer.echo(msgspec.json.encode(found).decode())
     else:
-        show_estimate(spec, found, replicas, builds)
+        show_estimate(spec, found, replicas, builds if is_asked else None)

@@ -28,14 +28,14 @@ def at_speed(found: Estimate, speed: float) -> Estimate:
     return replace(found, build_s=round(found.build_s / speed, 1))
 
 
-def show_estimate(spec: IndexSpec, found: Estimate, replicas: int, builds: int = 0) -> None:
-    """Print the totals, each on a line with what it is. ``builds``: those of a server from which its speed is
-    known, 0: none."""
+def show_estimate(spec: IndexSpec, found: Estimate, replicas: int, builds: int | None = None) -> None:
+    """Print the totals, each on a line with what it is. ``builds``: how many builds of the server that was
+    asked told its speed; None: none was asked."""
     for line in _lines(spec, found, replicas, builds):
         show(Console(), line)
 
 
-def _lines(spec: IndexSpec, found: Estimate, replicas: int, builds: int) -> Iterator[str]:
+def _lines(spec: IndexSpec, found: Estimate, replicas: int, builds: int | None) -> Iterator[str]:
     params = "".join(f", {name}={value}" for name, value in spec.params.items())
     dim = f" of {spec.dim} dimensions" if spec.dim else ""
     yield f"{found.rows:,} rows of {spec.data_type.name}{dim} in {found.segments:,} segments"
@@ -47,5 +47,11 @@ def _lines(spec: IndexSpec, found: Estimate, replicas: int, builds: int) -> Iter
     parts = f"{size(found.insert_log_bytes)} of rows, {size(found.index_file_bytes)} of index files"
     yield f"object store: {size(found.object_bytes)} ({parts})"
     if found.build_s:
-        source = f"by {builds} builds of this server" if builds else "on one core, with no server asked"
-        yield f"index builds: {duration(1000 * found.build_s)} one after the other, {source}"
+        yield f"index builds: {duration(1000 * found.build_s)} one after the other, {_source(builds)}"
+
+
+def _source(builds: int | None) -> str:
+    if builds:
+        return f"by {builds} build{'s' if builds > 1 else ''} of this server"
+    asked = "no server asked" if builds is None else "no long build of this server known"
+    return f"on one core, with {asked}"

@@ -9,6 +9,8 @@ import typer
 from elanus.cli.options import (
     EXIT_FAILED,
     DataDir,
+    TlsCa,
+    TlsServerName,
     Token,
     Url,
     fail,
@@ -44,6 +46,8 @@ def explain(
             help="The REST API, such as http://127.0.0.1:20530. Default: that of the server on --data-dir."
         ),
     ] = "",
+    tls_ca: TlsCa = "",
+    tls_server_name: TlsServerName = "",
     token: Token = "",
     as_json: AsJson = False,
 ) -> None:
@@ -51,13 +55,21 @@ def explain(
     from elanus.cli import remote
     from elanus.cli.explain import Explained
     from elanus.cli.explain import explain as run
+    from elanus.core.errors import InvalidParameter
+    from elanus.rpc.uri import security_for
 
     params = named_values("--param", param)
     read = Explained(
         database, collection, filter_, vector, like or (), field, limit, output or (), consistency, params
     )
+    base_url = uri.rstrip("/") or rest_url(data_dir)
     try:
-        found = run(uri.rstrip("/") or rest_url(data_dir), token, read)
+        security = security_for(base_url, tls_ca, tls_server_name)
+        if security is not None:
+            security.check()
+        found = run(base_url, token, read, security)
+    except InvalidParameter as error:
+        raise typer.BadParameter(error.message) from None
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
     if as_json:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
+from rich.text import Text
 
 from elanus.api.gc import Finding, GcReport, GcStatus, HeldFiles, PinnedSegment
 from elanus.cli import remote
+from elanus.cli.columns import Column, show, table
 from elanus.cli.status import duration, size
 from elanus.storage.paths import PREFIXES
 
@@ -37,7 +38,7 @@ def run(base_url: str, *, dry: bool, console: Console | None = None) -> bool:
     if status.last is None:
         raise remote.NoAnswer("the server has forgotten the round: its data coordinator was restarted")
     for part in render(status.last):
-        console.print(part)
+        show(console, part)
     return not status.last.error
 
 
@@ -53,7 +54,7 @@ def _status(base_url: str) -> GcStatus:
         raise remote.NoAnswer(f"the answer is not of this release: {error}") from None
 
 
-def render(report: GcReport) -> Iterator[RenderableType]:
+def render(report: GcReport) -> Iterator[Text | str]:
     """Yield the lines about what is deleted and why, and what is kept until when."""
     gone = [f for f in report.findings if f.verdict.goes]
     if gone:
@@ -72,38 +73,39 @@ def render(report: GcReport) -> Iterator[RenderableType]:
         yield f"not finished: {report.error}; the next round goes on"
 
 
-def _findings(title: str, findings: Sequence[Finding]) -> Table:
-    table = Table("where", "why", title=title, title_justify="left")
-    table.add_column("objects", justify="right")
-    table.add_column("size", justify="right")
-    table.add_column("such as")
-    for found in sorted(findings, key=lambda f: (f.prefix, f.verdict)):
-        examples = "\n".join(found.examples[:_EXAMPLES_SHOWN_MAX]) if found.verdict.goes else ""
-        table.add_row(found.prefix, found.verdict.value, f"{found.objects:,}", size(found.bytes), examples)
-    return table
+def _findings(title: str, findings: Sequence[Finding]) -> Text:
+    columns = (Column("where"), Column("objects", right=True), Column("size", right=True), Column("why"))
+    rows = [
+        (found.prefix, f"{found.objects:,}", size(found.bytes), found.verdict.value + _examples(found))
+        for found in sorted(findings, key=lambda f: (f.prefix, f.verdict))
+    ]
+    return table(title, columns, rows)
 
 
-def _held(held: Sequence[HeldFiles]) -> Table:
-    more = f", {_PINNED_SHOWN_MAX} of {len(held)}" if len(held) > _PINNED_SHOWN_MAX else ""
-    table = Table("held by", "collection", title=f"Files that are held{more}", title_justify="left")
-    table.add_column("size", justify="right")
-    table.add_column("until")
-    for one in held[:_PINNED_SHOWN_MAX]:
-        until = _time(one.until_ms) if one.until_ms else "released or dropped"
-        table.add_row(one.holder, str(one.collection_id), size(one.bytes) if one.bytes else "", until)
-    return table
+def _examples(found: Finding) -> str:
+    shown = found.examples[:_EXAMPLES_SHOWN_MAX] if found.verdict.goes else ()
+    return f", such as {' '.join(shown)}" if shown else ""
 
 
-def _pinned(pinned: Sequence[PinnedSegment]) -> Table:
-    more = f", {_PINNED_SHOWN_MAX} of {len(pinned)}" if len(pinned) > _PINNED_SHOWN_MAX else ""
-    table = Table(
-        "segment", "collection", title=f"Dropped segments whose files stay{more}", title_justify="left"
-    )
-    table.add_column("size", justify="right")
-    for name in ("dropped", "at least until", "read by"):
-        table.add_column(name)
-    for segment in sorted(pinned, key=lambda p: p.until_ms)[:_PINNED_SHOWN_MAX]:
-        table.add_row(
+def _held(held: Sequence[HeldFiles]) -> Text:
+    columns = (Column("collection"), Column("size", right=True), Column("until"), Column("held by"))
+    rows = [
+        (
+            str(one.collection_id),
+            size(one.bytes) if one.bytes else "",
+            _time(one.until_ms) if one.until_ms else "released or dropped",
+            one.holder,
+        )
+        for one in held[:_PINNED_SHOWN_MAX]
+    ]
+    return table(f"Files that are held{_share(held)}", columns, rows)
+
+
+def _pinned(pinned: Sequence[PinnedSegment]) -> Text:
+    columns = [Column("segment"), Column("collection"), Column("size", right=True)]
+    columns += map(Column, ("dropped", "at least until", "read by"))
+    rows = [
+        (
             str(segment.segment_id),
             str(segment.collection_id),
             size(segment.bytes),
@@ -111,7 +113,13 @@ def _pinned(pinned: Sequence[PinnedSegment]) -> Table:
             _time(segment.until_ms),
             segment.read_by,
         )
-    return table
+        for segment in sorted(pinned, key=lambda p: p.until_ms)[:_PINNED_SHOWN_MAX]
+    ]
+    return table(f"Dropped segments whose files stay{_share(pinned)}", columns, rows)
+
+
+def _share(all_of_them: Sequence[object]) -> str:
+    return f", {_PINNED_SHOWN_MAX} of {len(all_of_them)}" if len(all_of_them) > _PINNED_SHOWN_MAX else ""
 
 
 def _time(ms: int) -> str:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from elanus.core.errors import Unauthenticated
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.security import ClientSecurity
 
@@ -42,6 +43,10 @@ async def connected(server: Server) -> AsyncIterator[RpcChannel]:
     try:
         await channel.ready(_CONNECT_S)
         yield channel
+    except Unauthenticated as error:
+        if server.token:
+            raise
+        raise Unauthenticated(f"{error.message}: sign in with --token or the variable ELANUS_TOKEN") from None
     finally:
         await channel.close()
 

@@ -23,7 +23,7 @@ from typing import Protocol
 import structlog
 
 from elanus.api.datacoord import ChannelAssignment, DataNodeRegistration, DataNodeTick
-from elanus.api.datanode import DataNodePorts
+from elanus.api.datanode import DataNodePorts, FlushReason
 from elanus.core.channels import pchannel_of
 from elanus.core.errors import CommitRefused, ElanusError, NodeReplaced
 from elanus.core.ids import NO_NODE, NodeID, SegmentID
@@ -35,6 +35,8 @@ from elanus.datacoord.flushing import Flushing
 from elanus.datacoord.vchannel_table import Vchannel
 
 _RETRY_PAUSE_S = 0.5
+_SNAPSHOT = "snapshot"
+"""The cause of ranges that snapshots, clones, backups, verifications and reads by Spark wait for."""
 _log = structlog.get_logger("datacoord")
 
 
@@ -267,9 +269,12 @@ class DataNodes:
 
     # orders
 
-    async def order(self, node: LiveNode, orders: Mapping[str, tuple[SegmentID, ...]]) -> None:
+    async def order(
+        self, node: LiveNode, orders: Mapping[str, tuple[SegmentID, ...]], cause: str = ""
+    ) -> None:
         """Order a node to flush segments of its vchannels; without segments, only to advance the checkpoint.
 
+        ``cause``: the reason that the job ledger shows; "": why the segments were sealed, or the log's size.
         An order that does not arrive, or whose vchannel has changed owners meanwhile, is repeated later.
         """
         epochs = {name: self._epoch_of(node, name) for name in orders}
@@ -278,7 +283,7 @@ class DataNodes:
             if epoch is None or self._epoch_of(node, name) != epoch:
                 continue
             try:
-                reason = self._flushing.reason(name, segment_ids)
+                reason = FlushReason(cause) if cause else self._flushing.reason(name, segment_ids)
                 await node.ports.orders.flush_segments(node.epoch, name, segment_ids, reason)
             except ElanusError as error:
                 _log.warning("data node not reached", node=node.node_id, error=error.message)
@@ -297,7 +302,7 @@ class DataNodes:
                 self._asked[vchannel] = at_least
                 self._spawn(self._ask(owner, vchannel, at_least))
             return False
-        await self.order(owner, {vchannel: ()})
+        await self.order(owner, {vchannel: ()}, _SNAPSHOT)
         return True
 
     async def _ask(self, node: LiveNode, vchannel: str, at_least: Timestamp) -> None:

@@ -22,6 +22,7 @@ from elanus.core.errors import (
 )
 from elanus.core.gc import GcPolicy, expires_ms
 from elanus.core.ids import CollectionID
+from elanus.core.moments import format_moment
 from elanus.core.pins import Pin, expired
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms, physical_ms
@@ -177,15 +178,18 @@ class NamedSnapshots:
 
     def _check_moment(self, moment: Timestamp, now: Timestamp, collection: Collection) -> None:
         if moment > now:
-            raise InvalidParameter(f"the moment {moment} has not come yet, it is {now}: name one in the past")
+            raise InvalidParameter(
+                f"the moment {_shown(moment)} has not come yet, it is {_shown(now)}: name one in the past"
+            )
         if moment < collection.created:
             raise InvalidParameter(
-                f"the collection was created at {collection.created}, later than {moment}: name a later one"
+                f"the collection was created at {_shown(collection.created)}, later than the moment "
+                f"{_shown(moment)}: name a later one"
             )
         is_kept = moment >= minus_ms(now, int(self._retention_s * 1000)) or self._backups.is_held(moment)
         if not is_kept:
             raise TimestampTooOld(
-                f"the moment {moment} is {_ms_between(moment, now) / 1000:.0f} s ago, and rows deleted since "
+                f"the moment {_shown(moment)} is {_ms_between(moment, now) / 1000:.0f} s ago, and rows deleted since "
                 f"may be gone: name one within datacoord.retention_s={self._retention_s:g}, or raise that"
             )
 
@@ -245,6 +249,10 @@ class NamedSnapshots:
 
 def _ms_between(first: Timestamp, then: Timestamp) -> int:
     return physical_ms(then) - physical_ms(first)
+
+
+def _shown(moment: Timestamp) -> str:
+    return f"{format_moment(physical_ms(moment) * 1000)} ({moment})"
 
 
 def _was_there(info: SegmentInfo, vchannel: Vchannel) -> bool:

@@ -373,6 +373,7 @@ def unsupported_function(source: Source, node: syntax.Call) -> InvalidFilter:
     remedy = (
         "functions are array_length, random_sample, text_match, text_match_fuzzy, phrase_match, "
         "membership_match, element_filter, match_any, match_all, match_least, match_most, match_exact, "
-        "and array_ and json_contains, _contains_all and _contains_any"
+        "array_ and json_contains, _contains_all and _contains_any, and st_equals, st_intersects, "
+        "st_contains, st_within, st_touches, st_crosses, st_overlaps, st_dwithin, st_isvalid"
     )
     return source.error(what, node.start, remedy)

@@ -128,7 +128,9 @@ class FakeServer:
     def collect_garbage(self, *, delete: bool) -> None:
         gone = Finding("insert_log", Verdict.DROPPED, 2, 3_000_000, ("insert_log/1/2/7/a1-x.parquet",))
         stays = Finding("insert_log", Verdict.NAMED, 9, 9_000, ("insert_log/1/2/8/a2-x.parquet",))
-        pinned = PinnedSegment(SegmentID(99), 5, 1000, 0, 86_400_000, "a query node")
+        pinned = PinnedSegment(
+            SegmentID(440000000000010099), 440000000000010005, 1000, 0, 86_400_000, "a query node"
+        )
         error = "the pipeline is down" if self.broken else ""
         self.rounds.append(GcReport(0, 1500, delete, "elanus gc", (gone, stays), (pinned,), 1, 0, error))
 
@@ -337,6 +339,22 @@ def test_estimate_needs_no_server_and_shows_each_total() -> None:
     assert found["insert_log_bytes"] == 536_000_000
 
 
+def test_the_page_shows_what_its_first_command_prints() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "estimate.md").read_text()
+    command = re.findall(r"^elanus (estimate .+)$", page, re.MULTILINE)[0]
+    (printed,) = re.findall(r"```text\n(.+?)```", page, re.DOTALL)
+    assert elanus(*command.split()).output == printed
+
+
+def test_estimate_of_a_server_without_builds_says_so() -> None:
+    port = ObservePort(MetricsSettings(port=0), Metrics().registry, FakeServer())
+    try:
+        shown = elanus("estimate", "--rows", 1_000_000, "--dim", 128, "--url", port.url).output
+        assert "on one core, with no long build of this server known" in shown
+    finally:
+        port.close()
+
+
 def test_estimate_takes_the_speed_of_a_servers_own_builds(tmp_path: Path) -> None:
     class Built(FakeServer):
         def jobs(self) -> list[JobStatus]:
@@ -351,7 +369,11 @@ def test_estimate_takes_the_speed_of_a_servers_own_builds(tmp_path: Path) -> Non
         assert json.loads(elanus(*asked, "--json", "--url", port.url).output)["build_s"] == pytest.approx(
             alone / 10, abs=0.1
         )
-        assert "s one after the other, by 1 builds of this server" in shown
+        assert "s one after the other, by 1 build of this server" in shown
+        other = elanus(*asked[:-1], "DISKANN", "--url", port.url).output
+        assert "one after the other, by 1 build of this server" in other, (
+            "of another type, for lack of its own"
+        )
     finally:
         port.close()
     assert elanus(*asked, "--data-dir", tmp_path).exit_code == 1
@@ -464,17 +486,18 @@ def test_a_job_is_cancelled_or_the_command_says_why_not(running: Path) -> None:
 def test_gc_shows_what_went_and_what_stays_until_when(running: Path) -> None:
     result = elanus("gc", "--data-dir", running)
     assert result.exit_code == 0, result.output
-    for expected in ("Deleted", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):
+    for expected in ("DELETED", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):
         assert expected in result.output
-    for expected in ("99", "1970-01-02 00:00:00 UTC", "a query node"):
-        assert expected in result.output
+    pinned = result.output[result.output.index("DROPPED SEGMENTS") :].splitlines()[2].split()
+    assert pinned[:2] == ["440000000000010099", "440000000000010005"], "whole, however narrow the terminal is"
+    assert pinned[4:] == ["1970-01-02_00:00:00_UTC", "a", "query", "node"]
     assert "a2-x" not in result.output
 
 
 def test_gc_dry_run_says_what_would_go(running: Path) -> None:
     result = elanus("gc", "--dry-run", "--data-dir", running)
     assert result.exit_code == 0
-    assert "Would be deleted" in result.output
+    assert "WOULD BE DELETED" in result.output
     assert "3.0 MB in 2 objects could be reclaimed" in result.output
 
 

@@ -76,3 +76,12 @@ def test_keys_are_created_listed_and_dropped(uri: str) -> None:
     assert run(app, ["keys", "drop", "ada", "5f0c", *named]).output == "5f0c dropped\n"
     again = run(app, ["keys", "drop", "ada", "5f0c", *named])
     assert (again.exit_code, again.output) == (EXIT_FAILED, "the user ada has no API key 5f0c\n")
+
+
+def test_who_names_no_token_is_told_how_to_sign_in(uri: str) -> None:
+    refused = CliRunner(env={"ELANUS_TOKEN": None}).invoke(app, ["keys", "list", "--uri", uri])
+    assert refused.exit_code == EXIT_FAILED
+    assert "sign in with --token or the variable ELANUS_TOKEN" in refused.output
+    wrong = CliRunner().invoke(app, ["keys", "list", "--uri", uri, "--token", "ada:wrong"])
+    assert wrong.exit_code == EXIT_FAILED
+    assert "sign in with" not in wrong.output

@@ -361,6 +361,7 @@ async def test_a_snapshot_asks_the_owner_of_each_vchannel(tmp_path: Path) -> Non
         await node.report(vchannel)
         assert await bench.coord.role._datanodes.order_range(vchannel, at_least)
         assert node.node.calls.of("sync") == [(vchannel, ())]
+        assert [reason.cause for reason in node.node.reasons] == ["snapshot"], "as `elanus jobs` shows it"
     (moved,) = first.owned()
     first.leave()
     await settle()

@@ -164,6 +164,7 @@ MEANING = [
     ("json_contains(meta, id)", 20, "contains operation are only supported explicitly specified element", ""),
     ("json_contains_all(meta['l'], 2)", 29, "contains_all operation element must be an array", ""),
     ("JSON_CONTAINS_ANY(meta['l'], 'str')", 29, "contains_any operation element must be an array", ""),
+    ("st_contain(meta, 'x')", 0, "function st_contain is not supported", "st_contains"),
     ("json_contains(meta)", 0, "json_contains takes 2 arguments, but got 1", ""),
     # regular expressions
     ("id =~ '42'", 0, "regex match on non-string or non-json field is unsupported", "id is Int64"),

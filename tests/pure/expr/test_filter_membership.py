@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -167,3 +170,17 @@ def test_a_large_set_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatc
         compile_filter("membership_match(id, {set})", PLAIN, {"set": BLOOM})
     assert limits.MEMBERSHIP_FILTER_MAX_BYTES == 64 << 20
     assert struct.unpack_from("<I", BLOOM, 24) == (1,)
+
+
+def test_the_page_builds_its_set_and_filters_by_it() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "filters.md").read_text()
+    (block,) = re.findall(r"```python\n(.+?)```", page, re.DOTALL)
+    found: list[list[int]] = []
+
+    class Client:
+        def query(self, collection: str, text: str, filter_params: dict[str, Any]) -> None:
+            bound = compile_filter(text.replace("owner", "id"), PLAIN, filter_params)
+            found.append(bound.evaluate({"id": COLUMNS["id"]}, ROWS).nonzero()[0].tolist())
+
+    exec(block, {"client": Client()})
+    assert found == [[0, 1, 2, 4]], "those from 0 to a million"

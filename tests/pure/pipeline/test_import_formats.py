@@ -302,6 +302,7 @@ def test_groups_of_lines_cover_each_line_once(tmp_path: Path) -> None:
 
 REFUSED: dict[str, tuple[str, bytes, str]] = {
     "no JSON": ("a.json", b'{"id": 1}', r"a\.json is neither a JSON list of rows nor"),
+    "JSON lines as JSON": ("a.json", b'{"id": 1}\n{"id": 2}', r"one row a line the ending \.jsonl"),
     "no rows": ("a.json", b'{"data": []}', r"rows"),
     "a row that is none": (
         "a.json",

@@ -357,3 +357,9 @@ def test_only_a_count_of_all_rows_has_no_window(
     body = bodies.Query(collection_name="c", output_fields=outputs, group_by_fields=groups, limit=5, offset=2)
     params = {pair.key: pair.value for pair in query_request(body).query_params}
     assert {name: value for name, value in params.items() if name != "group_by_fields"} == window
+
+
+def test_a_single_vector_is_no_list_of_vectors(client: RestClient) -> None:
+    refused = client.post("entities/search", collectionName="c", data=[0.5, 1])
+    assert refused["code"] == 1100
+    assert "data is one vector: send a list of vectors" in refused["message"]

@@ -280,7 +280,10 @@ def test_boosts_of_a_search() -> None:
     [
         (score(), "function_score has no functions"),
         (score(function({})), "reranker name not specified"),
-        (score(function({"reranker": "magic"})), "unsupported reranker magic"),
+        (
+            score(function({"reranker": "magic"})),
+            "unsupported reranker magic: use rrf, weighted, decay or boost",
+        ),
         (score(function({"reranker": "rrf"}, kind=int(schema_pb2.BM25))), "BM25 is not rerank function"),
         (score(function({"reranker": "rrf"}), function({"reranker": "rrf"})), "only supports one rerank"),
         (score(function({"reranker": "rrf"}, "x")), "The rrf function does not support input parameters"),

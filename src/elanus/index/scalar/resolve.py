@@ -75,7 +75,11 @@ def _kind(
             return kind.name, kind
     if name in others or str(name).upper() == "TRIE":
         raise invalid(_unsuited(str(name), data_type))
-    raise InvalidParameter(f"invalid parameter[expected=valid index][actual=invalid index type: {name}]")
+    suited = ", ".join((*(kind.name for kind in kinds), AUTOINDEX))
+    raise InvalidParameter(
+        f"invalid parameter[expected=valid index][actual=invalid index type: {name}]: "
+        f"{type_name(data_type)} fields take one of {suited}"
+    )
 
 
 def _unsuited(name: str, data_type: DataType) -> str:
@@ -111,7 +115,10 @@ def _json_params(sent: Mapping[str, object], kind: IndexKind) -> dict[str, Any]:
             f"JSON field with ngram index only supports VARCHAR cast type, got: {cast}: invalid parameter"
         )
     if cast not in CAST_TYPES:
-        raise invalid(f"json_cast_type {sent[JSON_CAST_TYPE]} is not supported: invalid parameter")
+        raise invalid(
+            f"json_cast_type {sent[JSON_CAST_TYPE]} is not supported: invalid parameter: use one of "
+            f"{', '.join(CAST_TYPES)}"
+        )
     if kind.name == "BITMAP" and cast not in _BITMAP_CAST_TYPES:
         raise invalid(f"json_cast_type {cast} is not supported for BITMAP index: invalid parameter")
     params: dict[str, Any] = {JSON_CAST_TYPE: cast}

@@ -69,9 +69,12 @@ def _of_collection(session: Session, body: bodies.Estimate) -> bodies.Estimate:
         raise reported(wrong)
     (field,) = fields
     dim = next((int(pair.value) for pair in field.type_params if pair.key == "dim"), 0)
-    rows = next((int(pair.value) for pair in stats if pair.key == "row_count"), 0)
+    rows = body.rows or next((int(pair.value) for pair in stats if pair.key == "row_count"), 0)
+    if not rows:
+        absent = f"{body.collection_name} has no rows, by its statistics: say as rows how many it will have"
+        raise reported(InvalidParameter(absent))
     return structs.replace(
-        body, rows=body.rows or rows, dim=body.dim or dim, type=body.type or DataType(field.data_type).name
+        body, rows=rows, dim=body.dim or dim, type=body.type or DataType(field.data_type).name
     )
 
 

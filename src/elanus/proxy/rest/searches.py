@@ -240,6 +240,8 @@ def _add_vectors(request: Any, schema: CollectionSchema, name: str, data: Sequen
     """Add the query vectors, or texts, as a ``PlaceholderGroup``."""
     if not data:
         raise InvalidParameter("data is empty: send at least one query vector")
+    if all(isinstance(value, int | float) for value in data):
+        raise InvalidParameter("data is one vector: send a list of vectors, as in [[0.1, 0.2]]")
     field = search_field(schema, name)
     placeholder = common_pb2.PlaceholderValue(tag="$0")
     if all(isinstance(value, str) for value in data) and (field.is_function_output or _takes_texts(field)):

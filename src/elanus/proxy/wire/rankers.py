@@ -81,7 +81,7 @@ def function_score(message: schema_pb2.FunctionScore) -> FunctionScore:
             case "model":
                 raise unsupported("the reranker model", _NO_MODELS)
             case other:
-                raise InvalidParameter(f"unsupported reranker {other}")
+                raise InvalidParameter(f"unsupported reranker {other}: use rrf, weighted, decay or boost")
     if len(rankers) > 1:
         raise InvalidParameter(f"Currently only supports one rerank, but got {len(rankers)}")
     if not boosts:
