@@ -29,8 +29,8 @@ def at_speed(found: Estimate, speed: float) -> Estimate:
 
 
 def show_estimate(spec: IndexSpec, found: Estimate, replicas: int, builds: int | None = None) -> None:
-    """Print the totals, each on a line with what it is. ``builds``: how many builds of the server that was
-    asked told its speed; None: none was asked."""
+    """Print the totals, each on a line with what it is. ``builds``: how many past builds the server that
+    was asked has reported; None: none was asked."""
     for line in _lines(spec, found, replicas, builds):
         show(Console(), line)
 

@@ -189,8 +189,9 @@ class NamedSnapshots:
         is_kept = moment >= minus_ms(now, int(self._retention_s * 1000)) or self._backups.is_held(moment)
         if not is_kept:
             raise TimestampTooOld(
-                f"the moment {_shown(moment)} is {_ms_between(moment, now) / 1000:.0f} s ago, and rows deleted since "
-                f"may be gone: name one within datacoord.retention_s={self._retention_s:g}, or raise that"
+                f"the moment {_shown(moment)} is {_ms_between(moment, now) / 1000:.0f} s ago, and rows "
+                "deleted since may be gone: name one within "
+                f"datacoord.retention_s={self._retention_s:g}, or raise that"
             )
 
     async def _of_dropped(self, record: DroppedCollection, moment: Timestamp) -> CollectionSnapshot:

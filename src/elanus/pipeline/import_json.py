@@ -87,8 +87,8 @@ class JsonSource:
                     f"{self._name}, row {row} is no JSON object: {why or error}"
                 ) from error
             raise InvalidParameter(
-                f"{self._name} is neither a JSON list of rows nor an object with such a list as rows: {error}; "
-                "give a file with one row a line the ending .jsonl"
+                f"{self._name} is neither a JSON list of rows nor an object with such a list as rows: "
+                f"{error}; give a file with one row a line the ending .jsonl"
             ) from error
 
 

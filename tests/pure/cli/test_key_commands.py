@@ -78,7 +78,7 @@ def test_keys_are_created_listed_and_dropped(uri: str) -> None:
     assert (again.exit_code, again.output) == (EXIT_FAILED, "the user ada has no API key 5f0c\n")
 
 
-def test_who_names_no_token_is_told_how_to_sign_in(uri: str) -> None:
+def test_without_a_token_the_error_says_how_to_sign_in(uri: str) -> None:
     refused = CliRunner(env={"ELANUS_TOKEN": None}).invoke(app, ["keys", "list", "--uri", uri])
     assert refused.exit_code == EXIT_FAILED
     assert "sign in with --token or the variable ELANUS_TOKEN" in refused.output
