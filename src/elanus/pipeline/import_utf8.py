@@ -1,7 +1,7 @@
 """Texts of Parquet files that are not UTF-8: Arrow reads them as they are, and so would a collection.
 
 Any byte string may stand where a file promises text, a cast of Spark from binary for example. Once it is in a
-collection no client can read the row.
+segment no query node can load that.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ WRONG = not_utf8(b"ok", b"fine", b"caf\xe9")
 def test_a_text_of_a_parquet_file_that_is_not_utf8_is_refused_by_its_row(
     tmp_path: Path, name: str, column: pa.Array
 ) -> None:
-    """It was stored, and no client could read the row."""
+    """It was stored, and no query node could load the segment."""
     out = io.BytesIO()
     pq.write_table(pa.table({"id": [1, 2, 3], name: column}), out)
     files = {"a.parquet": out.getvalue()}
