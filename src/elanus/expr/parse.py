@@ -21,6 +21,7 @@ from lark import Token
 
 from elanus.core import limits
 from elanus.core.json_keys import PLACE_DIGITS_MAX
+from elanus.core.quoted import unquoted
 from elanus.core.schema import Scalar
 from elanus.expr import literals, syntax
 from elanus.expr.long_list import LongLiterals
@@ -320,6 +321,6 @@ def _decoded(token: Token, text: str) -> list[Scalar]:
 
 def _string(token: Token) -> str:
     try:
-        return literals.string(token)
+        return unquoted(token)
     except ValueError:
         raise _BadLiteral(token, "it holds half a surrogate pair: write both halves") from None
