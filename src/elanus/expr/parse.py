@@ -46,8 +46,9 @@ def parse(source: Source) -> syntax.Node:
     return tree
 
 
-_BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL)
-"""Brackets, and strings, so that brackets in them are passed over."""
+_BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)""", re.DOTALL)
+"""Brackets, and strings, so that brackets in them are passed over. One that is not closed ends with the text:
+otherwise each quote in it would be a beginning that is read to the end."""
 
 
 @cache
