@@ -31,7 +31,7 @@ def spelled(random: Random, key: str) -> str:
 
 
 def indexed_path(text: str) -> JsonPath | None:
-    """Of a new index with this path."""
+    """The path that a new index reads from this text."""
     sent = {"params": json.dumps({"json_path": text, "json_cast_type": "DOUBLE"}), "index_type": "INVERTED"}
     return json_path_of(resolve_index(located(sent, _FIELD, "meta"), _FIELD.data_type, 0), _FIELD)
 
