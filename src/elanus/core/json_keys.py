@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -15,14 +16,17 @@ import msgspec
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.quoted import unquoted
 from elanus.core.types import DataType
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 """The keys of objects and the places in arrays that lead to a value."""
 
 _HEAD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_STEP = re.compile(r"""\[\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|(\d{1,18}))\s*\]""")
+_STEP = re.compile(r"""\[\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(\d{1,18}))\s*\]""")
 _ESCAPE = re.compile(r"\\(.)")
+_SEPARATOR = re.compile(r"[\[\],]")
+_TO_ESCAPE = re.compile(r'([\\"])')
 _NO_VALUE = object()
 PLACE_DIGITS_MAX = 18
 """Longer numbers are no places in an array."""
@@ -53,19 +57,56 @@ class JsonKey:
     strict: bool = False
 
 
-def parse_json_path(text: str) -> tuple[str, JsonPath] | None:
-    """Split ``my_json["a"][0]`` into the field and the path; None for a text of another form."""
+def plain_key(text: str) -> str:
+    """The key between the quotes as indexes read it: a backslash is before the character that it means."""
+    return _ESCAPE.sub(r"\1", text[1:-1])
+
+
+def parse_json_path(text: str, key_of: Callable[[str], str] = unquoted) -> tuple[str, JsonPath] | None:
+    """Split ``my_json["a"][0]`` into the field and the path; None for a text of another form.
+
+    ``key_of``: reads a key in its quotes, by default as filters do.
+    """
     head = _HEAD.match(text)
     if head is None:
         return None
     steps: list[str | int] = []
     place = head.end()
     while step := _STEP.match(text, place):
-        double, single, number = step.groups()
-        key = double if double is not None else single
-        steps.append(int(number) if key is None else _ESCAPE.sub(r"\1", key))
+        quoted, number = step.groups()
+        try:
+            steps.append(int(number) if quoted is None else key_of(quoted))
+        except ValueError:  # half a surrogate pair
+            return None
         place = step.end()
     return (head.group(), tuple(steps)) if place == len(text) else None
+
+
+def split_names(text: str) -> list[str]:
+    """Return the names between commas, without those that are blank. A comma in brackets is part of a key.
+
+    It looks at each character once, whatever a client sends.
+    """
+    names, start, is_inside = [], 0, False
+    for found in _SEPARATOR.finditer(text):
+        if found.group() != ",":
+            is_inside = found.group() == "["
+        elif not is_inside:
+            names.append(text[start : found.start()])
+            start = found.end()
+    return [name.strip() for name in (*names, text[start:]) if name.strip()]
+
+
+def plainly_spelled(text: str) -> str:
+    """Return a path in a form that indexes read as filters do, where they would read this one differently."""
+    parsed = parse_json_path(text)
+    if parsed is None or parsed == parse_json_path(text, plain_key):
+        return text
+    head, steps = parsed
+    return head + "".join(
+        f"[{step}]" if isinstance(step, int) else '["{}"]'.format(_TO_ESCAPE.sub(r"\\\1", step))
+        for step in steps
+    )
 
 
 def parse_json_pointer(text: str) -> JsonPath:

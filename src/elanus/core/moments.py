@@ -277,8 +277,11 @@ def moment_literal(micros: int) -> str:
 
 
 _LITERAL = re.compile(
-    r"""\bISO\s*(?P<iso>'[^'\\\n]*'|"[^"\\\n]*")|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.I
+    r"""\bISO\s*+(?P<iso>'[^'\\\n]*'|"[^"\\\n]*")|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)""",
+    re.I | re.DOTALL,
 )
+"""The moments and the other texts of a filter. A text that is not closed ends with the filter: if another one
+were looked for inside, each of its quotes would be a beginning that is read to the end."""
 
 
 def with_offsets(filter_: str, zone: str) -> str:

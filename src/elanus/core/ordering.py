@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.json_keys import JsonPath, ordered_values, parse_json_path
+from elanus.core.json_keys import JsonPath, ordered_values, parse_json_path, split_names
 from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family
 
 Places = npt.NDArray[np.int64]
 _DIRECTIONS = {"": False, "asc": False, "ascending": False, "desc": True, "descending": True}
 _NULLS = {"nulls_first": True, "nulls_last": False}
-_PART = re.compile(r"(?:\[[^\]]*\]|[^,\[])+")
 _NAME = re.compile(r"(?:\[[^\]]*\]|[^:\[])*")
-AGGREGATE = re.compile(r"(?i)(sum|count|avg|min|max)\s*\(\s*([\w*]*)\s*\)")
+AGGREGATE = re.compile(r"(?i)(sum|count|avg|min|max)\s*+\(\s*+([\w*]*+)\s*+\)")
 """An aggregate as queries write it: its operator and its argument."""
 _SORTABLE = (Family.BOOL, Family.INTEGER, Family.FLOATING, Family.TEXT, Family.TIME)
 
@@ -83,8 +82,7 @@ def parse_order(text: str, schema: CollectionSchema, *, dynamic: bool = False) -
     be ordered by.
     Raises `InvalidParameter`.
     """
-    parts = (part.strip() for part in _PART.findall(text))
-    return tuple(_parse_one(part, schema, dynamic=dynamic) for part in parts if part)
+    return tuple(_parse_one(part, schema, dynamic=dynamic) for part in split_names(text))
 
 
 def _parse_one(text: str, schema: CollectionSchema, *, dynamic: bool) -> OrderBy:

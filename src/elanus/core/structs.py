@@ -6,7 +6,6 @@ arrays together; filters read one of them, as ``clips["title"]``.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -18,7 +17,6 @@ from elanus.core.ids import FieldID
 
 ELEMENT = "$element"
 """The column of hits that says which element of the struct array was found, from 0: int64."""
-_MEMBER = re.compile(r"(?s)(.+)\[(.+)\]")
 
 
 @dataclass(frozen=True)
@@ -39,8 +37,8 @@ def member_name(struct: str, name: str) -> str:
 
 def struct_and_name(member: str) -> tuple[str, str] | None:
     """Return the struct array and the field that an array holds; None for other fields."""
-    found = _MEMBER.fullmatch(member)
-    return None if found is None else (found[1], found[2])
+    bracket = member.rfind("[", 1, -2)  # with a character before it, and one inside
+    return (member[:bracket], member[bracket + 1 : -1]) if bracket > 0 and member.endswith("]") else None
 
 
 def check_lengths(structs: Sequence[StructSchema], rows: pa.RecordBatch) -> None:

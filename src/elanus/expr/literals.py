@@ -1,8 +1,7 @@
 """Literals of the filter language: their text, and the values they represent.
 
 Integers are decimal, hexadecimal (``0x``), binary (``0b``) or octal (a leading ``0``, as in C, or ``0o``);
-strings are in double or single quotes, with C's escapes. A backslash before any other character
-stays in the string, so that ``like "100\\%"`` reaches the pattern as it was written.
+strings are in double or single quotes (`elanus.core.quoted`).
 
 A list of plain literals, or a part of a long one, is decoded as a whole. Nearly every one that a program
 wrote is JSON except for the kind of quotes, so JSON's decoder gets the first try (100,000 integers: 2 ms,
@@ -16,16 +15,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from elanus.core.quoted import unquoted
 from elanus.core.schema import Scalar
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _ELEMENT = re.compile(_NUMBER + r"""|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[A-Za-z]+""")
-_HEX = "[0-9a-fA-F]"
-_ESCAPE = re.compile(rf"\\(?:([0-7]{{1,3}})|x({_HEX}{{2}})|u({_HEX}{{4}})|U({_HEX}{{8}})|(.))", re.DOTALL)
-_ESCAPED = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v",
-    "\\": "\\", '"': '"', "'": "'", "?": "?", "/": "/",
-}  # fmt: skip
 
 
 def integer(text: str) -> int:
@@ -44,28 +38,11 @@ def boolean(text: str) -> bool:
     return text[0] in "tT"
 
 
-def string(text: str) -> str:
-    """The characters between the quotes, escapes resolved. Raises `ValueError` for half a surrogate pair."""
-    inner = text[1:-1]
-    if "\\" not in inner:
-        return inner
-    decoded = _ESCAPE.sub(_unescape, inner)
-    # Characters beyond the basic plane may be written as the two halves of UTF-16.
-    return decoded.encode("utf-16", "surrogatepass").decode("utf-16")
-
-
-def _unescape(match: re.Match[str]) -> str:
-    octal, *hexadecimal, letter = match.groups()
-    if letter is not None:
-        return _ESCAPED.get(letter, "\\" + letter)
-    return chr(int(octal, 8) if octal else int(next(filter(None, hexadecimal)), 16))
-
-
 def literal_list(text: str) -> list[Scalar]:
     """The values of a list of plain literals, brackets included.
 
-    Raises `ValueError` as `string` does, and if there is anything else between two literals: Python's regular
-    expressions before 3.11.5 accept ``[1,,]`` as such a list.
+    Raises `ValueError` as `unquoted` does, and if there is anything else between two literals: Python's
+    regular expressions before 3.11.5 accept ``[1,,]`` as such a list.
     """
     plain_quotes = '"' not in text and "\\" not in text
     try:
@@ -97,7 +74,7 @@ def element_position(text: str, index: int) -> int:
 
 def _element(text: str) -> Scalar:
     if text[0] in "\"'":
-        return string(text)
+        return unquoted(text)
     if text[0].isalpha():
         return boolean(text)
     digits = text.lstrip("+-")

@@ -21,6 +21,7 @@ from lark import Token
 
 from elanus.core import limits
 from elanus.core.json_keys import PLACE_DIGITS_MAX
+from elanus.core.quoted import unquoted
 from elanus.core.schema import Scalar
 from elanus.expr import literals, syntax
 from elanus.expr.long_list import LongLiterals
@@ -45,8 +46,9 @@ def parse(source: Source) -> syntax.Node:
     return tree
 
 
-_BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+"|'(?:[^'\\]|\\.)*+'""", re.DOTALL)
-"""Brackets, and strings, so that brackets in them are passed over."""
+_BRACKETS = re.compile(r"""[()\[\]]|"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|'(?:[^'\\]|\\.)*+(?:'|\\?\Z)""", re.DOTALL)
+"""Brackets, and strings, so that brackets in them are passed over. One that is not closed ends with the text:
+otherwise each quote in it would be a beginning that is read to the end."""
 
 
 @cache
@@ -325,6 +327,6 @@ def _decoded(token: Token, text: str) -> list[Scalar]:
 
 def _string(token: Token) -> str:
     try:
-        return literals.string(token)
+        return unquoted(token)
     except ValueError:
         raise _BadLiteral(token, "it holds half a surrogate pair: write both halves") from None

@@ -23,6 +23,7 @@ from typing import Any
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, NotSupported
 from elanus.core.index_properties import MMAP_KEY, WARMUP_KEY
+from elanus.core.json_keys import plainly_spelled
 from elanus.core.json_texts import json_value
 from elanus.core.metrics import LIST_METRICS, Metric
 from elanus.core.nullable import NullableVectors
@@ -95,11 +96,20 @@ def resolve_field_index(params: Mapping[str, str], field: FieldSchema) -> IndexS
 def located(params: Mapping[str, str], field: FieldSchema, named: str) -> Mapping[str, str]:
     """Return an index's parameters with the path of the values in a JSON field.
 
-    Without one it is the name in the request: ``named`` is the field's, or a key of the dynamic field.
+    Without one it is the name in the request: ``named`` is the field's, or a key of the dynamic field. A path
+    with escapes is spelled as indexes read it.
     """
-    if field.data_type is not DataType.JSON or JSON_PATH in _flatten(params):
+    if field.data_type is not DataType.JSON:
         return params
-    return {**params, JSON_PATH: named}
+    sent = _flatten(params)
+    if JSON_PATH not in sent:
+        return {**params, JSON_PATH: named}
+    path = str(sent[JSON_PATH]).strip()
+    plain = plainly_spelled(path)
+    if plain == path:
+        return params
+    # at the end: the last one is the one that counts
+    return {**{name: value for name, value in params.items() if name != JSON_PATH}, JSON_PATH: plain}
 
 
 def completed(params: Mapping[str, str], field: FieldSchema) -> Mapping[str, str]:

@@ -62,6 +62,8 @@ def test_a_place_beyond_an_array_and_a_key_of_no_object_have_no_value() -> None:
         ("color", ("color", ())),
         ("doc['a'][\"b\"][0]", ("doc", ("a", "b", 0))),
         (r"$meta['it\'s']", ("$meta", ("it's",))),
+        (r'doc["\u00e9\ud83d\ude00"]["tab\t"]["a\\b"]', ("doc", ("é😀", "tab\t", "a\\b"))),
+        (r'doc["\ud83d"]', None),
         ("doc[a]", None),
         ("[0]", None),
         ("doc['a'].b", None),

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elanus.core.errors import InvalidFilter
+from elanus.core.quoted import unquoted
 from elanus.expr import compile_filter, literals
 
 
@@ -58,7 +59,7 @@ def test_floats(text: str, value: float) -> None:
     ],
 )  # fmt: skip
 def test_strings(text: str, value: str) -> None:
-    assert literals.string(text) == value
+    assert unquoted(text) == value
     row = {"color": pa.array([value])}
     assert compile_filter(f"color == {text}", PLAIN).evaluate(row, 1).all()
     assert compile_filter(f"color in [{text}, 'x']", PLAIN).evaluate(row, 1).all()

@@ -345,6 +345,7 @@ DOCS = schema(
     ("params", "fields", "key"),
     [
         ({"group_by_field": "doc['a'][0]"}, ("doc",), JsonKey("doc['a'][0]", "doc", ("a", 0))),
+        ({"group_by_fields": "x, doc['a,b']"}, ("x", "doc"), JsonKey("doc['a,b']", "doc", ("a,b",))),
         (
             {"group_by_fields": "x,color", "json_type": "VarChar", "strict_cast": "True"},
             ("x", "$meta"),

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from elanus.core.errors import InvalidParameter
-from elanus.core.json_keys import JsonPath, parse_json_path
+from elanus.core.json_keys import JsonPath, parse_json_path, plain_key
 from elanus.core.limits import FILTER_DEPTH_MAX
 from elanus.core.schema import FieldSchema
 from elanus.core.types import KINDS as DATA_TYPES
@@ -176,7 +176,7 @@ def json_path_of(spec: IndexSpec, field: FieldSchema) -> JsonPath | None:
     if JSON_PATH not in spec.params:
         return None
     text = str(spec.params[JSON_PATH]).strip()
-    parsed = parse_json_path(text)
+    parsed = parse_json_path(text, plain_key)  # what it was built over: earlier releases read escapes so
     if parsed is None:
         raise InvalidParameter(
             f"cannot parse identifier: {text}: {JSON_PATH} is the field and keys, such as "

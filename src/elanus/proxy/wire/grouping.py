@@ -12,6 +12,7 @@ from elanus.core.json_keys import (
     JsonPath,
     parse_json_path,
     parse_json_pointer,
+    split_names,
 )
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.core.types import Family
@@ -83,8 +84,7 @@ def _names(params: Mapping[str, str]) -> tuple[str, ...]:
     single = params.get(GROUPING_FIELD, "").strip()
     if single:
         return (single,)
-    names = (name.strip() for name in params.get(GROUPING_FIELDS, "").split(","))
-    return tuple(dict.fromkeys(name for name in names if name))
+    return tuple(dict.fromkeys(split_names(params.get(GROUPING_FIELDS, ""))))
 
 
 def _size(params: Mapping[str, str]) -> int:
