@@ -302,6 +302,24 @@ async def test_a_drop_whose_report_failed_is_reported_again() -> None:
     await bench.stop()
 
 
+async def test_a_drop_that_is_announced_again_during_its_report_is_reported_once() -> None:
+    bench, answer = await started(), asyncio.Event()
+    dropped = bench.coord.channel_dropped
+
+    async def answers_late(epoch: int, vchannel: str) -> None:
+        await dropped(epoch, vchannel)
+        await answer.wait()
+
+    bench.coord.channel_dropped = answers_late  # type: ignore[method-assign]
+    for _ in range(3):
+        await bench.drop()
+        await bench.tick()
+    answer.set()
+    await settle()
+    assert bench.coord.calls.of("channel_dropped") == [V0]
+    await bench.stop()
+
+
 async def test_after_ten_failed_reports_of_a_drop_the_node_registers_again() -> None:
     bench = await started()
     bench.coord.calls.failing["channel_dropped"] = Unavailable("restarting")

@@ -111,6 +111,7 @@ def test_rows_are_computed_by_the_first_read_and_only_once(
         await world.tick()
         assert computed == []
         (block,) = world.snapshot.segments[0].blocks
+        assert block.memory_bytes >= block.batch.nbytes, "the batch holds a place for each signature"
         before = block.cached_bytes
         world.scores(1)
         world.vectors()
