@@ -98,7 +98,7 @@ async def test_a_store_that_fails_for_a_while_is_tried_again(error: Exception) -
     await made.stop()
 
 
-async def test_who_gets_no_timestamp_is_told_what_the_store_says() -> None:
+async def test_a_refused_timestamp_names_the_reason_of_the_store() -> None:
     meta = FailingMeta()
     made = await oracle(meta, VirtualClock())
     with capture_logs() as logged:
