@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +173,7 @@ def test_markers_go_with_a_process_that_was_killed(
         await increment(killed)
         assert all(marker.lease for marker in await markers_of(killed))
         async with asyncio.timeout(30):
-            while await markers_of(killed):
+            while await markers_of(killed):  # noqa: ASYNC110 - the end of a lease wakes nobody here
                 await asyncio.sleep(0.2)
         await killed._link.close()
 
@@ -210,11 +210,8 @@ def test_a_transaction_is_applied_once_at_most_when_its_marker_has_gone(
             (marker,) = await markers_of(store)
             await store.revoke_lease(marker.lease)
             loses.do = [*course]
-            try:
+            with pytest.raises(OutcomeUnknown, match="its marker is gone") if course else nullcontext():
                 await increment(store)
-            except OutcomeUnknown as error:
-                assert course
-                assert "its marker is gone" in str(error)
             assert await count(store) == len(await store.list("log/")) <= 2
             await increment(store)
             assert await count(store) == len(await store.list("log/"))

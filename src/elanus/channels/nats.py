@@ -1,9 +1,9 @@
 """Query channels on NATS: each is a JetStream stream in memory, volatile as its port says.
 
 A channel lives as long as the server that holds it, or until it is removed. One whose owner was killed, or
-could not reach the server to remove it, is removed once nobody has used it for a while. One of several servers
-holds it; a channel whose server is away is lost. Each published message carries an id of its own, so it can
-be sent again when its answer was lost, and it appears in the channel once.
+could not reach the server to remove it, is removed once nobody has used it for a while. One of several
+servers holds it; a channel whose server is away is lost. Each published message carries an id of its own, so
+it can be sent again when its answer was lost, and it appears in the channel once.
 
 Messages are kept for `KEPT_S`, and for each channel the last `KEPT_MAX_MESSAGES`; no space is reserved for
 them, because most channels are idle. A reader that was away so long that messages it needs are no longer kept

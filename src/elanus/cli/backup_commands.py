@@ -97,8 +97,8 @@ def verify(
     """Read all files of a running server, compare them with their checksums, and name damaged ones.
 
     Each collection is pinned while its files are read, by this process, at low priority. Rows that only the
-    log has are written to files first. The exit code is 3 if something is damaged, else 1 if a collection could
-    not be read.
+    log has are written to files first. The exit code is 3 if something is damaged, else 1 if a collection
+    could not be read.
     """
     from rich.console import Console
 

@@ -22,7 +22,6 @@ EXIT_MISUSED = 2
 EXIT_FOUND = 3
 
 
-
 def directory_named(given: str) -> Path:
     """Parse the name of a directory. As a plain `Path`, an empty one, of a variable that is not set, would be
     the current directory."""

@@ -5,10 +5,10 @@ Four marks move along the stream: ``synced`` ≤ ``visible`` ≤ ``written`` ≤
 *Highest* is the highest position ever written, including failed writes; a new file begins there or above.
 
 After a failed write or fsync the file is cut back to its visible part and never appended to again: the
-next write begins a new file; one that is left empty is removed. After a failed fsync the system may have dropped pages it could not write,
-so entries that were visible but not yet synced (ticks) are written again before the cut is made durable.
-While the disk refuses even that, every further append fails as well; only if the machine stops in exactly
-this state can an entry whose append had failed reappear.
+next write begins a new file; one that is left empty is removed. After a failed fsync the system may have
+dropped pages it could not write, so entries that were visible but not yet synced (ticks) are written again
+before the cut is made durable. While the disk refuses even that, every further append fails as well; only if
+the machine stops in exactly this state can an entry whose append had failed reappear.
 """
 
 from __future__ import annotations

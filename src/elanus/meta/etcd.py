@@ -10,9 +10,9 @@ condition settles it: if it succeeds, the lost one has not been applied and neve
 again; if it fails, the lost one was applied, at the marker's revision. Markers are named after the owner and
 reused, so there are about as many as the largest number of transactions that were ever in flight at once.
 
-A marker belongs to a lease, so it goes when its process was killed. It is used only while much of the lease is
-left. If it goes all the same, under a process that was suspended, the condition of its transaction does not
-hold any more, and one whose answer was lost has an unknown outcome.
+A marker belongs to a lease, so it goes when its process was killed. It is used only while much of the lease
+is left. If it goes all the same, under a process that was suspended, the condition of its transaction does
+not hold any more, and one whose answer was lost has an unknown outcome.
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class EtcdMeta:
             return None
         found = answer.responses[0].response_range.kvs
         if not found:
-            raise OutcomeUnknown(f"{lost}; whether the last change was stored is not known: its marker is gone")
+            raise OutcomeUnknown(f"{lost}; whether the change was stored is not known: its marker is gone")
         value = found[0].value
         if value not in (_SETTLED, marker.token):
             raise OutcomeUnknown(f"{lost}; another process writes the markers of {self._owner}") from lost

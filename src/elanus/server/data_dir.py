@@ -97,7 +97,8 @@ class DataDir:
             for name in ("log", "files", "import", "run", "scratch"):
                 make_directories(self.root / name)
             (self.root / "run").chmod(0o700)
-            for left in self.paths.scratch.glob("querynode-*"):  # of serving processes: there may be fewer now
+            # of serving processes: there may be fewer now
+            for left in self.paths.scratch.glob("querynode-*"):
                 shutil.rmtree(left, ignore_errors=True)
         except OSError as error:
             self.close()

@@ -498,16 +498,3 @@ def test_files_of_another_machine_are_said_to_be_missing(server: Server, uri: st
     server.pin = lambda _: SnapshotLease(1, (tmp_path / "nowhere").as_uri(), "snapshots/1/a.json", MOMENT, 1)  # type: ignore[method-assign]
     said = run("backup", tmp_path / "t", "--uri", uri, code=EXIT_FAILED).output
     assert "which this machine does not have" in said
-
-
-@pytest.mark.parametrize("command", [["backup", ""], ["backup", "", "--list"], ["restore", ""]])
-def test_an_empty_target_is_not_taken_for_the_current_directory(
-    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
-    here = tmp_path / "here"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    result = CliRunner().invoke(app, [*command, "--uri", uri])
-    assert result.exit_code == EXIT_FAILED
-    assert "TARGET is empty" in result.stderr
-    assert list(here.iterdir()) == []

@@ -33,7 +33,6 @@ class Lossy:
                 if self.lost < 0:
                     raise
 
-
     async def close(self) -> None: ...
 
 

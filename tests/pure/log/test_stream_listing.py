@@ -1,4 +1,4 @@
-"""What a process knows of the streams on NATS, while it lists them."""
+"""A process keeps its knowledge of the streams on NATS while it lists them."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ def test_ticks_that_are_late_everywhere_may_be_the_metadatas_fault() -> None:
 
 def failures_on_a_full_disk() -> list[JobStatus]:
     """Each attempt writes a file of another name."""
-    said = "DiskFull: no room left while writing insert_log/4/{}-7196e774.parquet; free disk space, then retry"
+    said = "DiskFull: no room left while writing insert_log/4/{}-7196e774.parquet; free disk space"
     return [replace(FAILED, error=said.format(n), inputs=("dml_0_4v0",), ended=T0) for n in range(3)]
 
 

@@ -44,8 +44,8 @@ def tick_held_back(status: Status) -> Iterator[Finding]:
         some([f"{c.pchannel} {c.lag_ms / 1000:.1f} s" for c in late]),
         "a write that never ends, or a proxy that does not report, holds them: "
         + (
-            "see that rootcoord and all proxies serve, that the metadata takes changes (else rootcoord's log has "
-            "`timestamp bound not persisted`, with the reason), and "
+            "see that rootcoord and all proxies serve, that the metadata takes changes (else rootcoord's log "
+            "has `timestamp bound not persisted`, with the reason), and "
             if every
             else ""
         )

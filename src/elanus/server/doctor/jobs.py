@@ -16,7 +16,7 @@ RUNNING_MS = 3_600_000.0
 """A job without any progress after this time is stuck."""
 _BAD = ("failed", "lost")
 _WITH_DIGITS = re.compile(r"\S*\d\S*")
-"""Words in which errors of one cause differ: files, which have a name of their own in each attempt, and ids."""
+"""Words in which errors of one cause differ: ids, and files, whose names are new in each attempt."""
 
 
 def jobs_fail_alike(status: Status) -> Iterator[Finding]:
