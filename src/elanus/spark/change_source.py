@@ -34,6 +34,7 @@ OWN = (
     StructField(TS_COLUMN, LongType(), nullable=False),
     StructField(PARTITION_ID_COLUMN, LongType(), nullable=False),
 )
+_COLLECTION = "collection"
 
 
 class ChangePartition(InputPartition):
@@ -95,7 +96,8 @@ class ElanusChangeReader(_Tasks, DataSourceReader):
 
 
 class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream: an offset is the timestamp up to which changes have been read."""
+    """A stream: an offset is the timestamp up to which changes have been read, and the id of the collection
+    that they are from. One at which nothing has been read yet has no id."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if options.changes_from is None:
@@ -129,13 +131,13 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
         self._drop_latest()
         lease = take_changes(self._options, since)
         with let_go_on_error(self._options, lease):
-            snapshot = snapshot_of(self._options, lease)
+            snapshot = self._snapshot(lease, start)
             found = self._partitions(lease, snapshot, since)
         if not found:
             let_go(self._options, lease)
             return start
         self._latest = since, lease, snapshot
-        return {"ts": snapshot.read_ts}
+        return {"ts": snapshot.read_ts, _COLLECTION: snapshot.collection_id}
 
     @plain_errors()
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -154,7 +156,7 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
         self._drop_latest()
         lease = take_changes(self._options, since)
         self._held.append((until, lease))  # also if it fails: the next commit lets it go
-        return self._partitions(lease, up_to(snapshot_of(self._options, lease), until), since)
+        return self._partitions(lease, up_to(self._snapshot(lease, end), until), since)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Let the files of batches go that have been processed. The changes that are kept under a name follow
@@ -173,6 +175,18 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
         held, self._held = self._held, []
         for _, lease in held:
             let_go(self._options, lease)
+
+    def _snapshot(self, lease: SnapshotLease, offset: dict[str, Any]) -> CollectionSnapshot:
+        """Raises `InvalidParameter` if the name means another collection than the one read before: that its
+        rows are gone is no change of this one."""
+        snapshot = snapshot_of(self._options, lease)
+        if offset.get(_COLLECTION, snapshot.collection_id) != snapshot.collection_id:
+            raise InvalidParameter(
+                f"{self._options.collection} is another collection than the one that this stream has read: "
+                "it was dropped and created again, or an alias was switched; begin a new stream, with a new "
+                "checkpointLocation"
+            )
+        return snapshot
 
     def _drop_latest(self) -> None:
         """Let the files of a snapshot go that no batch has used."""

@@ -342,6 +342,38 @@ def test_a_stream_of_what_is_there_now_ends(tmp_path: Path, monkeypatch: pytest.
     assert stream.latestOffset(end) == end
 
 
+def test_a_stream_does_not_go_on_with_another_collection_of_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1])
+    number = collection.snapshot().collection_id
+    let_go: list[int] = []
+    lease = SnapshotLease(3, collection.store.url, "", Timestamp(collection.now), 0)
+    monkeypatch.setattr(change_source, "take_changes", lambda options, since: lease)
+    for module in (change_source, changes):
+        monkeypatch.setattr(module, "let_go", lambda options, lease: let_go.append(lease.snapshot_id))
+    monkeypatch.setattr(
+        change_source,
+        "snapshot_of",
+        lambda options, lease: replace(collection.snapshot(), collection_id=number),
+    )
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start)
+    stream.partitions(start, end)
+    number = CollectionID(number + 1)
+    collection.write([2])
+    with pytest.raises(InvalidParameter, match=r"a is another collection .* checkpointLocation"):
+        stream.latestOffset(end)
+    assert let_go == [3, 3], "the batch that was read, and the look"
+    with pytest.raises(InvalidParameter, match="another collection"):
+        stream.partitions(start, end)
+    earlier = {"ts": end["ts"]}
+    assert stream.latestOffset(earlier)["ts"] == collection.now, "a checkpoint of an earlier release goes on"
+
+
 @pytest.mark.parametrize("changed", [StructField("gone", LongType()), StructField("value", StringType())])
 def test_a_stream_whose_collection_lacks_a_column_by_now_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: StructField
