@@ -23,6 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from elanus.devcluster import die_with_parent as leash
 
 READY_TIMEOUT_S = 60.0
@@ -126,8 +128,11 @@ class ServiceProcess:
         self._end(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Suspend it, like a machine that hangs. `resume` lets it continue."""
+        """Suspend it, like a machine that hangs; return when it is. `resume` lets it continue."""
         self._signal(signal.SIGSTOP)
+        # On a busy machine its other threads go on until the one that takes the signal gets a processor.
+        while (pid := self.pid) is not None and psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+            time.sleep(_POLL_S)
 
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
