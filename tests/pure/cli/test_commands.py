@@ -322,30 +322,6 @@ def test_doctor_that_cannot_look_is_not_a_finding(tmp_path: Path) -> None:
         assert elanus("doctor", *arguments).exit_code == 1
 
 
-def test_estimate_needs_no_server_and_shows_each_total() -> None:
-    result = elanus("estimate", "--rows", 1_000_000, "--dim", 128, "--index", "hnsw", "--param", "M=8")
-    assert result.exit_code == 0
-    assert result.output == (
-        "1,000,000 rows of FLOAT_VECTOR of 128 dimensions in 2 segments\n"
-        "index: HNSW, COSINE, M=8, efConstruction=200\n"
-        "memory to load: 1.2 GB in all query nodes, replicas: 1\n"
-        "memory of the index: 649.3 MB in each replica\n"
-        "object store: 1.2 GB (536.0 MB of rows, 649.3 MB of index files)\n"
-        "index builds: 3.7 min one after the other, on one core, with no server asked\n"
-    )
-    smaller = ("--dim", 128, "--set", "datacoord.segment_size_max_mb=64", "--json")
-    found = json.loads(elanus("estimate", "--rows", 1_000_000, *smaller).output)
-    assert found["segments"] == 11
-    assert found["insert_log_bytes"] == 536_000_000
-
-
-def test_the_page_shows_what_its_first_command_prints() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "estimate.md").read_text()
-    command = re.findall(r"^elanus (estimate .+)$", page, re.MULTILINE)[0]
-    (printed,) = re.findall(r"```text\n(.+?)```", page, re.DOTALL)
-    assert elanus(*command.split()).output == printed
-
-
 def test_estimate_of_a_server_without_builds_says_so() -> None:
     port = ObservePort(MetricsSettings(port=0), Metrics().registry, FakeServer())
     try:
@@ -377,23 +353,6 @@ def test_estimate_takes_the_speed_of_a_servers_own_builds(tmp_path: Path) -> Non
     finally:
         port.close()
     assert elanus(*asked, "--data-dir", tmp_path).exit_code == 1
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--type", "INT8", "--dim", 8], "use one of FLOAT_VECTOR, "),
-        (["--dim", 0], "say the dimension"),
-        (["--dim", 8, "--param", "M"], "write it as NAME=VALUE"),
-        (["--dim", 8, "--index", "HNSW", "--param", "M=1"], "M"),
-        (["--type", "SPARSE_FLOAT_VECTOR"], "how many are not zero"),
-        (["--dim", 8, "--set", "datacoord.seal_proportion=7"], "seal_proportion"),
-    ],
-)
-def test_estimate_of_what_cannot_be_is_misuse(options: list[object], said: str) -> None:
-    result = elanus("estimate", "--rows", 10, *options)
-    assert result.exit_code == 2
-    assert said in result.output
 
 
 def test_status_without_a_server_says_so(tmp_path: Path) -> None:
