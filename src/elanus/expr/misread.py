@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-
-import lark
+from typing import TYPE_CHECKING
 
 from elanus.core.errors import InvalidFilter
 from elanus.expr.source import Source, shorten
+
+if TYPE_CHECKING:
+    import lark
 
 _OPERATORS = ("in", "like", "is", "and", "or", "not in")
 _OPERATOR_DUE = "an operator such as ==, <, in, like, and, or is due"

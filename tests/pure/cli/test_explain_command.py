@@ -70,7 +70,8 @@ def serve(bodies: list[object]) -> Iterator[Serve]:
 
 
 def explained(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["explain", "books", *map(str, arguments)])
+    # wide enough that no message is folded
+    return CliRunner().invoke(app, ["explain", "books", *map(str, arguments)], env={"COLUMNS": "400"})
 
 
 def test_keys_and_texts_that_look_like_numbers_are_sent_as_texts(serve: Serve, bodies: list[object]) -> None:
