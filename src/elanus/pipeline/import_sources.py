@@ -30,7 +30,8 @@ from elanus.pipeline.import_views import plain_rows, plain_schema
 from elanus.storage.port import ObjectStore
 
 _NUMPY, _CSV = ".npy", ".csv"
-_FORMATS = {".json": "JSON", ".jsonl": "JSON lines", ".ndjson": "JSON lines", _CSV: "CSV"}
+_FORMATS = {".json": "JSON", ".jsonl": "JSON lines", ".ndjson": "JSON lines", _CSV: "CSV", _NUMPY: "NumPy"}
+"""By the ending of a file's name. With any other it is read as Parquet."""
 
 
 class Source(Protocol):
@@ -125,8 +126,10 @@ def opened(
             yield _source(files, table, schema, opening, column)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: about names of columns
         _check_versions(table, [input_file(store, name) for name in table.names])
-        name = _FORMATS.get(suffix, "NumPy" if suffix == _NUMPY else "Parquet")
-        raise InvalidParameter(f"{table.file} cannot be read as {name}: {error}") from error
+        what = _FORMATS.get(suffix, "Parquet")
+        if suffix not in (*_FORMATS, ".parquet"):
+            what += f", which a file is if its name does not end in {', '.join(_FORMATS)}"
+        raise InvalidParameter(f"{table.file} cannot be read as {what}: {error}") from error
     _check_versions(table, [input_file(store, name) for name in table.names] if table.versions else ())
 
 

@@ -324,7 +324,8 @@ REFUSED: dict[str, tuple[str, bytes, str]] = {
     "CSV with a column twice": ("a.csv", b"id,name,v,name\n1,a,[1],b\n", r"a\.csv has column name twice"),
     "CSV of no number": ("a.csv", b'id,name,v\nx,a,"[1,2]"\n', r"row 0: field id .*x"),
     "CSV of no vector": ("a.csv", b"id,name,v\n1,a,1 2\n", r"row 0: field v"),
-    "no Parquet": ("a.parquet", b"PAR1", r"a\.parquet cannot be read as Parquet"),
+    "no Parquet": ("a.parquet", b"PAR1", r"a\.parquet cannot be read as Parquet: "),
+    "text": ("a.txt", b"id,name,v\n", r"a\.txt .* Parquet, which .* not end in .*\.jsonl, .*\.csv, \.npy: "),
     "no NumPy": ("a/id.npy", b"\x93NUMPY", r"a/id\.npy cannot be read as NumPy"),
     "no Python code": ("a/id.npy", b"\x93NUMPY\x01\x00\x10\x00{__import__('x')}", r"cannot be read as NumPy"),
 }
