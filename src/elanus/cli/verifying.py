@@ -56,7 +56,10 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The files of a collection that were read. ``unread``: why none could be read just now, else ""."""
+    """The files of a collection that were read.
+
+    ``collection``: its name, with that of its database. ``unread``: why none could be read just now, else "".
+    """
 
     collection: str
     files: int
@@ -82,10 +85,10 @@ def verify(
         except CollectionNotFound:
             continue  # dropped meanwhile
         except (Internal, SegmentUnreadable) as error:
-            yield Verified(source.name, 0, 0, (Damage(source.name, "", error.message, _RESTORE),))
+            yield Verified(_name(source), 0, 0, (Damage(_name(source), "", error.message, _RESTORE),))
             continue
         except ElanusError as error:  # nothing is known of its files, as while flushes fail on a full disk
-            yield Verified(source.name, 0, 0, (), error.message)
+            yield Verified(_name(source), 0, 0, (), error.message)
             continue
         try:
             yield _verified(source, lease, console)
@@ -101,18 +104,22 @@ def _verified(source: BackupSource, lease: SnapshotLease, console: Console) -> V
     store, snapshot = open_snapshot(lease)
     sizes = sizes_of(snapshot)
     damages: list[Damage] = []
-    with progress_bar(console, source.name, sum(sizes.values())) as advance:
+    with progress_bar(console, _name(source), sum(sizes.values())) as advance:
 
         def done(found: tuple[str, str]) -> None:
             path, said = found
             advance(sizes[path])
             if said:
-                damages.append(Damage(source.name, path, said, REMEDIES[path.partition("/")[0]]))
+                damages.append(Damage(_name(source), path, said, REMEDIES[path.partition("/")[0]]))
 
         in_threads(lambda path: (path, _damage(store, path)), sizes, _AT_ONCE, done)
-    return Verified(
-        source.name, len(sizes), sum(sizes.values()), tuple(sorted(damages, key=lambda d: d.path))
-    )
+    in_order = tuple(sorted(damages, key=lambda d: d.path))
+    return Verified(_name(source), len(sizes), sum(sizes.values()), in_order)
+
+
+def _name(source: BackupSource) -> str:
+    """Databases may have collections of the same name."""
+    return f"{source.database}.{source.name}"
 
 
 def sizes_of(snapshot: CollectionSnapshot) -> dict[str, int]:

@@ -90,7 +90,7 @@ def uri(server: Files) -> Iterator[str]:
 def test_whole_files_are_read_and_nothing_stays_pinned(server: Files, uri: str) -> None:
     server.builds("books")
     said = run("verify", "--uri", uri).output
-    assert "books: 4 files" in said
+    assert "shop.books: 4 files" in said, "databases may have collections of the same name"
     assert "whole" in said
     assert server.pinned == set()
 
@@ -154,7 +154,7 @@ def test_a_collection_that_cannot_be_pinned_just_now_is_not_called_damaged(
     monkeypatch.setattr(server, "hold", holds)
     found = run("verify", "--uri", uri, code=EXIT_FAILED).output
     assert "films: 3 files, 0.0 MB, whole" in found
-    assert "books: not read: rows of books are still in the log alone" in found
+    assert "shop.books: not read: rows of books are still in the log alone" in found
     assert "damaged" not in found
     assert "Remedy" not in found
 
