@@ -122,18 +122,23 @@ def test_a_damaged_file_is_named_with_its_remedy(
     assert server.pinned == set()
 
 
-def test_a_collection_that_cannot_be_pinned_does_not_stop_the_others(
-    server: Files, uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def refuse_to_hold_books(server: Files, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """The server has another collection, films, which it pins as usual."""
     server.has("films", segments=1)
     hold = server.hold
 
     def holds(database: str, name: str, number: int, moment: Timestamp, lease_ms: int) -> SnapshotLease:
         if name == "books":
-            raise Internal("manifests/9 is damaged")
+            raise error
         return hold(database, name, number, moment, lease_ms)
 
     monkeypatch.setattr(server, "hold", holds)
+
+
+def test_a_collection_that_cannot_be_pinned_does_not_stop_the_others(
+    server: Files, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refuse_to_hold_books(server, monkeypatch, Internal("manifests/9 is damaged"))
     found = run("verify", "--uri", uri, code=EXIT_FOUND).output
     assert "films: 3 files" in found
     assert "manifests/9 is damaged" in found
@@ -143,26 +148,9 @@ def test_a_collection_that_cannot_be_pinned_just_now_is_not_called_damaged(
     server: Files, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when its rows cannot be flushed, because the disk is full or Spark is down."""
-    server.has("films", segments=1)
-    hold = server.hold
-
-    def holds(database: str, name: str, number: int, moment: Timestamp, lease_ms: int) -> SnapshotLease:
-        if name == "books":
-            raise Unavailable("rows of books are still in the log alone")
-        return hold(database, name, number, moment, lease_ms)
-
-    monkeypatch.setattr(server, "hold", holds)
+    refuse_to_hold_books(server, monkeypatch, Unavailable("rows of books are still in the log alone"))
     found = run("verify", "--uri", uri, code=EXIT_FAILED).output
     assert "films: 3 files, 0.0 MB, whole" in found
     assert "shop.books: not read: rows of books are still in the log alone" in found
     assert "damaged" not in found
     assert "Remedy" not in found
-
-
-def test_an_interrupted_one_pins_nothing(server: Files, uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(verifying, "in_threads", interrupted)
-    assert "interrupted" in run("verify", "--uri", uri, code=EXIT_FAILED).output
-    assert server.pinned == set()
