@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 
 from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.ids import BuildID, CollectionID, SegmentID
+from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.invariants import InvariantBroken
 from elanus.core.pins import Pin
@@ -43,7 +43,9 @@ class Records:
         durable_end: Callable[[str], Position],
         trace: Trace,
         import_changed: Callable[[ImportTask], None],
-        cloned: Callable[[CollectionID, CollectionID, Mapping[str, str], Timestamp], None],
+        cloned: Callable[
+            [CollectionID, CollectionID, Mapping[str, str], Container[PartitionID], Timestamp], None
+        ],
     ) -> None:
         self._cloned = cloned
         self._import_changed = import_changed
@@ -117,7 +119,8 @@ class Records:
         if origin is not None:
             sources = self.vchannels_of[origin.collection_id]
             vchannels = dict(zip(sources, collection.vchannels, strict=True))
-            self._cloned(collection.collection_id, origin.collection_id, vchannels, origin.moment)
+            partitions = {partition.partition_id for partition in collection.partitions}
+            self._cloned(collection.collection_id, origin.collection_id, vchannels, partitions, origin.moment)
             for source, own in vchannels.items():
                 self._expired_in_sources.setdefault(own, self.expired_until(source))
 

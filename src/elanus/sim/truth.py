@@ -9,7 +9,7 @@ mistake in one shows up against the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID, TaskID
@@ -192,9 +192,13 @@ class Truth:
         clone: CollectionID,
         source: CollectionID,
         vchannels: Mapping[str, str],
+        partitions: Container[PartitionID],
         moment: Timestamp,
     ) -> None:
-        """Add what a clone has from its source, once. ``vchannels``: the clone's by the source's."""
+        """Add what a clone has from its source, once. ``vchannels``: the clone's by the source's.
+
+        ``partitions``: the clone's. Rows of one that was dropped after the moment are not in it.
+        """
         if clone in self._cloned:
             return
         contents = self.contents(source)
@@ -209,6 +213,7 @@ class Truth:
             )
             for row in contents.rows
             if row.born <= moment
+            and row.partition_id in partitions
             and contents.dropped.get((row.vchannel, row.partition_id), MAX_TIMESTAMP) > moment
         ]
         deletions = [replace(d, vchannel=vchannels[d.vchannel]) for d in contents.deletions if d.ts <= moment]

@@ -46,3 +46,21 @@ def test_a_pin_that_expired_by_a_step_of_the_clock_keeps_nothing() -> None:
         power_cut=False,
     )
     assert run(scenario).broken == ""
+
+
+def test_an_undropped_collection_lacks_a_partition_that_was_dropped_after_its_moment() -> None:
+    """The files were complete up to a moment before the partition was dropped. The judge expected the
+    partition's rows, although the definition that came back did not have the partition any more."""
+    scenario = Scenario(
+        seed=300023,
+        work_s=40.908016188920364,
+        operations=(
+            Operation(14.37679313370928, 3, "upsert", "alpha", 242),
+            Operation(37.94573558756074, 1, "renew_partition", "alpha", 126),
+            Operation(39.56021417837551, 0, "renew_collection", "alpha", 57),
+            Operation(40.908016188920364, 11, "undrop", "epsilon", 405),
+        ),
+        faults=(),
+        power_cut=False,
+    )
+    assert run(scenario).broken == ""
