@@ -48,7 +48,7 @@ async def connected(server: Server) -> AsyncIterator[RpcChannel]:
         if SPEAKS_TLS not in error.message:
             raise
         raise Unavailable(
-            f"{server.address}: {SPEAKS_TLS}: name the CA that signed the server's certificate with --tls-ca, "
+            f"{server.address}: {SPEAKS_TLS}: name the CA that signed its certificate with --tls-ca, "
             "and what it is issued for, if that is another host, with --tls-server-name; or, where the "
             "authorities of this machine signed it, give --uri https://HOST:PORT"
         ) from None
