@@ -157,7 +157,8 @@ def field_message(body: FieldBody) -> Any:
 
 
 def _data_type(name: str, field: str) -> Any:
-    types = {known: number for known, number in schema_pb2.DataType.items() if number in list(DataType)}
+    ours = set(map(int, DataType))
+    types = {known: number for known, number in schema_pb2.DataType.items() if number in ours}
     if name not in types:
         offered = ", ".join(known for known in types if known not in _REFUSED_LATER)
         raise InvalidParameter(
