@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 import msgspec
 from rich.console import Console
@@ -15,8 +16,10 @@ from elanus.api.gc import Finding, GcReport, GcStatus, HeldFiles, PinnedSegment
 from elanus.cli import remote
 from elanus.cli.columns import Column, show, table
 from elanus.cli.status import duration, size
+from elanus.server.status import Status
 from elanus.storage.paths import PREFIXES
 
+T = TypeVar("T")
 _LOOK_S = 0.3
 _PINNED_SHOWN_MAX = 50
 _EXAMPLES_SHOWN_MAX = 3
@@ -37,7 +40,8 @@ def run(base_url: str, *, dry: bool, console: Console | None = None) -> bool:
             time.sleep(_LOOK_S)
     if status.last is None:
         raise remote.NoAnswer("the server has forgotten the round: its data coordinator was restarted")
-    for part in render(status.last):
+    names = _answer(f"{base_url}/status", Status).collection_named
+    for part in render(status.last, names):
         show(console, part)
     return not status.last.error
 
@@ -48,14 +52,19 @@ def _is_another(report: GcReport | None, *, dry: bool) -> bool:
 
 
 def _status(base_url: str) -> GcStatus:
+    return _answer(f"{base_url}/gc", GcStatus)
+
+
+def _answer(url: str, form: type[T]) -> T:
     try:
-        return msgspec.json.decode(remote.get(f"{base_url}/gc"), type=GcStatus)
+        return msgspec.json.decode(remote.get(url), type=form)
     except msgspec.DecodeError as error:
         raise remote.NoAnswer(f"the answer is not of this release: {error}") from None
 
 
-def render(report: GcReport) -> Iterator[Text | str]:
-    """Yield the lines about what is deleted and why, and what is kept until when."""
+def render(report: GcReport, names: Callable[[int], str]) -> Iterator[Text | str]:
+    """Yield the lines about what is deleted and why, and what is kept until when. ``names``: of collections,
+    by their ids."""
     gone = [f for f in report.findings if f.verdict.goes]
     if gone:
         yield _findings("Deleted" if report.deleted else "Would be deleted", gone)
@@ -63,9 +72,9 @@ def render(report: GcReport) -> Iterator[Text | str]:
     if stays:
         yield _findings("Stays", stays)
     if report.pinned:
-        yield _pinned(report.pinned)
+        yield _pinned(report.pinned, names)
     if report.held:
-        yield _held(report.held)
+        yield _held(report.held, names)
     objects, count_bytes = sum(f.objects for f in gone), sum(f.bytes for f in gone)
     verb = "reclaimed" if report.deleted else "could be reclaimed"
     yield f"{size(count_bytes)} in {objects:,} objects {verb}, {duration(report.took_ms)}"
@@ -87,11 +96,11 @@ def _examples(found: Finding) -> str:
     return f", such as {' '.join(shown)}" if shown else ""
 
 
-def _held(held: Sequence[HeldFiles]) -> Text:
+def _held(held: Sequence[HeldFiles], names: Callable[[int], str]) -> Text:
     columns = (Column("collection"), Column("size", right=True), Column("until"), Column("held by"))
     rows = [
         (
-            str(one.collection_id),
+            names(one.collection_id),
             size(one.bytes) if one.bytes else "",
             _time(one.until_ms) if one.until_ms else "released or dropped",
             one.holder,
@@ -101,13 +110,13 @@ def _held(held: Sequence[HeldFiles]) -> Text:
     return table(f"Files that are held{_share(held)}", columns, rows)
 
 
-def _pinned(pinned: Sequence[PinnedSegment]) -> Text:
+def _pinned(pinned: Sequence[PinnedSegment], names: Callable[[int], str]) -> Text:
     columns = [Column("segment"), Column("collection"), Column("size", right=True)]
     columns += map(Column, ("dropped", "at least until", "read by"))
     rows = [
         (
             str(segment.segment_id),
-            str(segment.collection_id),
+            names(segment.collection_id),
             size(segment.bytes),
             _time(segment.dropped_ms),
             _time(segment.until_ms),

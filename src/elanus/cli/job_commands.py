@@ -69,7 +69,7 @@ def cancel_job(
     from elanus.cli import remote
 
     try:
-        remote.cancel_job(observe_url(data_dir, url), job)
+        remote.cancel_job(observe_url(data_dir, url, changes=True), job)
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
     typer.echo(f"{job} cancelled")

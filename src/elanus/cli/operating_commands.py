@@ -38,7 +38,7 @@ def restart_role(
     from elanus.cli import remote
 
     try:
-        remote.restart_role(observe_url(data_dir, url), role)
+        remote.restart_role(observe_url(data_dir, url, changes=True), role)
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
     typer.echo(f"{role} restarted")
@@ -58,7 +58,7 @@ def gc(
     from elanus.cli import gc, remote
 
     try:
-        done = gc.run(observe_url(data_dir, url), dry=dry_run)
+        done = gc.run(observe_url(data_dir, url, changes=not dry_run), dry=dry_run)
     except remote.NoAnswer as error:
         fail(str(error), EXIT_FAILED)
     except KeyboardInterrupt:

@@ -99,8 +99,11 @@ def named_values(option: str, given: Iterable[str] | None) -> dict[str, str]:
     return values
 
 
-def observe_url(data_dir: Path | None, url: str | None) -> str:
-    """Return the metrics address: as given, as announced in the data directory, or from the settings."""
+def observe_url(data_dir: Path | None, url: str | None, *, changes: bool = False) -> str:
+    """Return the metrics address: as given, as announced in the data directory, or from the settings.
+
+    The last is a guess, so it is said, and a command that changes the server (``changes``) ends instead.
+    """
     if url:
         return url.rstrip("/")
     from elanus.server.announce import find
@@ -109,9 +112,11 @@ def observe_url(data_dir: Path | None, url: str | None) -> str:
     announcement = find(effective.data_dir)
     if announcement and announcement.observe_url:
         return announcement.observe_url
-    if data_dir:
-        fail(_no_server(data_dir, "--url"), EXIT_FAILED)
-    return f"http://{effective.metrics.host}:{effective.metrics.port}"
+    if data_dir or changes:
+        fail(_no_server(effective.data_dir, "--url"), EXIT_FAILED)
+    guess = f"http://{effective.metrics.host}:{effective.metrics.port}"
+    typer.echo(f"no server is running on {effective.data_dir}: this is about the one at {guess}", err=True)
+    return guess
 
 
 def address_in_data_dir(data_dir: Path | None) -> str:

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from elanus.core.errors import Unauthenticated
+from elanus.core.errors import Unauthenticated, Unavailable
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.security import ClientSecurity
+from elanus.rpc.tls_diagnosis import SPEAKS_TLS
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -43,6 +44,14 @@ async def connected(server: Server) -> AsyncIterator[RpcChannel]:
     try:
         await channel.ready(_CONNECT_S)
         yield channel
+    except Unavailable as error:
+        if SPEAKS_TLS not in error.message:
+            raise
+        raise Unavailable(
+            f"{server.address}: {SPEAKS_TLS}: name the CA that signed its certificate with --tls-ca, "
+            "and what it is issued for, if that is another host, with --tls-server-name; or, where the "
+            "authorities of this machine signed it, give --uri https://HOST:PORT"
+        ) from None
     except Unauthenticated as error:
         if server.token:
             raise

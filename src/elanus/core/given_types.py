@@ -75,7 +75,13 @@ def has_json_form(found: pa.DataType) -> bool:
     """Whether values of that type can be in a JSON object, as far as the type says."""
     is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_boolean(found)
     is_other = is_text(found) or pa.types.is_nested(found) or pa.types.is_null(found)
-    return bool(is_number or is_other or has_text_form(found))
+    return bool(is_number or is_other or has_text_form(found)) and not _holds_bytes(found)
+
+
+def _holds_bytes(found: pa.DataType) -> bool:
+    """Whether bytes are inside: JSON has none, and those outside are refused too."""
+    inside = [found.field(n).type for n in range(found.num_fields)] if pa.types.is_nested(found) else ()
+    return is_bytes(found) or any(map(_holds_bytes, inside))
 
 
 def has_text_form(found: pa.DataType) -> bool:

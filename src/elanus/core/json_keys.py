@@ -25,7 +25,7 @@ JsonPath: TypeAlias = tuple[str | int, ...]
 _HEAD = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _STEP = re.compile(r"""\[\s*(?:("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(\d{1,18}))\s*\]""")
 _ESCAPE = re.compile(r"\\(.)")
-_SEPARATOR = re.compile(r"[\[\],]")
+_MARK = re.compile(r"""\\.|[\[\],"']""", re.DOTALL)
 _TO_ESCAPE = re.compile(r'([\\"])')
 _NO_VALUE = object()
 PLACE_DIGITS_MAX = 18
@@ -83,15 +83,21 @@ def parse_json_path(text: str, key_of: Callable[[str], str] = unquoted) -> tuple
 
 
 def split_names(text: str) -> list[str]:
-    """Return the names between commas, without those that are blank. A comma in brackets is part of a key.
+    """Return the names between commas, without those that are blank. A comma in brackets is part of a key,
+    and so is a bracket in the key's quotes.
 
     It looks at each character once, whatever a client sends.
     """
-    names, start, is_inside = [], 0, False
-    for found in _SEPARATOR.finditer(text):
-        if found.group() != ",":
-            is_inside = found.group() == "["
-        elif not is_inside:
+    names, start, is_inside, quote = [], 0, False, ""
+    for found in _MARK.finditer(text):
+        mark = found.group()
+        if quote:
+            quote = "" if mark == quote else quote
+        elif mark in ("[", "]"):
+            is_inside = mark == "["
+        elif mark in ('"', "'"):
+            quote = mark if is_inside else ""
+        elif mark == "," and not is_inside:
             names.append(text[start : found.start()])
             start = found.end()
     return [name.strip() for name in (*names, text[start:]) if name.strip()]

@@ -67,7 +67,7 @@ def bind_array_contains(
                 what = f"cannot cast value to {element}, value: {shown(item)}: {what}"
             raise source.error(what, node.arguments[1].start, _remedy(column))
     need_all = verb == "contains_all"
-    if not items:
+    if not items and not column.field.nullable:
         return Always(need_all)
     held = [value for item in items if (value := _stored(column, item)) is not None]
     values = lookup_set(pa.array(held, column.field.element.arrow_type))

@@ -1,4 +1,4 @@
-"""Conditions on the elements of a struct array: ``match_any`` and its family, and ``element_filter``.
+"""Conditions on the elements of an array: ``match_any`` and its family, and ``element_filter``.
 
 ``match_least(clips, $[seconds] > 3 and $[title] like "a%", threshold=2)`` is true of a row if at least two
 elements of its struct array ``clips`` satisfy the whole condition; ``$[seconds]`` is a field of one element.
@@ -6,12 +6,13 @@ The condition is a filter of its own, over the elements of all rows: it is bound
 ``$[seconds]``, and evaluated on one column of all elements of each array. Then the elements of each row are
 counted.
 
-``element_filter`` is ``match_any``, and chooses the elements that a search of elements considers.
+In ``match_any(tags, $ == "a")`` the elements are plain values: ``$`` is one. ``element_filter`` is
+``match_any`` of a struct array, and chooses the elements that a search of elements considers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.errors import InvalidFilter
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.structs import struct_and_name
 from elanus.expr import kernels, syntax
 from elanus.expr.batch import Batch
@@ -40,14 +42,22 @@ BindCondition = Callable[[syntax.Node, OperandBinder], Predicate]
 
 
 class ElementBinder(OperandBinder):
-    """Binds the values of a condition on elements: ``$[name]`` is a field, and there are no others."""
+    """Binds the values of a condition on elements: ``$[name]`` is a field, or ``$``, and there are no others.
+
+    ``array``: the name of the struct array or array; ``fields``: those of its elements.
+    """
 
     def __init__(
-        self, source: Source, schema: CollectionSchema, values: Mapping[str, object], struct: str
+        self,
+        source: Source,
+        schema: CollectionSchema,
+        values: Mapping[str, object],
+        array: str,
+        fields: Iterable[FieldSchema],
     ) -> None:
         super().__init__(source, schema, values)
-        self._struct = struct
-        self._arrays = {_own_name(field): field for field in schema.members(struct)}
+        self._array = array
+        self._arrays = {_own_name(field): field for field in fields}
         self.read: dict[str, Column] = {}
 
     def columns(self) -> tuple[Column, ...]:
@@ -58,24 +68,36 @@ class ElementBinder(OperandBinder):
     def _element_field(self, node: syntax.Element) -> Column:
         array = self._arrays.get(node.name)
         if array is None:
-            what = f"field {node.name} not exist in struct array field {self._struct}"
-            raise self._source.error(what, node.start, f"it has {', '.join(self._arrays)}")
+            raise self._unknown(node)
         if array.has_vector_lists:
-            what = f"vector field {node.name} of {self._struct} cannot be used in a condition on elements"
+            what = f"vector field {node.name} of {self._array} cannot be used in a condition on elements"
             raise self._source.error(what, node.start, "search it, and filter by scalar fields")
         self.read[node.name] = Column(array)
         return Column(replace(array.element, name=element_name(array)))
 
+    def _unknown(self, node: syntax.Element) -> InvalidFilter:
+        if "" in self._arrays:
+            what = f"{self._array} is no struct array: its elements have no field {node.name}"
+            return self._source.error(what, node.start, "an element is written $")
+        if not node.name:
+            what = f"an element of the struct array {self._array} is no single value"
+            return self._source.error(what, node.start, f"write $[{next(iter(self._arrays))}]")
+        what = f"field {node.name} not exist in struct array field {self._array}"
+        return self._source.error(what, node.start, f"it has {', '.join(self._arrays)}")
+
     def _name(self, node: syntax.Name) -> Column:
-        what = f"field {node.name} cannot be used inside a condition on elements of {self._struct}"
-        remedy = "a field of an element is written $[name]; join other conditions with 'and' outside"
+        what = f"field {node.name} cannot be used inside a condition on elements of {self._array}"
+        written = (
+            "an element is written $" if "" in self._arrays else "a field of an element is written $[name]"
+        )
+        remedy = f"{written}; join other conditions with 'and' outside"
         raise self._source.error(what, node.start, remedy)
 
 
 def _own_name(field: FieldSchema) -> str:
+    """Return the name of a field of a struct array, "" for an array of plain values."""
     found = struct_and_name(field.name)
-    assert found is not None, f"{field.name} is a field of no struct array"
-    return found[1]
+    return "" if found is None else found[1]
 
 
 def bind_element_match(
@@ -101,21 +123,28 @@ def bind_element_match(
     if (option is not None) != (function in _WITH_THRESHOLD):
         what = f"{node.function} {'needs a' if option is None else 'takes no'} threshold: {source.of(node)}"
         raise source.error(what, node.start, usage)
-    struct = _struct(source, arguments[0], schema)
-    operands = ElementBinder(source, schema, values, struct)
+    array, fields = _looked_at(source, arguments[0], schema, function)
+    operands = ElementBinder(source, schema, values, array, fields)
     condition = bind_condition(arguments[1], operands)
     count = None
     if isinstance(option, syntax.Option):
         count = _threshold(source, function, option, operands)
     least = {_ALL: None, _LEAST: count, _EXACT: count, _MOST: 0}.get(function, 1)
     most = count if function in (_MOST, _EXACT) else None
-    return ElementMatch(struct, operands.columns(), condition, least, most, function, negated=False)
+    return ElementMatch(array, operands.columns(), condition, least, most, function, negated=False)
 
 
-def _struct(source: Source, node: syntax.Node, schema: CollectionSchema) -> str:
+def _looked_at(
+    source: Source, node: syntax.Node, schema: CollectionSchema, function: str
+) -> tuple[str, Sequence[FieldSchema]]:
+    """Return the name of the struct array or array, and the fields of its elements."""
     structs = [struct.name for struct in schema.structs]
-    if isinstance(node, syntax.Name) and not node.path and node.name in structs:
-        return node.name
+    if isinstance(node, syntax.Name) and not node.path:
+        if node.name in structs:
+            return node.name, schema.members(node.name)
+        field = schema.by_name.get(node.name)
+        if field is not None and field.data_type is DataType.ARRAY and function != ELEMENT_FILTER:
+            return node.name, (field,)
     what = f"struct array field {source.of(node)} not exist"
     remedy = (
         f"the struct arrays are {', '.join(structs)}" if structs else "the collection has no struct array"
@@ -137,7 +166,7 @@ def _threshold(source: Source, function: str, option: syntax.Option, operands: O
 
 
 def rows_that_match(node: ElementMatch, batch: Batch, evaluate: Evaluate) -> pa.Array:
-    """Which rows of a batch have as many elements as wanted; null where the struct array is null. (rows,)"""
+    """Which rows of a batch have as many elements as wanted; null where the array is null. (rows,)"""
     flags = chosen_elements(node, batch, evaluate)
     array = _array(batch, node.columns[0])
     lengths = _lengths(array)

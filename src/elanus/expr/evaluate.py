@@ -194,8 +194,8 @@ class Evaluator(Visitor[pa.Array]):
 
     def array_contains(self, node: ArrayContains) -> pa.Array:
         column = self._batch.column(node.column.field.name)
-        if node.need_all and node.has_impossible:
-            return kernels.known(column, node.negated)
+        if node.need_all and (node.has_impossible or not node.literals):
+            return kernels.known(column, node.has_impossible is node.negated)
         contains = arrayvalues.contains_all if node.need_all else arrayvalues.contains_any
         found = contains(column, node.values)
         return pc.invert(found) if node.negated else found

@@ -108,7 +108,7 @@ class Explainer(Visitor[str]):
         threshold = {"match_least": node.least, "match_most": node.most, "match_exact": node.most}
         rest = f", threshold={threshold[node.function]}" if node.function in threshold else ""
         condition = self.visit(node.condition)
-        text = f"{node.function}({node.struct}, {condition}{rest})"
+        text = f"{node.function}({node.array}, {condition}{rest})"
         return f"not {text}" if node.negated else text
 
 

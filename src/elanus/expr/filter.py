@@ -125,9 +125,7 @@ class BoundFilter:
         """Whether a search of single elements by a field of a struct array considers chosen elements only."""
         chosen = self.element_filter
         return (
-            chosen is not None
-            and struct_and_name(field) is not None
-            and field.startswith(f"{chosen.struct}[")
+            chosen is not None and struct_and_name(field) is not None and field.startswith(f"{chosen.array}[")
         )
 
     def chosen_elements(self, columns: Mapping[str, ColumnData], rows: int) -> npt.NDArray[np.bool_]:

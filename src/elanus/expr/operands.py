@@ -136,8 +136,9 @@ class OperandBinder:
                 raise self._source.error(what, node.start, "join conditions with 'and', 'or' and 'not'")
 
     def _element_field(self, node: syntax.Element) -> Column:
-        what = f"$[{node.name}] can only be used inside element_filter or a MATCH function"
-        raise self._source.error(what, node.start, f"write match_any(clips, $[{node.name}] == 1)")
+        written = f"$[{node.name}]" if node.name else "$"
+        what = f"{written} can only be used inside element_filter or a MATCH function"
+        raise self._source.error(what, node.start, f"write match_any(clips, {written} == 1)")
 
     def _element(self, node: syntax.Node) -> Any:
         bound = self.bind(node)

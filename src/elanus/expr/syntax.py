@@ -89,7 +89,8 @@ class Name(Node):
 
 @dataclass(frozen=True, slots=True)
 class Element(Node):
-    """``$[name]``: a field of one struct of a struct array."""
+    """``$[name]``: a field of one struct of a struct array. ``$``, whose ``name`` is empty: an element of an
+    array of plain values."""
 
     name: str
 

@@ -305,15 +305,17 @@ class ColumnTest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ElementMatch:
-    """Whether at least ``least`` and at most ``most`` elements of a struct array satisfy a condition.
+    """Whether at least ``least`` and at most ``most`` elements of an array satisfy a condition.
+
+    ``array``: the name of a struct array, or of an array of plain values.
 
     ``columns``: the arrays that the condition reads, at least one. ``condition``: over the elements of these
     arrays, which have the arrays' names. ``least`` None: all elements; ``most`` None: any number.
     ``chooses``: the condition also chooses the elements that a search of elements considers. It is unknown
-    where the struct array is null; an element for which the condition is unknown does not satisfy it.
+    where the array is null; an element for which the condition is unknown does not satisfy it.
     """
 
-    struct: str
+    array: str
     columns: tuple[Column, ...]
     condition: Predicate
     least: int | None
@@ -330,10 +332,10 @@ ELEMENT_FILTER = "element_filter"
 
 
 def element_name(array: FieldSchema) -> str:
-    """Return the name of the column of all elements of an array of a struct array: ``$[title]``."""
+    """Return the name of the column of all elements of an array: ``$[title]`` of one of a struct array, else
+    ``$``."""
     found = struct_and_name(array.name)
-    assert found is not None, f"{array.name} is a field of no struct array"
-    return f"$[{found[1]}]"
+    return "$" if found is None else f"$[{found[1]}]"
 
 
 Predicate = (

@@ -187,8 +187,9 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
 
 def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
     """Return the JSON texts of values, made by a C loop. Times are cut to microseconds, maps are objects."""
-    if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
+    coarser = _in_microseconds(column.type)
+    if coarser != column.type:
+        column = column.cast(coarser, safe=False)
     if not _is_finite(column):
         row = next(n for n in range(len(column)) if not _is_finite(column.slice(n, 1)))
         place.refuse(name, row, "holds a nan or an inf, which JSON has no word for")
@@ -200,6 +201,22 @@ def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
         years = ", dates and times are of the years 1 to 9999" if is_time else ""
         place.refuse(name, row, f"has a value that has no form in JSON: {error}{years}")
     return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _in_microseconds(found: pa.DataType) -> pa.DataType:
+    """Return the type with all of its timestamps, those in lists, structs and maps too, in microseconds:
+    Python's times have no more."""
+    if pa.types.is_timestamp(found):
+        return pa.timestamp("us", found.tz)
+    if pa.types.is_map(found):
+        return pa.map_(found.key_type, _in_microseconds(found.item_type))
+    if pa.types.is_struct(found):
+        return pa.struct([field.with_type(_in_microseconds(field.type)) for field in found])
+    if pa.types.is_fixed_size_list(found):
+        return pa.list_(_in_microseconds(found.value_type), found.list_size)
+    if pa.types.is_list(found):
+        return pa.list_(_in_microseconds(found.value_type))
+    return found
 
 
 def _json_texts(column: pa.Array) -> list[bytes]:

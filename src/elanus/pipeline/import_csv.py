@@ -26,6 +26,8 @@ from elanus.pipeline.import_plan import RowGroup
 from elanus.pipeline.import_texts import JSON_NULL, column_of
 
 _BLOCK_BYTES = 8 * 1024 * 1024
+_TAIL_BYTES = 4096
+_SHOWN_MAX = 60
 
 
 class CsvSource:
@@ -61,8 +63,27 @@ class CsvSource:
             return
         reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
         texts = _as_texts(self._header(), self._csv.null)
+        last = ""
         with self._file.native() as file, pyarrow.csv.open_csv(file, reading, self._parsing, texts) as reader:
-            yield from reader
+            for rows in reader:
+                if rows.num_rows:
+                    last = rows.column(rows.num_columns - 1)[-1].as_py() or ""
+                yield rows
+        self._check_closed(last)
+
+    def _check_closed(self, last: str) -> None:
+        """Raises `InvalidParameter` if the last value has swallowed the rows behind it, as nothing closes its
+        quote."""
+        if "\n" not in last and "\r" not in last:
+            return
+        with self._file.native() as file:
+            file.seek(max(0, self._file.size_bytes - _TAIL_BYTES))
+            end = file.read().rstrip(b"\r\n")
+        if not end.endswith(b'"'):
+            raise InvalidParameter(
+                f"{self._name} cannot be read as CSV: nothing closes the quote of the value that begins with "
+                f"{last[:_SHOWN_MAX]!r}: close it, or write quotes inside of a value twice"
+            )
 
     def _header(self) -> list[str]:
         """Raises `InvalidParameter` for a name that is there twice: which one counts is not known."""

@@ -83,6 +83,8 @@ def report(node_id: NodeID, what: str, snapshot: Snapshot, read: FollowedRead, t
             left_out[reason] += 1
         elif segment.blocks:
             parts.append(_part(segment, snapshot, read, trail, visits))
+    if isinstance(read, NodeQuery) and read.primary_keys is not None:
+        what += " by primary key"  # such as the second one of an ordered query, which looks for newer rows
     shown = parts
     if len(parts) > SEGMENTS_SHOWN_MAX:
         slowest = sorted(parts, key=lambda part: -part.ms)[:SEGMENTS_SHOWN_MAX]

@@ -98,12 +98,9 @@ class _Run:
         self._at = self._began
         self._chunk_rows = 0
         self._has_looked = False
+        self.examined = 0
+        """How many rows have been looked at."""
         self._find_next_key()
-
-    @property
-    def examined(self) -> int:
-        """How many rows have been examined."""
-        return self._at - self._began
 
     @property
     def has_more(self) -> bool:
@@ -117,14 +114,15 @@ class _Run:
         start = self._at
         self._chunk_rows = 2 * self._chunk_rows or limits.chunk_rows
         self._at = min(start + self._chunk_rows, self._stop)
-        examined = self._at - self._began
+        passed = self._at - self._began
         much = 0 if self.block.rows <= SMALL_BLOCK_ROWS else EVALUATE_ALL_SHARE * self.block.rows
-        if (start > self._began and examined > much and not rest.matches_all) or (
+        if (start > self._began and passed > much and not rest.matches_all) or (
             start == self._began and self._finds_few(rest, limits.few_rows)
         ):
             self.block.evaluate(rest)
         few = self._all_matching(start, rest, limits.few_rows)
         rows = self.order.rows(start, self._at) if few is None else few
+        self.examined += len(rows)
         self._find_next_key()
         return self.block.narrow(read_ts, rows, rest, limits.after)
 

@@ -339,7 +339,10 @@ class LoadedCollection:
         self.channels[vchannel] = FollowedVchannel(vchannel)
         channel.gone()
         self.publish()
-        return channel.followers()
+        followers = channel.followers()
+        for follower in followers:  # all of them now: the caller may be cancelled while it waits for one
+            follower.retire()
+        return followers
 
     def give_up(self, vchannel: str) -> list[Follower]:
         """See `QueryNodeApi.give_up_vchannel`. Returns the followers, to be stopped."""

@@ -15,9 +15,8 @@ from elanus.core.errors import InvalidParameter
 from elanus.rpc.security import ALPN, ClientSecurity, DialSecurity, RpcSecurity
 
 _PATIENCE_S = 2.0
-_PLAIN = (
-    f"it speaks TLS, and this process does not; in a cluster {RpcSecurity.remedy}; {ClientSecurity.remedy}"
-)
+SPEAKS_TLS = "it speaks TLS, and this process does not"
+_PLAIN = f"{SPEAKS_TLS}; in a cluster {RpcSecurity.remedy}; {ClientSecurity.remedy}"
 
 
 def is_local(address: str) -> bool:

@@ -48,7 +48,7 @@ class ChannelStatus:
 class CollectionStatus:
     """``loaded_percent``: ``None`` when not loaded. ``segments``: the number of segments by state.
     ``unreadable``: the segments that query nodes cannot read, each with the reason and the remedy;
-    ``unreadable_logs``: the same of its log."""
+    ``unreadable_logs``: the same of its log. ``collection_id``: 0 in a status of an older release."""
 
     database: str
     name: str
@@ -57,6 +57,7 @@ class CollectionStatus:
     segments: Mapping[str, int]
     unreadable: Sequence[str] = ()
     unreadable_logs: Sequence[str] = ()
+    collection_id: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,3 +238,8 @@ class Status:
     slow_requests: int = 0
     recalls: Sequence[RecallStatus] = ()
     serving: Sequence[ServingStatus] = ()
+
+    def collection_named(self, collection_id: int) -> str:
+        """Return ``DATABASE.NAME``; the id of a collection that does not exist any more."""
+        known = (one for one in self.collections if one.collection_id == collection_id)
+        return next((f"{one.database}.{one.name}" for one in known), str(collection_id))

@@ -79,6 +79,7 @@ def collection_statuses(
             dict(states.get(c.collection_id, {})),
             [one.reason for one in loaded.unreadable] if loaded else [],
             loaded.unreadable_logs if loaded else (),
+            c.collection_id,
         )
         for c in collections
         for loaded in (loads.get(c.collection_id),)

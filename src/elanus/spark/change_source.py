@@ -13,6 +13,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.timestamps import Timestamp
+from elanus.spark.asking import answered
 from elanus.spark.change_rows import (
     PARTITION_ID_COLUMN,
     TS_COLUMN,
@@ -129,7 +130,7 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
         self._has_looked = True
         since = Timestamp(start["ts"])
         self._drop_latest()
-        lease = take_changes(self._options, since)
+        lease = self._taken(since)
         with let_go_on_error(self._options, lease):
             snapshot = self._snapshot(lease, start)
             found = self._partitions(lease, snapshot, since)
@@ -154,7 +155,7 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
             self._held.append((until, latest[1]))
             return self._partitions(latest[1], latest[2], since)
         self._drop_latest()
-        lease = take_changes(self._options, since)
+        lease = self._taken(since)
         self._held.append((until, lease))  # also if it fails: the next commit lets it go
         return self._partitions(lease, up_to(self._snapshot(lease, end), until), since)
 
@@ -175,6 +176,10 @@ class ElanusStreamReader(_Tasks, DataSourceStreamReader, SupportsTriggerAvailabl
         held, self._held = self._held, []
         for _, lease in held:
             let_go(self._options, lease)
+
+    def _taken(self, since: Timestamp) -> SnapshotLease:
+        """The server may restart meanwhile: a query that runs for months outlasts that."""
+        return answered(lambda: take_changes(self._options, since))
 
     def _snapshot(self, lease: SnapshotLease, offset: dict[str, Any]) -> CollectionSnapshot:
         """Raises `InvalidParameter` if the name means another collection than the one read before: that its

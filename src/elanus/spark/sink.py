@@ -30,14 +30,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
-from elanus.core.errors import DeadlineExceeded, ElanusError, InvalidParameter, NotReady, Unavailable
+from elanus.core.errors import ElanusError, InvalidParameter
 from elanus.core.faults import StorageFault
 from elanus.core.given_types import check_columns
 from elanus.core.import_files import LIST_SUFFIX
 from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.schema import CollectionSchema
-from elanus.spark.asking import ask
+from elanus.spark.asking import answered, ask
 from elanus.spark.options import WriteOptions
 from elanus.spark.plain_errors import plain_errors
 from elanus.spark.releases import arrow_schema
@@ -46,7 +46,6 @@ from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 
 _LOOK_S = 0.25
-_SILENCE_MAX_S = 300.0
 _STAGING = "spark-writes"
 _LEFT_BEHIND = timedelta(days=7)
 """From then on no write or import waits for a file any more."""
@@ -171,8 +170,8 @@ class Sink:
 
         ``batch``: its number, where ``write_id`` names a streaming query.
 
-        A server that does not answer is asked again for `_SILENCE_MAX_S`: it may be restarting, and goes on
-        with the write then. Raises `InvalidParameter` for rows that do not fit, with the server's reason:
+        A server that does not answer is asked again (`answered`): it may be restarting, and goes on with the
+        write then. Raises `InvalidParameter` for rows that do not fit, with the server's reason:
         none is there then; and for a batch of a query whose later batches are there, or those of another
         query of that name.
         """
@@ -193,7 +192,8 @@ class Sink:
                 task = self._task(task)
         self.staging.remove(messages)
         if task.state is ImportState.FAILED:
-            raise InvalidParameter(f"nothing of write {write_id} is in {to.collection}: {task.reason}")
+            reason = _by_partitions(task.reason, messages)
+            raise InvalidParameter(f"nothing of write {write_id} is in {to.collection}: {reason}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self.staging.remove(messages)
@@ -203,15 +203,7 @@ class Sink:
 
     def _answered(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
         """Make a call that may be repeated."""
-        until_s = time.monotonic() + _SILENCE_MAX_S
-        while True:
-            try:
-                return self._ask(call)
-            except (Unavailable, DeadlineExceeded, NotReady) as error:
-                if time.monotonic() >= until_s:
-                    raise
-                _log.info("the server does not answer; asking again", error=error.message)
-                time.sleep(_LOOK_S)
+        return answered(lambda: self._ask(call))
 
     def _ask(self, call: Callable[[ConnectorApi], Awaitable[T]]) -> T:
         return ask(self._options, call)
@@ -272,6 +264,15 @@ def _clear(store: ObjectStore) -> None:
     before = datetime.now(UTC) - _LEFT_BEHIND
     if left := [found.path for found in store.list(_STAGING) if found.modified < before]:
         store.delete_all(left)
+
+
+def _by_partitions(reason: str, messages: Sequence[WriterCommitMessage | None]) -> str:
+    """Return a text that names the frame's partitions in place of the files that their tasks wrote: these are
+    gone by then, and their names told nobody which row is meant."""
+    for number, message in enumerate(messages):
+        if isinstance(message, Staged) and message.file:
+            reason = reason.replace(message.file, f"partition {number} of the frame")
+    return reason
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[str]:

@@ -88,7 +88,14 @@ STATUS = Status(
         )
     ],
     collections=[
-        CollectionStatus("default", "digits", 100, 10_000, {"Growing": 1, "Flushed": 3, "Importing": 2})
+        CollectionStatus(
+            "default",
+            "digits",
+            100,
+            10_000,
+            {"Growing": 1, "Flushed": 3, "Importing": 2},
+            collection_id=440000000000010005,
+        )
     ],
     jobs=[JOB],
     pipeline=PipelineStatus("Healthy", 4711, 2),
@@ -448,7 +455,7 @@ def test_gc_shows_what_went_and_what_stays_until_when(running: Path) -> None:
     for expected in ("DELETED", "insert_log/1/2/7/a1-x", "3.0 MB in 2 objects reclaimed", "in use"):
         assert expected in result.output
     pinned = result.output[result.output.index("DROPPED SEGMENTS") :].splitlines()[2].split()
-    assert pinned[:2] == ["440000000000010099", "440000000000010005"], "whole, however narrow the terminal is"
+    assert pinned[:2] == ["440000000000010099", "default.digits"], "whole, however narrow the terminal is"
     assert pinned[4:] == ["1970-01-02_00:00:00_UTC", "a", "query", "node"]
     assert "a2-x" not in result.output
 

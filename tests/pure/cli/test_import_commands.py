@@ -281,7 +281,8 @@ def test_the_command_over_tls(connector: FakeConnector, file: Path, tmp_path: Pa
             assert (done.exit_code, done.stdout) == (0, "5 rows imported into docs\n")
         plain = CliRunner().invoke(app, command)
     assert plain.exit_code == 1
-    assert "it speaks TLS, and this process does not" in plain.stderr
+    assert "it speaks TLS, and this process does not: name the CA" in plain.stderr
+    assert "--tls-ca" in plain.stderr
 
 
 def test_a_directory_stands_for_its_files_and_options_reach_the_server(

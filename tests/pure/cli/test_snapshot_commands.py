@@ -125,9 +125,9 @@ def test_what_is_no_moment_and_what_was_not_dropped(verbs: FakeVerbs, uri: str) 
 def test_a_report_of_garbage_collection_shows_what_is_held() -> None:
     held = (HeldFiles("snapshot daily", 7, 0, 0), HeldFiles("a reader", 8, NOON_MS, 0))
     report = GcReport(0, 1, False, "", (), (), 0, 0, held=held)
-    table, _ = render(report)
+    table, _ = render(report, {7: "shop.books", 8: "8"}.__getitem__)
     lines = [line.split(maxsplit=3) for line in str(table).splitlines()[2:]]
     assert lines == [
-        ["7", "-", "released_or_dropped", "snapshot daily"],
+        ["shop.books", "-", "released_or_dropped", "snapshot daily"],
         ["8", "-", "2026-01-31_12:00:00_UTC", "a reader"],
     ]

@@ -32,11 +32,12 @@ SCHEMA = CollectionSchema("docs", (FieldSchema(FieldID(100), "id", DataType.INT6
         (lambda text: parse_order(text, SCHEMA, dynamic=True), "x[" * (LENGTH // 2)),
         (lambda text: parse_order(text, SCHEMA), f"sum({' ' * LENGTH}!"),
         (lambda text: parse_aggregate(text, SCHEMA), f"sum({' ' * LENGTH}!"),
+        (split_names, r'["\"' * (LENGTH // 4)),
         (struct_and_name, "[" * LENGTH),
         (lambda text: with_offsets(text, "Asia/Shanghai"), "ISO " + "\\'" * (LENGTH // 2)),
         (lambda text: with_offsets(text, "Asia/Shanghai"), "ISO " + '"\\' * (LENGTH // 2)),
     ],
-    ids=["order", "paths in an order", "aggregate in an order", "aggregate", "struct", "quotes", "backslash"],
+    ids=["order", "paths", "aggregate in an order", "aggregate", "names", "struct", "quotes", "backslash"],
 )
 def test_no_character_is_looked_at_again_for_each_other(read: Callable[[str], object], text: str) -> None:
     began = time.process_time()
@@ -54,6 +55,9 @@ def test_no_character_is_looked_at_again_for_each_other(read: Callable[[str], ob
         ('doc["a,b"][0],x', ['doc["a,b"][0]', "x"]),
         ("doc['a[b'], x", ["doc['a[b']", "x"]),
         ("x[,y", ["x[,y"]),
+        ('doc["a],b"], x', ['doc["a],b"]', "x"]),
+        (r"doc['it\'s],']:desc, x", [r"doc['it\'s],']:desc", "x"]),
+        ("it's, x", ["it's", "x"]),
     ],
 )
 def test_names_are_separated_by_the_commas_outside_of_brackets(text: str, names: list[str]) -> None:

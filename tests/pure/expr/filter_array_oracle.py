@@ -91,7 +91,8 @@ def array_equalities(draw: st.DrawFn) -> Expr:
 def array_contains(draw: st.DrawFn) -> Expr:
     name = draw(st.sampled_from(list(arrays.LITERALS)))
     function = draw(st.sampled_from(["array_contains", "ARRAY_CONTAINS_ANY", "json_contains_all"]))
-    items = draw(st.lists(arrays.LITERALS[name], min_size=1, max_size=3))
+    few = 1 if function == "array_contains" else 0
+    items = draw(st.lists(arrays.LITERALS[name], min_size=few, max_size=3))
     if function == "array_contains":
         items = items[:1]
     argument = items[0] if function == "array_contains" else items

@@ -21,6 +21,7 @@ from elanus.index import ScalarIndex, build, resolve_field_index
 
 SECONDS = [[1, 2, 3], [], None, [2], [5, 5]]
 TITLES = [["a", "b", "ab"], [], None, ["c"], ["a", "a"]]
+RATINGS = [[4, 5], [], None, [1], [5, 2, 5]]
 
 
 def _array(number: int, name: str, element: DataType, **more: Any) -> FieldSchema:
@@ -45,6 +46,8 @@ SCHEMA = CollectionSchema(
     ),
     structs=(StructSchema(FieldID(101), "clips", nullable=True),),
 )
+PLAIN = CollectionSchema("films", (SCHEMA.fields[0], _array(106, "ratings", DataType.INT8, max_capacity=8)))
+
 COLUMNS = {
     "id": pa.array(range(5)),
     "clips[seconds]": pa.array(SECONDS, SCHEMA.field("clips[seconds]").arrow_type),
@@ -84,6 +87,51 @@ def rows(text: str, **values: object) -> list[int]:
 )
 def test_rows_are_found_by_their_elements(text: str, found: Sequence[int]) -> None:
     assert rows(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("match_any(ratings, $ == 5)", [0, 4]),
+        ("MATCH_ALL(ratings, $>=4)", [0, 1]),
+        ("match_least(ratings, $ in [5, 2], threshold=3)", [4]),
+        ("match_exact(ratings, $ > 1 and $ < 5, threshold=1)", [0, 4]),
+        ("match_most(ratings, 1 < $ <= 5, 0)", [1, 3]),
+        ("not match_any(ratings, $ % 2 == 0)", [1, 3]),
+        ("id > 0 and match_any(ratings, $ == {r})", [4]),
+    ],
+)
+def test_an_element_of_a_plain_array_is_the_value_itself(text: str, found: Sequence[int]) -> None:
+    columns = {"id": COLUMNS["id"], "ratings": pa.array(RATINGS, PLAIN.field("ratings").arrow_type)}
+    chosen = compile_filter(text, PLAIN, {"r": 5})
+    again = compile_filter(chosen.explain(), PLAIN)
+    assert shape(again.predicate) == shape(chosen.predicate), chosen.explain()
+    assert chosen.evaluate(columns, 5).nonzero()[0].tolist() == found
+    assert "ratings" in chosen.field_names
+    built = build(
+        resolve_field_index({"index_type": "INVERTED"}, PLAIN.field("ratings")), columns["ratings"], 1
+    )
+    assert isinstance(built, ScalarIndex)
+    assert chosen.evaluate(columns, 5, {("ratings", ()): built}).nonzero()[0].tolist() == found
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("match_any(ratings, $[stars] == 5)", "ratings is no struct array: its elements have no field stars"),
+        (
+            "match_any(ratings, id == 5)",
+            r"field id cannot be used .* of ratings: .*element is written \$",
+        ),
+        ("match_any(ratings, $ == 'a')", "comparisons between Int8 and VarChar are not supported"),
+        ("match_any(id, $ == 5)", "struct array field id not exist"),
+        ("element_filter(ratings, $ == 5)", "struct array field ratings not exist"),
+        ("$ == 5", r"\$ can only be used inside element_filter or a MATCH function"),
+    ],
+)
+def test_what_is_refused_of_a_plain_array(text: str, why: str) -> None:
+    with pytest.raises(InvalidFilter, match=why):
+        compile_filter(text, PLAIN)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
@@ -219,6 +267,7 @@ def test_an_index_finds_rows_with_an_element(
         ("match_any(films, $[seconds] == 1)", "struct array field films not exist"),
         ("match_any(id, $[seconds] == 1)", "struct array field id not exist"),
         ("match_any(clips, $[minutes] == 1)", "field minutes not exist in struct array field clips"),
+        ("match_any(clips, $ == 1)", "an element of the struct array clips is no single value"),
         ("match_any(clips, $[v] == 1)", "vector field v of clips cannot be used"),
         ("match_any(clips, id == 1)", "field id cannot be used inside a condition on elements"),
         ("match_any(clips, $[seconds])", "predicate is not a boolean expression"),

@@ -328,6 +328,9 @@ def test_columns_that_do_not_fit_are_refused_before_any_row_is_read(
         imported(of, **columns)
 
 
+MOMENT_NS = 1_700_000_000_123_456_789
+MOMENTS = pa.struct({"a": pa.list_(pa.timestamp("ns", "UTC"))})
+BLOB = pa.struct({"a": pa.list_(pa.large_binary())})
 NESTED = pa.struct(
     {
         "prices": pa.list_(pa.decimal128(4, 2)),
@@ -340,8 +343,27 @@ NESTED = pa.struct(
 def test_a_dynamic_value_that_json_cannot_hold() -> None:
     with pytest.raises(InvalidParameter, match="row 101: field f is nan, which JSON has no word for"):
         imported(schema(dynamic=True), id=[1, 2], f=np.array([1.0, np.nan]))
-    with pytest.raises(InvalidParameter, match=r"column d of type binary has no form in JSON"):
-        imported(schema(dynamic=True), id=[1], d=pa.array([b"x"]))
+    for found, value in ((pa.binary(), b"x"), (pa.list_(pa.binary()), [b"x"]), (BLOB, {"a": [b"x"]})):
+        with pytest.raises(InvalidParameter, match=r"column d of type .*binary.* has no form in JSON"):
+            imported(schema(dynamic=True), id=[1], d=pa.array([value], found))
+
+
+@pytest.mark.parametrize(
+    ("value", "found", "expected"),
+    [
+        ([MOMENT_NS], pa.list_(pa.timestamp("ns")), ["2023-11-14T22:13:20.123456"]),
+        ([MOMENT_NS], pa.list_(pa.timestamp("ns"), 1), ["2023-11-14T22:13:20.123456"]),
+        ({"a": [MOMENT_NS]}, MOMENTS, {"a": ["2023-11-14T22:13:20.123456Z"]}),
+        ([("k", MOMENT_NS)], pa.map_(pa.string(), pa.timestamp("ns")), {"k": "2023-11-14T22:13:20.123456"}),
+    ],
+)
+def test_moments_inside_of_dynamic_values_are_cut_to_microseconds(
+    value: object, found: pa.DataType, expected: object
+) -> None:
+    """pandas and Parquet files have nanoseconds."""
+    [row, other] = imported(schema(dynamic=True), id=[1, 2], d=pa.array([value, None], found)).to_pylist()
+    assert json.loads(row["$meta"]) == {"d": expected}
+    assert json.loads(other["$meta"]) == {}
 
 
 @pytest.mark.parametrize(

@@ -203,3 +203,17 @@ def test_texts_in_two_dimensions_are_refused_by_their_row(tmp_path: Path) -> Non
         imported(tmp_path, files, None)
     files["tags.npy"] = saved(np.array([["a", "b"], ["c", "d"]]))
     assert [row["tags"] for row in imported(tmp_path, files, None)] == [["a", "b"], ["c", "d"]]
+
+
+@pytest.mark.parametrize("end", [b"2,b\n", b"2,b", b"\n", b"\r\n2,b\r\n"])
+def test_a_quote_in_csv_that_nothing_closes_takes_no_rows_into_its_value(tmp_path: Path, end: bytes) -> None:
+    with pytest.raises(
+        InvalidParameter, match=r"a\.csv cannot be read as CSV: nothing closes the quote .*'a"
+    ):
+        imported(tmp_path, {"a.csv": b'id,t\n1,"a\n' + end}, None)
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n\r\n", b"\n2,b\n"])
+def test_a_value_in_quotes_has_several_lines_up_to_the_end_of_its_file(tmp_path: Path, end: bytes) -> None:
+    rows = imported(tmp_path, {"a.csv": b'id,t\n1,"a\nb"' + end}, None)
+    assert rows[0]["t"] == "a\nb"

@@ -112,6 +112,8 @@ class Asked:
     ignore_growing: bool = False
     expired_until: int = 0
     limit: int | None = None
+    keys: tuple[int, ...] = ()
+    """Of a query: the primary keys of the rows."""
     times: int = 1
     """The last of so many equal reads is explained."""
 
@@ -159,7 +161,7 @@ def _answer(of: Snapshot, asked: Asked, bound: object) -> None:
         CollectionID(7),
         tuple(PartitionID(number) for number in asked.partitions),
         bound,  # type: ignore[arg-type]
-        None,
+        pa.array(asked.keys) if asked.keys else None,
         ("price",),
         asked.limit,
         NOW,

@@ -128,10 +128,14 @@ SITUATIONS = {
         snapshot(segment(1, block(500)), segment(2, block(500, first_key=500))),
         Asked(kind="query", filter="id in [3, 4]"),
     ),
+    "a query with a limit whose few rows an index finds": lambda: _priced(
+        "STL_SORT", kind="query", filter="price == 7", limit=100
+    ),
     "a query with a limit": lambda: (
         snapshot(segment(1, block(5000))),
         Asked(kind="query", filter="price < 900", limit=10),
     ),
+    "a query by keys": lambda: (snapshot(segment(1, block(500))), Asked(kind="query", keys=(7, 9))),
     "a count": lambda: (snapshot(segment(1, block(500))), Asked(kind="count")),
 }
 

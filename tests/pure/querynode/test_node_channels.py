@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from channel_world import A, B, Cluster, finished, scenario, waiting
@@ -24,6 +24,7 @@ from elanus.proxy.fanout import answers
 from elanus.proxy.fanout import client as fanout
 from elanus.proxy.fanout.deadline import Patience
 from elanus.querynode import inline_reads, serving
+from elanus.querynode.follower import Follower
 
 
 @scenario
@@ -79,6 +80,25 @@ async def test_the_lead_of_a_vchannel_moves_with_its_growing_rows(cluster: Clust
     assert (await cluster.nodes[A].status()).growing_bytes == 0
     await cluster.nodes[A].unwatch_vchannel(COLLECTION, VCHANNEL)
     await cluster.check()
+
+
+@scenario
+async def test_a_vchannel_whose_release_is_cancelled_half_way_has_no_follower_left(cluster: Cluster) -> None:
+    await cluster.watch(B, rows=True)
+    cluster.lead = B
+    await cluster.place({})
+    channel = cluster.nodes[A]._collections[COLLECTION].channels[VCHANNEL]
+    served = channel.follower
+    assert served is not None
+    channel.successor = Mock(spec=Follower)
+    with patch.object(served._interim, "stop", asyncio.Event().wait):  # work on blocks takes its time
+        releasing = asyncio.create_task(cluster.nodes[A].unwatch_vchannel(COLLECTION, VCHANNEL))
+        await breathe()
+        releasing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await releasing
+    channel.successor.retire.assert_called_once_with()
+    await served.stop()
 
 
 @scenario

@@ -11,7 +11,7 @@ import pytest
 
 from elanus.pipeline.driver import DriverFailed
 from elanus.server.cluster.datanode import SparkOnDemand
-from elanus.server.cluster.run import _start_pipeline, check
+from elanus.server.cluster.run import _run, _start_pipeline, check
 from elanus.server.cluster.workspace import Workspace
 from elanus.server.settings import Settings
 from elanus.server.settings_services import ClusterSettings, LogSettings, MetaSettings, StorageSettings
@@ -67,3 +67,21 @@ def test_a_data_node_whose_spark_does_not_start_says_why(tmp_path: Path) -> None
     with no_java, pytest.raises(CannotStart, match="Spark does not start: there is no Java"):
         asyncio.run(start())
     workspace.close()
+
+
+def test_a_process_that_waits_for_a_service_that_is_down_can_be_stopped(tmp_path: Path) -> None:
+    async def start() -> int:
+        stopping = asyncio.Event()
+
+        async def open_services(*_: object) -> None:
+            stopping.set()
+            await asyncio.Event().wait()
+
+        where = "elanus.server.cluster.run"
+        with (
+            patch(f"{where}.stop_signals", return_value=stopping),
+            patch(f"{where}._open", open_services),
+        ):
+            return await _run(COMPLETE.model_copy(update={"data_dir": tmp_path}), ("querynode",))
+
+    assert asyncio.run(start()) == 0

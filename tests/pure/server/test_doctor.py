@@ -29,7 +29,9 @@ from elanus.server.status import (
 GB = 1 << 30
 T0, T1, T2 = (f"2026-01-01T0{hour}:00:00.000+00:00" for hour in range(3))
 CHANNEL = ChannelStatus("dml_0", 1 << 60, 150.0, 50 << 20, 2, 7)
-COLLECTION = CollectionStatus("default", "digits", 100, 3_000_000, {"Growing": 2, "Flushed": 6})
+COLLECTION = CollectionStatus(
+    "default", "digits", 100, 3_000_000, {"Growing": 2, "Flushed": 6}, collection_id=7
+)
 JOB = JobStatus("40", "flush", "finished", "idle", T0, 1500.0, 10_000, 1 << 20, ordered=T0, ended=T1)
 FAILED = replace(JOB, state="failed", error="OutOfMemoryError: heap\n  at ...")
 RUNNING = replace(JOB, state="running", ended="", percent=50.0)
@@ -165,12 +167,12 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     "files-held": (
         {"garbage": GarbageStatus(held=[HeldStatus("a reader", 7, 0, 0, T0, 25 * 3600.0)])},
         "warning",
-        "collection 7 reads it as of 25 h ago",
+        "collection default.digits reads it as of 25 h ago",
     ),
     "files-held dropped": (
-        {"garbage": GarbageStatus(held=[HeldStatus("a query node", 7, 3, 5 << 20, T0, 2 * 3600.0)])},
+        {"garbage": GarbageStatus(held=[HeldStatus("a query node", 8, 3, 5 << 20, T0, 2 * 3600.0)])},
         "warning",
-        "keeps 3 segments of collection 7, 5 MB, 2.0 h after their time",
+        "keeps 3 segments of collection 8, 5 MB, 2.0 h after their time",
     ),
     "recall-below-target": (
         {

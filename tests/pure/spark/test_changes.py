@@ -20,13 +20,21 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.api.datanode import CompactionOrder
-from elanus.core.errors import FieldNotFound, InvalidParameter, PermissionDenied
+from elanus.core.errors import (
+    DeadlineExceeded,
+    ElanusError,
+    FieldNotFound,
+    InvalidParameter,
+    NotReady,
+    PermissionDenied,
+    Unavailable,
+)
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.merge import compact
-from elanus.spark import change_source, changes
+from elanus.spark import asking, change_source, changes
 from elanus.spark.change_rows import change_reads, read_changes
 from elanus.spark.change_source import OWN, ElanusStreamReader, up_to
 from elanus.spark.options import ReadOptions, parse_options
@@ -310,6 +318,35 @@ def test_a_stream_keeps_the_files_of_the_batches_that_are_being_read(
         stream.stop()
         assert kept == set()
         stream.latestOffset(later)
+
+
+def test_a_stream_outlasts_a_restart_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collection = Collection(tmp_path)
+    collection.write([1, 2])
+    errors = (Unavailable("no answer"), DeadlineExceeded("no server answers"), NotReady("it starts"))
+    lost: list[ElanusError] = []
+
+    def take(_: ReadOptions, since: Timestamp) -> SnapshotLease:
+        if lost:
+            raise lost.pop()
+        return SnapshotLease(1, collection.store.url, "", Timestamp(collection.now), 0)
+
+    monkeypatch.setattr(asking, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(change_source, "take_changes", take)
+    monkeypatch.setattr(change_source, "let_go", lambda options, lease: None)
+    monkeypatch.setattr(change_source, "snapshot_of", lambda options, lease: collection.snapshot())
+    columns = StructType([*spark_schema(SCHEMA).fields, *OWN])
+    stream = ElanusStreamReader(parse_options({"collection": "a", "changes_from": "10"}), columns)
+    lost += errors
+    end = stream.latestOffset(stream.initialOffset())
+    assert (end["ts"], lost) == (collection.now, [])
+    lost += errors
+    assert stream.partitions({"ts": 9}, end), "a batch that is repeated"
+    assert lost == []
+    lost += errors
+    monkeypatch.setattr(asking, "_SILENCE_MAX_S", 0.0)
+    with pytest.raises(NotReady):
+        stream.latestOffset(end)
 
 
 def test_a_stream_lets_the_version_go_that_its_columns_are_from(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.structs import StructSchema
 from elanus.core.types import DataType
-from elanus.spark import sink
+from elanus.spark import asking, sink
 from elanus.spark.options import parse_write_options
 from elanus.spark.sink import ElanusWriter, Sink, Staged, Staging
 from elanus.spark.stream_sink import ElanusStreamWriter
@@ -253,6 +253,7 @@ def test_a_server_that_restarts_during_a_commit_is_asked_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sink, "_LOOK_S", 0.0)
+    monkeypatch.setattr(asking, "_AGAIN_S", 0.0)
     lost = [Unavailable("no answer"), DeadlineExceeded("no server answers"), NotReady("it starts")]
 
     class Restarting(KnownSink):
@@ -271,7 +272,7 @@ def test_a_streaming_query_outlasts_a_restart_before_its_batch_is_planned_or_com
     server: Answering, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A single write is refused at once: nobody has written anything yet."""
-    monkeypatch.setattr(sink, "_LOOK_S", 0.0)
+    monkeypatch.setattr(asking, "_AGAIN_S", 0.0)
     answer = sink.ask
     lost = [Unavailable("no answer"), DeadlineExceeded("no server answers"), NotReady("it starts")]
 
@@ -292,7 +293,7 @@ def test_a_streaming_query_outlasts_a_restart_before_its_batch_is_planned_or_com
 
 
 def test_a_server_that_stays_away_ends_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sink, "_SILENCE_MAX_S", 0.0)
+    monkeypatch.setattr(asking, "_SILENCE_MAX_S", 0.0)
 
     class Gone(KnownSink):
         def _ask(self, call: Any) -> Any:
@@ -343,6 +344,14 @@ def test_a_commit_that_fails_says_why_and_leaves_no_file(tmp_path: Path) -> None
     with pytest.raises(InvalidParameter, match=r"nothing of write w1 is in docs: row 3: field v"):
         sink.commit([sink.staging.write(iter([BATCH]))], "w1")
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
+
+
+def test_a_row_that_does_not_fit_is_named_by_its_partition_of_the_frame(tmp_path: Path) -> None:
+    sink = KnownSink(tmp_path, ImportState.FAILED)
+    first, empty, third = (sink.staging.write(iter(batches)) for batches in ([BATCH], [], [BATCH]))
+    sink.reason = f"{third.file}, row 3: field v has 3 values"
+    with pytest.raises(InvalidParameter, match=r"in docs: partition 2 of the frame, row 3: field v"):
+        sink.commit([first, empty, third], "w1")
 
 
 def test_more_files_than_an_import_takes_are_named_in_a_list(tmp_path: Path) -> None:

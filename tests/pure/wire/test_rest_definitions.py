@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -156,6 +157,19 @@ def test_a_bad_definition_is_refused_with_the_field(
     answer = client.post("collections/create", **body)
     assert (answer["code"], client.status) == (code, 200)
     assert text in answer["message"]
+
+
+@pytest.mark.parametrize("name", ["Date", "Decimal", "Struct", "int"])
+def test_a_type_that_no_field_has_is_answered_with_those_that_there_are(
+    client: RestClient, name: str
+) -> None:
+    schema = {"fields": [{"fieldName": "f", "dataType": name}]}
+    answer = client.post("collections/create", collectionName="c", schema=schema)
+    assert answer["code"] == 1100
+    assert f"data type {name} of field f is invalid" in answer["message"]
+    offered = set(re.findall(r"\w+", answer["message"].partition("send one of ")[2]))
+    assert {"Int64", "VarChar", "Timestamptz", "ArrayOfVector"} <= offered
+    assert not {"None", "String", "Date", "Decimal", "Mol", "Struct"} & offered
 
 
 def test_nulls_are_as_if_left_out_and_numbers_may_be_quoted(client: RestClient) -> None:

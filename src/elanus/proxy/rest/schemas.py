@@ -29,6 +29,8 @@ _BELONGS = {
     "params.enableDynamicField": "schema.enableDynamicField",
 }
 """Where a schema says what these members say of a quick setup."""
+_REFUSED_LATER = ("None", "String")
+"""Types of no field: the wire code says which one to take instead."""
 
 
 def quick_schema(body: CreateCollection) -> Any:
@@ -155,11 +157,12 @@ def field_message(body: FieldBody) -> Any:
 
 
 def _data_type(name: str, field: str) -> Any:
-    types = dict(schema_pb2.DataType.items())
+    ours = set(map(int, DataType))
+    types = {known: number for known, number in schema_pb2.DataType.items() if number in ours}
     if name not in types:
+        offered = ", ".join(known for known in types if known not in _REFUSED_LATER)
         raise InvalidParameter(
-            f"data type {name[:100]} of field {field} is invalid (case sensitive): send one of "
-            f"{', '.join(name for name in types if name != 'None')}"
+            f"data type {name[:100]} of field {field} is invalid (case sensitive): send one of {offered}"
         )
     return types[name]
 

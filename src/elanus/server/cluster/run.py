@@ -17,6 +17,7 @@ from elanus.core.faults import JobFault, MetaFault
 from elanus.datacoord.checkpoint_positions import CheckpointPositions
 from elanus.meta.format import check_format
 from elanus.meta.keeper import LeaseKeeper
+from elanus.meta.tasks import cancel_and_wait
 from elanus.metrics import Metrics
 from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
@@ -78,7 +79,11 @@ async def _run(settings: Settings, roles: tuple[str, ...]) -> int:
         pipeline = None
         if "datanode" in roles:
             pipeline = await _start_pipeline(stack, settings, workspace, stopping)
-        process = await _started(stack, settings, roles, workspace, metrics, pipeline)
+        starting = asyncio.create_task(_started(stack, settings, roles, workspace, metrics, pipeline))
+        if await first_of(stopping, starting):
+            await cancel_and_wait(starting)  # it may be waiting for a service that is down
+            return 0
+        process = starting.result()
         report = Report(process, None, None)
         observe_url = start_observing(stack, settings, process, metrics, report)
         client_address = ""

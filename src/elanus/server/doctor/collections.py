@@ -123,7 +123,7 @@ def files_held(status: Status) -> Iterator[Finding]:
         if not one.segments and one.held_s >= PIN_S:
             yield warning(
                 "the pin of a reader keeps files of the past",
-                f"{one.holder} of collection {one.collection_id} "
+                f"{one.holder} of collection {status.collection_named(one.collection_id)} "
                 f"reads it as of {one.held_s / 3600:.0f} h ago",
                 "see whether a Spark job or a client still reads it; the pin ends when that releases its "
                 "snapshot, or with its lease (`elanus gc --dry-run` shows the end)",
@@ -132,8 +132,9 @@ def files_held(status: Status) -> Iterator[Finding]:
         elif one.segments and one.held_s >= OVERDUE_S and "query node" in one.holder:
             yield warning(
                 "files of dropped segments are still in use",
-                f"{one.holder} keeps {one.segments} segments of collection {one.collection_id}, "
-                f"{mb(one.bytes)}, {one.held_s / 3600:.1f} h after their time",
+                f"{one.holder} keeps {one.segments} segments of collection "
+                f"{status.collection_named(one.collection_id)}, {mb(one.bytes)}, "
+                f"{one.held_s / 3600:.1f} h after their time",
                 "release the collection and load it again, or restart the query node",
                 one.since,
             )
