@@ -81,7 +81,7 @@ def test_what_is_no_name_does_not_fill_the_files() -> None:
     refused = structs.replace(call(refused=True), database=sent, objects=("books", sent))
     line = audit_line(structs.replace(refused, caller=structs.replace(CALLER, user=sent)), NOON_S)
     record = msgspec.json.decode(line)
-    clipped = "A" * 300 + "…"
+    clipped = "A" * 255 + "…"
     assert (record["user"], record["database"], record["objects"]) == (clipped, clipped, ["books", clipped])
     assert len(line) < 2_000
 

@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 import structlog
 
+from elanus.core.names import recorded_name
 from elanus.proxy.access.caller import FinishedCall
 
 _QUEUE_MAX = 10_000
@@ -30,8 +31,6 @@ _PATIENCE_S = 0.2
 _BATCH_MAX = 1_000
 _RECORD_MAX_BYTES = 2_000
 """Of nearly all records: so much of the file is read for each that is shown."""
-_TEXT_MAX_CHARS = 300
-"""Of a name in a record. Valid names are shorter; what is sent as one may be as long as a request."""
 _LOOKING = ("Get", "Describe", "Has", "Show", "List", "Select", "Check", "BatchDescribe")
 _DATA = frozenset(
     {
@@ -70,14 +69,14 @@ def audit_line(call: FinishedCall, time_s: float) -> bytes:
     when = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
     record = {
         "time": when.isoformat(timespec="milliseconds"),
-        "user": _clipped(call.caller.user),
+        "user": recorded_name(call.caller.user),
         "key": call.caller.key,
         "origin": call.caller.origin,
         "operation": call.operation,
         "privilege": call.permission.privilege,
         "object_type": call.permission.object_type,
-        "database": _clipped(call.database),
-        "objects": [_clipped(name) for name in call.objects],
+        "database": recorded_name(call.database),
+        "objects": [recorded_name(name) for name in call.objects],
         "decision": "refused" if call.refused else "allowed",
         "code": call.code,
         "ms": round(call.seconds * 1000, 3),
@@ -211,11 +210,6 @@ class AuditLog:
 
     def _numbered(self, n: int) -> Path:
         return self._file.with_name(f"{self._file.name}.{n}") if n else self._file
-
-
-def _clipped(name: str) -> str:
-    """Return a name, or the beginning of a longer one: large records would push others out of the files."""
-    return name if len(name) <= _TEXT_MAX_CHARS else f"{name[:_TEXT_MAX_CHARS]}…"
 
 
 def _records(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
