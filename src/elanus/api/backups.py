@@ -90,8 +90,8 @@ class BackupCalls(Protocol):
     async def check_received(self, snapshot_id: int, key_begins: str = "") -> CollectionID:
         """Return the collection id that the snapshot is pinned under, if all of its files are there.
 
-        ``key_begins``: how the key of the restore begins. Raises `SnapshotNotFound` if the lease has ended or is
-        that of another restore, and `InvalidParameter` for a missing file.
+        ``key_begins``: how the key of the restore begins. Raises `SnapshotNotFound` if the lease has ended or
+        is another restore's, and `InvalidParameter` for a missing file.
         """
         ...
 
