@@ -87,10 +87,11 @@ class BackupCalls(Protocol):
         ...
 
     @repeatable
-    async def check_received(self, snapshot_id: int) -> CollectionID:
+    async def check_received(self, snapshot_id: int, key_begins: str = "") -> CollectionID:
         """Return the collection id that the snapshot is pinned under, if all of its files are there.
 
-        Raises `SnapshotNotFound` if the lease has ended, and `InvalidParameter` for a missing file.
+        ``key_begins``: how the key of the restore begins. Raises `SnapshotNotFound` if the lease has ended or
+        is another restore's, and `InvalidParameter` for a missing file.
         """
         ...
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
+from elanus.cli.harmless import harmless
+
 EMPTY = "-"
 _GAP = "  "
 
@@ -61,8 +63,10 @@ def table(title: str, columns: Sequence[Column], rows: Sequence[Row], *, wide: b
 
 
 def show(console: Console, text: Text | str) -> None:
-    """Print without wrapping or truncating, however narrow the terminal is."""
-    console.print(text, soft_wrap=True, highlight=False, markup=False)
+    """Print without wrapping or truncating, however narrow the terminal is, and nothing that it obeys."""
+    shown = text.copy() if isinstance(text, Text) else Text(text)
+    shown.plain = harmless(shown.plain)
+    console.print(shown, soft_wrap=True, highlight=False, markup=False)
 
 
 def _cell(value: str | Cell, *, spaces: bool) -> Cell:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from elanus.cli.harmless import harmless
 from elanus.cli.options import (
     EXIT_FAILED,
     DataDir,
@@ -77,7 +78,7 @@ def explain(
 
         typer.echo(msgspec.json.encode(found).decode())
     else:
-        typer.echo(found["text"])
+        typer.echo(harmless(found["text"]))
 
 
 def slow(data_dir: DataDir = None, url: Url = None, as_json: AsJson = False) -> None:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from elanus.cli.harmless import harmless
+
 if TYPE_CHECKING:
     from elanus.cli.server_calls import Server
     from elanus.server.settings import Settings
@@ -199,5 +201,5 @@ def on_server(command: Callable[..., None]) -> Callable[..., None]:
 
 def fail(message: str, code: int) -> NoReturn:
     """Print the message on standard error, and end the command."""
-    typer.echo(message, err=True)
+    typer.echo(harmless(message), err=True)
     raise typer.Exit(code)

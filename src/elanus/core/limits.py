@@ -16,6 +16,10 @@ KEY_PARTITIONS_MAX = 1024
 DATABASES_MAX = 64
 COLLECTIONS_MAX = 65_536
 RESOURCE_GROUPS_MAX = 1024
+NAMED_COLLECTIONS_MAX = 1024
+"""Names, or ids, of collections in one request."""
+SENT_IDS_MAX = 65_536
+"""Ids of segments or nodes in one request, which the event loop looks up: shards times partitions."""
 VARCHAR_LENGTH_MAX_BYTES = 65_535
 ARRAY_CAPACITY_MAX = 4096
 """Elements of one row of an array field."""

@@ -147,6 +147,14 @@ def check_named_partition(name: str) -> None:
         check_partition_name(name)
 
 
+def recorded_name(name: str) -> str:
+    """Return a name as records of calls have it: of one that no object can have, the beginning.
+
+    What is sent as a name may be as long as a request, and is recorded before it is checked.
+    """
+    return name if len(name) <= NAME_LENGTH_MAX_CHARS else f"{name[:NAME_LENGTH_MAX_CHARS]}…"
+
+
 def _problem(name: str, kind: str, called: str = "") -> str | None:
     """Return what is wrong with a non-empty name. ``called``: the kind as written within a sentence."""
     called = called or f"a {kind} name"

@@ -79,9 +79,10 @@ class Backups:
         )
         return self._pins.lease(await self._pins.pin(here, wanted))
 
-    async def check_received(self, snapshot_id: int) -> CollectionID:
+    async def check_received(self, snapshot_id: int, key_begins: str = "") -> CollectionID:
         pin = self._state.pin(snapshot_id)
-        if pin is None or not pin.received or self._pins.is_over(pin):
+        is_own = pin is not None and pin.received.startswith(key_begins)
+        if pin is None or not pin.received or not is_own or self._pins.is_over(pin):
             raise SnapshotNotFound(
                 f"snapshot not found[snapshot={snapshot_id}]: the restore's lease has ended, begin it again"
             )

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 
 from elanus.core.explanation import Explanation, text_of
+from elanus.core.names import recorded_name
 from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import physical_ms
 from elanus.core.trail import Trail
@@ -102,8 +103,8 @@ class ReadWatch:
         return SlowRequest(
             round(self._wall_s() * 1000),
             call.operation,
-            call.database,
-            ",".join(call.objects),
+            recorded_name(call.database),
+            ",".join(map(recorded_name, call.objects)),
             ms,
             call.code,
             call.trace,

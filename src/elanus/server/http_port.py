@@ -62,10 +62,12 @@ _Answer = tuple[HTTPStatus, object]
 _OPEN = frozenset({"/healthz", "/readyz"})
 _WAKE_S = 5.0
 CONNECTIONS_MAX = 64
-"""At a time; further ones are closed. They take threads and open files, of which the server needs its own."""
+"""At a time: they take threads and open files, of which the server needs its own. A further one takes the
+place of the oldest whose request has not arrived, so nobody keeps health checks out by being slow."""
 REQUEST_WAIT_S = 10.0
 """How long a connection may be silent before its request is complete."""
 _NO_FILES_S = 0.2
+_PLACE_WAIT_S = 1.0
 _RESTART = re.compile(r"/roles/([a-z0-9-]+)/restart")
 _CANCEL = re.compile(r"/jobs/([\w-]+)/cancel")
 _GC = re.compile(r"/gc/(run|dry-run)")
@@ -273,9 +275,13 @@ class _Server(ThreadingMixIn, WSGIServer):
     # a status request that hangs must not keep the server from stopping
     block_on_close = False
     closing = False
+    request_queue_size = CONNECTIONS_MAX
 
     def __init__(self, *args: Any, **more: Any) -> None:
         self._places = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        self._arriving: dict[socket.socket, None] = {}
+        """The connections whose requests have not arrived, the oldest first."""
+        self._lock = threading.Lock()
         super().__init__(*args, **more)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -287,21 +293,50 @@ class _Server(ThreadingMixIn, WSGIServer):
             raise
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Reject the connection that only wakes the server up for closing, and those beyond the limit."""
-        return not self.closing and self._places.acquire(blocking=False)
+        """Reject the connection that only wakes the server up for closing, and one that finds no place."""
+        if self.closing:
+            return False
+        if self._places.acquire(blocking=False):
+            return True
+        return self._end_oldest() and self._places.acquire(timeout=_PLACE_WAIT_S)
+
+    def _end_oldest(self) -> bool:
+        """End the oldest connection whose request has not arrived: its thread then gives up its place.
+
+        Returns whether there is one."""
+        with self._lock:
+            oldest = next(iter(self._arriving), None)
+            if oldest is None:
+                return False
+            del self._arriving[oldest]
+        with contextlib.suppress(OSError):  # it has just ended by itself
+            oldest.shutdown(socket.SHUT_RDWR)
+        return True
+
+    def has_arrived(self, request: socket.socket) -> bool:
+        """The head of a request is complete. Returns whether the connection had not been ended before."""
+        with self._lock:
+            return self._arriving.pop(request, self) is None
 
     def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._arriving[request] = None
         try:
             super().process_request(request, client_address)
         except Exception:  # no thread could be started
-            self._places.release()
+            self._leave(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._leave(request)
+
+    def _leave(self, request: socket.socket) -> None:
+        with self._lock:
+            self._arriving.pop(request, None)
+        self._places.release()
 
     def server_bind(self) -> None:
         """Bind without the base class's lookup of the host's full name, which may take seconds."""
@@ -316,10 +351,14 @@ class _ServerV6(_Server):
 
 class _QuietHandler(WSGIRequestHandler):
     timeout = REQUEST_WAIT_S
+    server: _Server
 
     def handle(self) -> None:
-        with contextlib.suppress(TimeoutError):  # nothing came
+        with contextlib.suppress(TimeoutError, ConnectionError):  # nothing came, or the connection was ended
             super().handle()
+
+    def parse_request(self) -> bool:
+        return super().parse_request() and self.server.has_arrived(self.connection)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
         """Do not log requests: a scrape every few seconds would drown the messages that matter."""

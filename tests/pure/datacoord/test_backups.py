@@ -149,6 +149,17 @@ async def test_a_restore_continues_under_its_key_and_a_wrong_size_is_noticed(tmp
     await bench.coord.stop()
 
 
+async def test_a_restore_is_completed_under_its_own_key_only(tmp_path: Path) -> None:
+    bench, backup = await held(tmp_path)
+    restore = await received(bench, backup, key="shop/books/1")
+    copied(bench, restore)
+    assert await bench.coord.check_received(restore.snapshot_id, "shop/books/")
+    for other in ("shop/films/", "default/books/"):
+        with pytest.raises(SnapshotNotFound, match="begin it again"):
+            await bench.coord.check_received(restore.snapshot_id, other)
+    await bench.coord.stop()
+
+
 async def test_automatic_keys_of_restored_rows_are_not_given_out_again(tmp_path: Path) -> None:
     bench, backup = await held(tmp_path)
     last_id = await bench.root.alloc_ids(1) + 5_000

@@ -75,6 +75,17 @@ def test_a_line_names_who_what_and_the_outcome() -> None:
     }
 
 
+def test_what_is_no_name_does_not_fill_the_files() -> None:
+    """A name is recorded before it is checked, that of a refused sign-in without any."""
+    sent = "A" * 1_000_000
+    refused = structs.replace(call(refused=True), database=sent, objects=("books", sent))
+    line = audit_line(structs.replace(refused, caller=structs.replace(CALLER, user=sent)), NOON_S)
+    record = msgspec.json.decode(line)
+    clipped = "A" * 255 + "…"
+    assert (record["user"], record["database"], record["objects"]) == (clipped, clipped, ["books", clipped])
+    assert len(line) < 2_000
+
+
 @pytest.mark.parametrize(
     ("operation", "sampled"),
     [

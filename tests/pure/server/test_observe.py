@@ -264,10 +264,25 @@ def test_silent_connections_are_bounded_and_end(port: ObservePort) -> None:
         silent = [
             open_ones.enter_context(socket.create_connection(address, 30)) for _ in range(CONNECTIONS_MAX + 8)
         ]
-        beyond = [one.recv(1) for one in silent[CONNECTIONS_MAX:]]
-        assert beyond == [b""] * 8, "closed at once"
-        assert [one.recv(1) for one in silent[:CONNECTIONS_MAX]] == [b""] * CONNECTIONS_MAX, "after a second"
+        assert [one.recv(1) for one in silent] == [b""] * len(silent), "after a second at the latest"
     assert ask(f"{port.url}/healthz")[0] == 200
+
+
+def test_slow_requests_keep_nobody_out(port: ObservePort, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each sends a byte before it counts as silent, and never ends; the oldest of them make room."""
+    address = (urlsplit(port.url).hostname, urlsplit(port.url).port)
+    with ExitStack() as open_ones, patch.object(http_port._QuietHandler, "timeout", 60.0):
+        slow = [
+            open_ones.enter_context(socket.create_connection(address, 30)) for _ in range(CONNECTIONS_MAX)
+        ]
+        for number, one in enumerate(slow):
+            one.sendall(b"G" if number % 2 else b"GET /healthz HTTP/1.1\r\nX-Slow: a")
+        for _ in range(8):
+            assert ask(f"{port.url}/healthz")[0] == 200
+        assert slow[0].recv(1) == b""
+        slow[-1].sendall(b"ET /healthz HTTP/1.1\r\n\r\n")
+        assert slow[-1].recv(12) == b"HTTP/1.0 200", "the latest was not ended"
+    assert capsys.readouterr().err == ""
 
 
 def test_a_connection_for_which_no_thread_starts_takes_no_place(

@@ -155,6 +155,14 @@ def test_slow_reads_are_kept_and_logged(logged: list[Any]) -> None:
     assert (line["collection"], line["ms"], line["not_logged"]) == ("books", 1000, 0)
 
 
+def test_the_slow_log_keeps_the_beginning_of_what_is_no_name() -> None:
+    watch, sent = ReadWatch(slow_ms=1), "A" * 1_000_000
+    permission = Permission("PrivilegeSearch", ObjectType.COLLECTION)
+    watch.end(None, FinishedCall("Search", Caller(), permission, sent, (sent,), 100, 2.0))
+    (slow,) = watch.slow_requests()
+    assert (slow.database, slow.collection) == ("A" * 255 + "…", "A" * 255 + "…")
+
+
 def test_after_a_slow_read_others_are_followed_for_a_minute() -> None:
     world = World(slow_ms=400)
     world.search()

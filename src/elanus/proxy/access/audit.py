@@ -23,6 +23,7 @@ from typing import Any, BinaryIO, Protocol
 import msgspec
 import structlog
 
+from elanus.core.names import recorded_name
 from elanus.proxy.access.caller import FinishedCall
 
 _QUEUE_MAX = 10_000
@@ -68,14 +69,14 @@ def audit_line(call: FinishedCall, time_s: float) -> bytes:
     when = datetime.datetime.fromtimestamp(time_s, datetime.UTC)
     record = {
         "time": when.isoformat(timespec="milliseconds"),
-        "user": call.caller.user,
+        "user": recorded_name(call.caller.user),
         "key": call.caller.key,
         "origin": call.caller.origin,
         "operation": call.operation,
         "privilege": call.permission.privilege,
         "object_type": call.permission.object_type,
-        "database": call.database,
-        "objects": call.objects,
+        "database": recorded_name(call.database),
+        "objects": [recorded_name(name) for name in call.objects],
         "decision": "refused" if call.refused else "allowed",
         "code": call.code,
         "ms": round(call.seconds * 1000, 3),

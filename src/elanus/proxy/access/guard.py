@@ -113,9 +113,10 @@ class AccessGuard:
         names = object_names
         of_roles = object_type is ObjectType.GLOBAL and privilege == _ABOUT_ROLES
         if names and object_type is not ObjectType.USER and not of_roles:
-            names = tuple(self._meant(database, name) for name in names)
-        if len(names) == 1 and rights.holds(needed, database, names[0]):
-            return  # the usual case, and all that `decide` would find out
+            refused = self._first_without(rights, needed, database, names)
+            if refused is None:
+                return
+            names = (refused,)
         decision = decide(rights, privilege, object_type, database, names)
         if isinstance(decision, Deny):
             raise PermissionDenied(decision.reason)
@@ -127,6 +128,17 @@ class AccessGuard:
     def collections(self, caller: Caller, database: str, names: Iterable[str]) -> list[str]:
         rights = self._rights_of(caller)
         return [name for name in names if rights.sees(database, name)]
+
+    def _first_without(self, rights: Rights, needed: str, database: str, names: Iterable[str]) -> str | None:
+        """Return the first object on which the privilege is not held, None if there is none.
+
+        Further names are not looked at: each may cost a call of the coordinator.
+        """
+        for name in dict.fromkeys(names):
+            meant = self._meant(database, name)
+            if not rights.holds(needed, database, meant):
+                return meant
+        return None
 
     def _meant(self, database: str, name: str) -> str:
         """An object that does not exist has only the name that it is called by: a collection to create."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from elanus.api.backups import BackupCalls, BackupSource, ForeignRows, ServerContents
 from elanus.api.connector import SnapshotLease
@@ -85,12 +86,19 @@ class Backups:
                 f"collection already exists[database={database}][collection={collection}]: "
                 "a restore makes a new collection, give it another name"
             )
-        return await self._data.receive_rows(rows)
+        return await self._data.receive_rows(replace(rows, key=_key(database, collection, rows.key)))
 
     async def _completed(self, database: str, collection: str, snapshot_id: int) -> RestoreJob:
         coordinators = self._current().coordinators
-        source = CloneSource(await self._data.check_received(snapshot_id), snapshot_id)
+        home = await self._data.check_received(snapshot_id, _key(database, collection))
+        source = CloneSource(home, snapshot_id)
         job_id = await coordinators.root.alloc_ids(1)
         clone = await coordinators.root.clone_collection(CloneRequest(database, collection, source, job_id))
         await coordinators.data.unpin_snapshot(snapshot_id)
         return job_of(clone, database)
+
+
+def _key(database: str, collection: str, key: str = "") -> str:
+    """Return what names a restore. It begins with the place: no other one can take over what is received, by
+    an id that is easy to guess."""
+    return f"{database}/{collection}/{key}"

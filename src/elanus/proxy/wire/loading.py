@@ -7,7 +7,7 @@ from elanus.core.names import check_collection_name
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.api.loading import LoadRequest
 from elanus.proxy.api.verbs import Verbs
-from elanus.proxy.wire.requests import database_of, rpc
+from elanus.proxy.wire.requests import database_of, few_ids, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
@@ -161,8 +161,8 @@ class Loading:
             database_of(request, caller),
             request.collectionName,  # not checked: an invalid name is simply not found
             request.src_nodeID,
-            tuple(request.dst_nodeIDs),
-            tuple(request.sealed_segmentIDs),
+            few_ids(request.dst_nodeIDs, "dst_nodeIDs"),
+            few_ids(request.sealed_segmentIDs, "sealed_segmentIDs"),
         )
         return success()
 

@@ -8,14 +8,15 @@ Nothing here depends on gRPC: any front that makes request messages can have the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from google.protobuf import message_factory
 from google.protobuf.descriptor import Descriptor, MethodDescriptor
 from google.protobuf.message import Message
 
-from elanus.core.errors import CollectionNotFound, ElanusError, NotSupported
+from elanus.core.errors import CollectionNotFound, ElanusError, InvalidParameter, NotSupported
+from elanus.core.limits import NAMED_COLLECTIONS_MAX
 from elanus.core.privileges import ANY
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import Permission, permission_of
@@ -33,6 +34,7 @@ from elanus.proxy.wire.status import always_sent_fields, status_field, status_of
 from elanus.proxy.wire.stubs import SERVICE
 from elanus.proxy.wire.unsupported import unsupported_rpc
 
+T = TypeVar("T")
 Handler = Callable[[Any, Caller], Message]
 Names = Callable[[Any], tuple[str, ...]]
 ById = Callable[[str, str, int], CollectionView]
@@ -124,7 +126,7 @@ class MilvusOperation:
     def objects(self, request: Message, caller: Caller) -> tuple[str, tuple[str, ...]]:
         names = self._names(request)
         if self._takes_ids and not names and (ids := getattr(request, _IDS)):
-            return self._place((ids,) if isinstance(ids, int) else ids)
+            return self._place((ids,) if isinstance(ids, int) else _not_too_many(ids, _IDS))
         return database_of(request, caller), names
 
     def _place(self, ids: Iterable[int]) -> tuple[str, tuple[str, ...]]:
@@ -166,7 +168,8 @@ def _all_names(request: Descriptor, paths: tuple[str, ...]) -> Names:
 def object_names(request: Descriptor, path: str) -> Names:
     """Return a function that reads the names in the field at ``path`` of a request; empty ones are left out.
 
-    Raises `ValueError` if there is no such field, or it does not contain text.
+    Raises `ValueError` if there is no such field, or it does not contain text. The function raises
+    `InvalidParameter` for more names than a request may have.
     """
     if not path:
         return lambda _: ()
@@ -180,5 +183,15 @@ def object_names(request: Descriptor, path: str) -> Names:
     if rest or field.type != field.TYPE_STRING:
         raise ValueError(f"the field {first} of {request.name} does not contain the name of an object")
     if field.is_repeated:
-        return lambda message: tuple(name for name in getattr(message, first) if name)
+        return lambda message: tuple(name for name in _not_too_many(getattr(message, first), first) if name)
     return lambda message: (name,) if (name := getattr(message, first)) else ()
+
+
+def _not_too_many(named: Sequence[T], field: str) -> Sequence[T]:
+    """Return the names, or ids, of collections. Raises `InvalidParameter`: each of them is looked up."""
+    if len(named) > NAMED_COLLECTIONS_MAX:
+        raise InvalidParameter(
+            f"{field} has {len(named)} entries, and at most {NAMED_COLLECTIONS_MAX} are allowed: "
+            "send several requests"
+        )
+    return named

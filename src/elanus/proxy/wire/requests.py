@@ -6,7 +6,7 @@ field is refused before it reaches the method, so that nothing a client requests
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.limits import SENT_IDS_MAX
 from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import ObjectType, requires
@@ -126,6 +127,15 @@ def add_pairs(
     """Append a mapping to a repeated field of ``KeyValuePair``."""
     for key, value in values.items():
         pairs.add(key=key, value=value)
+
+
+def few_ids(ids: Sequence[int], field: str) -> tuple[int, ...]:
+    """Return the ids of segments or nodes. Raises `InvalidParameter` for more than a request may have."""
+    if len(ids) > SENT_IDS_MAX:
+        raise InvalidParameter(
+            f"{field} has {len(ids)} ids, and at most {SENT_IDS_MAX} are allowed: send several requests"
+        )
+    return tuple(ids)
 
 
 def consistency_level(number: int) -> ConsistencyLevel:

@@ -21,7 +21,7 @@ from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.api.writes import Delete, MutationResult, PartialMutation, Update
 from elanus.proxy.api.writes import Insert as RowInsert
 from elanus.proxy.wire.parameters import filter_values
-from elanus.proxy.wire.requests import consistency_level, database_of, rpc
+from elanus.proxy.wire.requests import consistency_level, database_of, few_ids, rpc
 from elanus.proxy.wire.results import add_ids, extend
 from elanus.proxy.wire.rows import decode_rows
 from elanus.proxy.wire.stubs import milvus_pb2, schema_pb2
@@ -168,7 +168,7 @@ class Writes:
         self, request: milvus_pb2.GetFlushStateRequest, caller: Caller
     ) -> milvus_pb2.GetFlushStateResponse:
         flushed = self._verbs.flush_state(
-            tuple(request.segmentIDs),
+            few_ids(request.segmentIDs, "segmentIDs"),
             database_of(request, caller),
             request.collection_name,
             Timestamp(request.flush_ts),
