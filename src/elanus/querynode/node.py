@@ -305,6 +305,8 @@ class QueryNode:
             for follower in channel.followers():
                 await follower.stop()
                 channel.withdraw(follower)
+        if collection_id not in self._collections:  # else it is loaded again, and needs them
+            self._loading.delta_logs.forget(collection.channels)
 
     async def status(self, collection_id: CollectionID = CollectionID(0)) -> QueryNodeStatus:
         collections = self._collections

@@ -71,6 +71,8 @@ async def test_delta_logs_that_are_kept_count_as_used(world: World) -> None:
     status = await world.node.status()
     assert kept_bytes > 0
     assert status.used_bytes >= kept_bytes + sum(segment.memory_bytes for segment in status.segments)
+    await world.node.release_collection(COLLECTION)
+    assert world.node._loading.delta_logs.memory_bytes == 0
 
 
 @scenario()
