@@ -39,8 +39,8 @@ from elanus.storage.port import ObjectStore
 _KEPT_BYTES_MAX = 128 * 1024 * 1024
 """About eight million deletes of integer keys."""
 _KEPT_VCHANNELS_MAX = 4096
-"""A run of a single delete takes a hundred times the bytes that count. A load that outlasts the release of its
-collection leaves one behind."""
+"""A run of one delete takes a hundred times the bytes that count, and a load that outlasts the release of its
+collection leaves its runs behind."""
 _READ_AT_ONCE_MAX = 2 << 20
 """Deletes: reading and sorting them takes about 0.2 GB for integer keys."""
 _RUN_DELETES_MAX = 8 << 20
