@@ -298,6 +298,8 @@ class QueryNode:
         collection = self._collections.pop(collection_id, None)
         if collection is not None:  # at once: what is loaded or joined meanwhile is another
             collection.close(_not_loaded(collection_id))
+        if self._recall is not None:
+            self._recall.forget(collection_id)
         await self._leave_channel(collection_id)
         if collection is None:
             return
