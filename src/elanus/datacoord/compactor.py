@@ -144,6 +144,8 @@ class Compactor:
         trigger_id = await self._planner.plan(
             [collection], force=True, target_bytes=target_bytes, by_key=by_key
         )
+        if not self._policy.automatic:
+            self._planner.forget_others()  # otherwise, each look at all segments does so
         self._wake.set()
         return trigger_id
 

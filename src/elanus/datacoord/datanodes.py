@@ -193,6 +193,12 @@ class DataNodes:
             node.changed.update(names)
             node.owned.set()
 
+    def forget_vchannel(self, vchannel: str) -> None:
+        """The vchannel is dropped: nobody reports it any more, or waits for its ticks."""
+        self._ticks.pop(vchannel, None)
+        self._asked.pop(vchannel, None)
+        self._flushing.forced.forget(vchannel)
+
     async def begin_again(self, changed: Sequence[Vchannel]) -> None:
         """Persist changed vchannels under a new epoch: each owner reads its own again, from the checkpoint.
 

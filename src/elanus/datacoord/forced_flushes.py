@@ -68,6 +68,11 @@ class ForcedFlushes:
             self._offered.pop(vchannel, None)
             self._ordered.pop(vchannel, None)
 
+    def forget(self, vchannel: str) -> None:
+        """Want nothing of a vchannel that is dropped."""
+        for noted in (self._wanted, self._offered, self._ordered):
+            noted.pop(vchannel, None)
+
     def _is_due(self, tick: DataNodeTick) -> bool:
         wanted, _ = self._wanted.get(tick.vchannel, (NO_TIMESTAMP, ""))
         if wanted == NO_TIMESTAMP or tick.ts < wanted:

@@ -141,7 +141,9 @@ class Pins:
         nothing."""
         while unread := [pin for pin in self._live() if pin.pin_id not in self._files]:
             for pin in unread:
-                self._files[pin.pin_id] = await self._files_of(pin)
+                found = await self._files_of(pin)
+                if self._state.pin(pin.pin_id) is not None:  # else it was released meanwhile
+                    self._files[pin.pin_id] = found
         kept = PathDigests.union(self._files[pin.pin_id].paths for pin in self._live())
         for taken in tuple(self._taking):
             kept |= await self._offload(PathDigests.of, taken)

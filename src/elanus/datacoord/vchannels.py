@@ -153,6 +153,7 @@ class Vchannels:
         self._datanodes.check_owner(known.vchannel, epoch)
         await drop_segments(self._context, self._state.segments_on(known.vchannel), known)
         self._allocator.forget_vchannel(known.vchannel)
+        self._datanodes.forget_vchannel(known.vchannel)
 
     def _announce_drop(self, known: Vchannel) -> None:
         self._datanodes.notify([known.vchannel])

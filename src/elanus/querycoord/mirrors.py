@@ -196,6 +196,8 @@ class Mirror:
         await self.withhold(collection_id)
         if loader is not None:
             await loader.stop()
+        if collection_id not in self.loaders:  # none that may have read the number
+            self.withheld.pop(collection_id, None)
         self._begin_release(collection_id)
 
     async def released(self, collection_id: CollectionID) -> None:

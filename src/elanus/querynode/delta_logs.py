@@ -5,8 +5,9 @@ itself: a node that starts with a hundred segments would fetch, parse and sort e
 Files are written once and never change, so their deletes are kept after reading, in a few sorted *runs*. A
 segment looks up only its own range of keys in them (`elanus.querynode.keys`).
 
-Runs are kept up to a number of bytes. The vchannel that was used last is kept whatever its size, because more
-of its segments are likely to follow; `trim` drops that too.
+Runs are kept up to a number of bytes, until their collection is released. The vchannel that was used last is
+kept whatever its size, because more of its segments are likely to follow; `trim` drops that too. Nothing is
+kept of a vchannel without deletes: a million of them may come and go.
 
 There may be many files, all small: one for each range that had deletes. Most of the time goes into requesting
 them from the store one after the other, so several are fetched at once.
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -37,6 +38,9 @@ from elanus.storage.port import ObjectStore
 
 _KEPT_BYTES_MAX = 128 * 1024 * 1024
 """About eight million deletes of integer keys."""
+_KEPT_VCHANNELS_MAX = 4096
+"""A run of one delete takes a hundred times the bytes that count, and a load that outlasts the release of its
+collection leaves its runs behind."""
 _READ_AT_ONCE_MAX = 2 << 20
 """Deletes: reading and sorting them takes about 0.2 GB for integer keys."""
 _RUN_DELETES_MAX = 8 << 20
@@ -95,11 +99,13 @@ class DeltaLogs:
         kept_bytes_max: int = _KEPT_BYTES_MAX,
         read_at_once_max: int = _READ_AT_ONCE_MAX,
         run_deletes_max: int = _RUN_DELETES_MAX,
+        kept_vchannels_max: int = _KEPT_VCHANNELS_MAX,
     ) -> None:
         self._store = store
         self._fetches_max = fetches_max
         self._new_lock = new_lock
         self._kept_bytes_max = kept_bytes_max
+        self._kept_vchannels_max = kept_vchannels_max
         self._read_at_once_max = read_at_once_max
         self._run_deletes_max = run_deletes_max
         self._vchannels: OrderedDict[str, _VchannelRuns] = OrderedDict()
@@ -119,6 +125,8 @@ class DeltaLogs:
         ``current``: the paths of all delta logs that the vchannel has now; runs of others are dropped.
         Raises `ObjectMissing`, `CorruptObject`.
         """
+        if not files:
+            return ()
         held = self._held(vchannel)
         wanted = frozenset(file.path for file in files)
         with held.lock:
@@ -135,6 +143,14 @@ class DeltaLogs:
     def trim(self) -> None:
         """Drop runs beyond the number of bytes that may be kept, the ones used last included."""
         self._evict(spared=0)
+
+    def forget(self, vchannels: Iterable[str]) -> None:
+        """Drop what is kept of these vchannels. Calls in progress return what they read, and keep nothing."""
+        with self._lock:
+            for vchannel in vchannels:
+                held = self._vchannels.pop(vchannel, None)
+                if held is not None:
+                    self._kept_bytes -= held.memory_bytes
 
     def _held(self, vchannel: str) -> _VchannelRuns:
         with self._lock:
@@ -156,12 +172,17 @@ class DeltaLogs:
             if self._vchannels.get(vchannel) is held:
                 self._kept_bytes += memory_bytes - held.memory_bytes
                 held.memory_bytes = memory_bytes
+                if not held.runs:  # the first file could not be read
+                    del self._vchannels[vchannel]
 
     def _evict(self, spared: int) -> None:
         with self._lock:
-            while self._kept_bytes > self._kept_bytes_max and len(self._vchannels) > spared:
+            while len(self._vchannels) > spared and self._has_too_much():
                 _, oldest = self._vchannels.popitem(last=False)
                 self._kept_bytes -= oldest.memory_bytes
+
+    def _has_too_much(self) -> bool:
+        return self._kept_bytes > self._kept_bytes_max or len(self._vchannels) > self._kept_vchannels_max
 
     def _fetch(self, files: Sequence[BinlogFile]) -> list[pa.Table]:
         fetches = min(self._fetches_max, len(files))

@@ -298,6 +298,8 @@ class QueryNode:
         collection = self._collections.pop(collection_id, None)
         if collection is not None:  # at once: what is loaded or joined meanwhile is another
             collection.close(_not_loaded(collection_id))
+        if self._recall is not None:
+            self._recall.forget(collection_id)
         await self._leave_channel(collection_id)
         if collection is None:
             return
@@ -305,6 +307,8 @@ class QueryNode:
             for follower in channel.followers():
                 await follower.stop()
                 channel.withdraw(follower)
+        if collection_id not in self._collections:  # else it is loaded again, and needs them
+            self._loading.delta_logs.forget(collection.channels)
 
     async def status(self, collection_id: CollectionID = CollectionID(0)) -> QueryNodeStatus:
         collections = self._collections

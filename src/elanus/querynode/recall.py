@@ -110,6 +110,14 @@ class RecallSampler:
             ]
         return sorted(found, key=lambda one: one.key)
 
+    def forget(self, collection_id: CollectionID) -> None:
+        """Forget a collection that was released: it may have been dropped, or get another index."""
+        with self._lock:
+            self._tallies = {key: found for key, found in self._tallies.items() if key[0] != collection_id}
+            self._misses = {kind: found for kind, found in self._misses.items() if kind[0] != collection_id}
+            if self._taken is not None and self._taken.request.collection_id == collection_id:
+                self._taken, self._wants = None, True
+
     def close(self) -> None:
         """Take no more samples, and end the thread."""
         with self._arrived:

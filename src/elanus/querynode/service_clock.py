@@ -124,6 +124,9 @@ class ServiceClock:
                     await come.wait()
             except TimeoutError:
                 self._give_up(entry, come.is_set, timeout_s)
+            except asyncio.CancelledError:
+                self._withdraw(entry)  # the time may be years away, and each tick would look at who waits
+                raise
         self._check_reached(ts)
 
     def _enter(self, ts: Timestamp, wake: Callable[[], None]) -> _Entry | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
+
+from prometheus_client import Gauge
 
 from elanus.api.pipeline import SparkState
 from elanus.core.errors import ElanusError
 from elanus.core.ids import NodeID
 from elanus.core.jobs import JobKind, JobState
 from elanus.core.segments import SegmentState
-from elanus.core.timestamps import lag_ms
+from elanus.core.timestamps import Timestamp, lag_ms
 from elanus.metrics import Metrics
 from elanus.server.report import Report, Subject
 
@@ -25,8 +28,10 @@ class Gauges:
         self._subject = subject
         self._report = report
         self._metrics = metrics
-        self._owners: set[str] = set()
-        """The data nodes whose gauges are exported."""
+        self._lags = _Shown(metrics.channel_lag_ms)
+        self._owners = _Shown(metrics.owned_vchannels)
+        self._recall = _Shown(metrics.recall)
+        self._recall_samples = _Shown(metrics.recall_samples)
 
     async def keep(self) -> None:
         """Refresh the gauges until cancelled."""
@@ -59,16 +64,17 @@ class Gauges:
         for one in measured:
             samples[one.index, one.band] += one.samples
             found[one.index, one.band] += one.recall * one.samples  # type: ignore[assignment]
-        for (index, band), count in samples.items():
-            self._metrics.recall.labels(index, band).set(found[index, band] / count)
-            self._metrics.recall_samples.labels(index, band).set(count)
+        self._recall.show({key: found[key] / count for key, count in samples.items()})
+        self._recall_samples.show(samples)
         self._metrics.recall_missed.set(sum(bool(one.cause) for one in measured))
 
     async def _refresh_channels(self) -> None:
-        now_ms = self._subject.clock.wall_ms()
-        for pchannel, tick in (await self._subject.root.ticks()).items():
-            self._metrics.channel_lag_ms.labels(pchannel).set(lag_ms(now_ms, tick))
+        self.show_lags(await self._subject.root.ticks(), self._subject.clock.wall_ms())
         self._metrics.log_bytes.set(self._subject.log.size_bytes())
+
+    def show_lags(self, ticks: Mapping[str, Timestamp], now_ms: int) -> None:
+        """Set the gauge of each pchannel. Those that are no longer in use are removed: they get no ticks."""
+        self._lags.show({(pchannel,): lag_ms(now_ms, tick) for pchannel, tick in ticks.items()})
 
     async def _refresh_groups(self) -> None:
         groups = await self._report.resource_groups()
@@ -93,12 +99,22 @@ class Gauges:
         metrics.gc_waiting_bytes.set(garbage.waiting_bytes)
         metrics.gc_reclaimed_bytes.set(garbage.reclaimed_bytes)
 
-    def show_owners(self, owned: Counter[NodeID]) -> None:
+    def show_owners(self, owned: Mapping[NodeID, int]) -> None:
         """Set the gauge of each owner. Nodes that own nothing are removed: their ids are never reused."""
-        gauge = self._metrics.owned_vchannels
-        for node_id, vchannels in owned.items():
-            gauge.labels(str(node_id)).set(vchannels)
-        shown = {str(node_id) for node_id in owned}
-        for gone in self._owners - shown:
-            gauge.remove(gone)
-        self._owners = shown
+        self._owners.show({(str(node_id),): vchannels for node_id, vchannels in owned.items()})
+
+
+class _Shown:
+    """The exported values of a gauge with labels."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._shown: set[tuple[str, ...]] = set()
+
+    def show(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """Export these values, by their labels, and no others."""
+        for labels, value in values.items():
+            self._gauge.labels(*labels).set(value)
+        for gone in self._shown - values.keys():
+            self._gauge.remove(*gone)
+        self._shown = set(values)

@@ -50,6 +50,21 @@ async def test_a_commit_exchanges_output_and_inputs_in_one_step(tmp_path: Path) 
     await bench.coord.stop()
 
 
+async def test_nothing_is_kept_of_segments_that_requested_compactions_have_replaced(tmp_path: Path) -> None:
+    """Without automatic compactions there is no look at all segments, which would forget them."""
+    bench, files = await start(tmp_path)
+    dead = bench.coord.role._compactor._planner._gatherer._dead
+    for number in range(3):
+        segments = [await files.flushed(range(n, n + 10)) for n in (0, 10)]
+        await bench.commit(delta=files.deletes(range(5)))
+        (plan,) = await planned(bench)
+        assert {path for path, _ in dead._known} == {(await bench.segment(s)).manifest for s in plan.inputs}
+        assert set(segments) <= set(plan.inputs), number
+        await bench.coord.commit_compaction(answer(bench, orders(bench)[-1], rows=0))
+    await bench.coord.drop_collection(CID)
+    await bench.coord.stop()
+
+
 async def test_an_output_without_rows_is_not_stored(tmp_path: Path) -> None:
     bench, _, plan, order = await two_small(tmp_path)
     await bench.coord.commit_compaction(answer(bench, order, rows=0))

@@ -338,3 +338,18 @@ async def test_an_order_says_why_and_who_waits(tmp_path: Path) -> None:
     await bench.report({full: MAX_ROWS})
     assert bench.node.reasons == [FlushReason("sealed before a restart")]
     await bench.coord.stop()
+
+
+async def test_a_dropped_vchannel_is_awaited_no_longer_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """Its flush was still to come: nobody reads the vchannel up to there any more."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    await bench.report()
+    await coord.flush(CID)
+    assert not await coord.role._datanodes.order_range(bench.vchannel, bench.root.stamp())
+    assert await coord.report_ticks(bench.epoch, ()) == (bench.vchannel,)
+    await coord.drop_collection(CID)
+    await coord.channel_dropped(bench.epoch, bench.vchannel)
+    assert await coord.report_ticks(bench.epoch, ()) == ()
+    assert not coord.role._datanodes._ticks
+    await coord.stop()

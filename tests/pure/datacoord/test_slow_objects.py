@@ -21,6 +21,7 @@ from elanus.core.imports import ImportState
 from elanus.core.path_digests import PathDigests
 from elanus.core.segments import SegmentInfo, SegmentManifest, SegmentState
 from elanus.core.timestamps import NO_TIMESTAMP
+from elanus.datacoord.snapshot_files import SnapshotFiles
 from elanus.datacoord.state import DataState
 from elanus.meta.memory import MemoryMeta
 from elanus.storage.manifests import write_manifest
@@ -396,4 +397,23 @@ async def test_the_files_of_a_snapshot_that_is_being_written_are_kept(tmp_path: 
     assert all(path in kept for path in named | {lease.path})
     await bench.coord.release_snapshot(lease.snapshot_id)
     assert not await collector._pins.pinned_files()
+    await bench.coord.stop()
+
+
+async def test_nothing_is_kept_of_a_snapshot_that_is_released_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, files, _ = await blocked(tmp_path)
+    lease = await (await snapshot(bench, files))
+    pins = bench.coord.role._pins
+    read = pins._manifests.kept_by
+
+    async def released(path: str) -> SnapshotFiles:
+        found = await read(path)
+        await bench.coord.release_snapshot(lease.snapshot_id)
+        return found
+
+    monkeypatch.setattr(pins._manifests, "kept_by", released)
+    assert not await pins.pinned_files()
+    assert not pins._files
     await bench.coord.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sized
+
 from fakes import CID, DEFAULT, FakeData
 
 from elanus.core.allocation import SegmentRows
@@ -73,3 +75,14 @@ async def test_giving_back_another_collections_allocations_changes_nothing() -> 
     assigner = SegmentAssigner(data, rows_ahead=100)
     data.before_answer = lambda: assigner.return_all(CollectionID(999))
     assert await assigner.assign(CID, DEFAULT, "v", 10, NOW) == [SegmentRows(SegmentID(7001), 10)]
+
+
+async def test_nothing_is_kept_of_collections_whose_allocations_were_returned() -> None:
+    """A proxy may see a million collections come and go."""
+    assigner = SegmentAssigner(FakeData(), rows_ahead=100)
+    for number in range(10):
+        gone = CollectionID(1000 + number)
+        await assigner.assign(gone, DEFAULT, "v", 10, NOW)
+        assigner.return_all(gone)
+    kept = [*vars(assigner).values(), *vars(assigner._allocations).values()]
+    assert not [value for value in kept if isinstance(value, Sized) and len(value)]

@@ -162,6 +162,52 @@ def test_what_may_be_kept_is_kept(store: Store, tmp_path: Path) -> None:
     assert logs.memory_bytes == held_bytes > 0
 
 
+def test_a_vchannel_without_deletes_leaves_nothing_behind(store: Store, tmp_path: Path) -> None:
+    logs = DeltaLogs(store, 1)
+    for number in range(10):
+        assert logs.deletes(f"v{number}", [], set()) == ()
+    [file] = written(store, 1, tmp_path)
+    store.delete(file.path)
+    with pytest.raises(ObjectMissing):
+        logs.deletes("v10", [file], {file.path})
+    assert not logs._vchannels
+
+
+def test_what_is_forgotten_frees_its_bytes_and_is_read_again(store: Store, tmp_path: Path) -> None:
+    files = written(store, 3, tmp_path)
+    logs = DeltaLogs(store, 1)
+    keys_in(logs, files)
+    logs.deletes("v1", files[:1], {files[0].path})
+    logs.forget(["v0", "v2"])
+    one_bytes = logs.memory_bytes
+    logs.forget(["v1"])
+    assert logs.memory_bytes == 0 < one_bytes
+    assert keys_in(logs, files) == [0, 1, 2]
+
+
+def test_what_is_forgotten_while_it_is_read_is_not_kept(store: Store, tmp_path: Path) -> None:
+    files = written(store, 2, tmp_path)
+    logs = DeltaLogs(store, 1)
+    of_delta_logs = delta_logs_module.deletes_of_delta_logs
+
+    def forgotten(tables: Sequence[pa.Table]) -> Mapping[PartitionID, DeleteBatch]:
+        logs.forget(["v0"])
+        return of_delta_logs(tables)
+
+    with patch.object(delta_logs_module, "deletes_of_delta_logs", forgotten):
+        assert keys_in(logs, files) == [0, 1]
+    assert logs.memory_bytes == 0
+    assert not logs._vchannels
+
+
+def test_only_so_many_vchannels_are_kept(store: Store, tmp_path: Path) -> None:
+    [file] = written(store, 1, tmp_path)
+    logs = DeltaLogs(store, 1, kept_vchannels_max=3)
+    for number in range(10):
+        assert logs.deletes(f"v{number}", [file], {file.path})
+    assert list(logs._vchannels) == ["v7", "v8", "v9"]
+
+
 def test_many_deletes_are_read_a_few_at_a_time_into_runs_of_bounded_length(
     store: Store, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from explained_reads import DIM, FIELD, SCHEMA, VECTOR, Asked, block, search_of, segment, snapshot, vectors
 
-from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.ids import ALL_PARTITIONS, CollectionID
 from elanus.core.metrics import TRUTH, Metric
 from elanus.core.recall import Misses, wilson
 from elanus.core.schema import DataType
@@ -66,6 +66,29 @@ def of_ivf(**params: str) -> Snapshot:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     return World(monkeypatch)
+
+
+def test_nothing_is_known_of_a_collection_that_was_released(world: World) -> None:
+    """It may have been dropped because it missed too much, or get a better index."""
+    of, asked = of_ivf(), Asked(params={"target_recall": 0.9})
+    world.measured(of, asked)
+    assert world.sampler.measured()
+    world.sampler.forget(CollectionID(of.collection_id + 1))
+    assert world.sampler.measured()
+    world.sampler.forget(of.collection_id)
+    assert not world.sampler.measured()
+    assert not world.sampler._misses
+
+
+def test_a_search_of_a_collection_that_was_released_makes_room_for_another(world: World) -> None:
+    of, request = of_ivf(), search_of(Asked(), compile_filter("", SCHEMA))
+    hits = search(of, request, 1)
+    world.sampler.offer(of, request, hits)
+    world.sampler.forget(of.collection_id)
+    assert world.sampler.measure_one() == 0
+    world.sampler.offer(of, request, hits)
+    assert world.sampler.measure_one() > 0
+    assert world.sampler.measured()
 
 
 def test_searches_with_a_target_learn_what_they_miss(world: World) -> None:

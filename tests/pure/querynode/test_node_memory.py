@@ -21,6 +21,7 @@ from elanus.querynode.followed_vchannel import FollowedVchannel
 from elanus.querynode.growth import weight_bytes
 from elanus.querynode.node import QueryNode, QueryNodePolicy
 from elanus.querynode.pack_absorber import PackAbsorber
+from elanus.querynode.recall import RecallSampler
 
 ROWS = [(key, key) for key in range(100)]
 HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "64"}
@@ -71,6 +72,16 @@ async def test_delta_logs_that_are_kept_count_as_used(world: World) -> None:
     status = await world.node.status()
     assert kept_bytes > 0
     assert status.used_bytes >= kept_bytes + sum(segment.memory_bytes for segment in status.segments)
+    await world.node.release_collection(COLLECTION)
+    assert world.node._loading.delta_logs.memory_bytes == 0
+
+
+@scenario()
+async def test_what_was_measured_of_a_collection_goes_with_it(world: World) -> None:
+    world.node._recall = sampler = RecallSampler(0.01, 0.9)
+    with patch.object(sampler, "forget") as forget:
+        await world.node.release_collection(COLLECTION)
+    forget.assert_called_with(COLLECTION)
 
 
 @scenario()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 
@@ -111,6 +112,18 @@ def test_closing_wakes_everybody_with_the_error() -> None:
     assert [str(error) for error in errors] == ["released"]
     with pytest.raises(CollectionNotLoaded):
         clock.wait(Timestamp(0), 0)
+
+
+async def test_a_coroutine_that_gives_up_waits_no_longer() -> None:
+    """A read may ask for a time that is years away; it is given up when the version changes, or the node."""
+    line = Line()
+    waiting = asyncio.ensure_future(line.clock.reached(Timestamp(1 << 62), 60))
+    await asyncio.sleep(0)
+    assert line.watchers
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    line.advance(5)
+    assert not line.watchers, "a clock on which nobody waits watches nothing"
 
 
 def test_cache_finds_by_identity_and_drops_what_was_not_found_again() -> None:
