@@ -25,7 +25,7 @@ from elanus.meta.port import (
 TTL_S = 2
 """etcd keeps no shorter lease as it comes."""
 LONG_S = 600
-"""Of leases that must not end by themselves while a busy machine stands still."""
+"""Leases of that time do not end by themselves while a busy machine stands still."""
 NOTHING_S = 0.1
 
 
