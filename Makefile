@@ -34,15 +34,15 @@ SIDE_BY_SIDE := --dist loadfile --no-loadscope-reorder
 THREADS := OMP_NUM_THREADS=$${OMP_NUM_THREADS:-2}
 
 .PHONY: test
-test: $(VENV)/.dev  ## Run all tests (pure, contracts, pipeline, end to end), several at once; shows the slowest
+test: $(VENV)/.dev $(VENV)/spark-classes  ## Run all tests (pure, contracts, pipeline, end to end), several at once; shows the slowest
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m "not long" $(ARGS)
 
 .PHONY: test-again
-test-again: $(VENV)/.dev  ## Run once more, alone, the files of the few tests that start processes and failed last
+test-again: $(VENV)/.dev $(VENV)/spark-classes  ## Run once more, alone, the files of the few tests that start processes and failed last
 	$(THREADS) $(BIN)/python tools/test_again.py $(ARGS)
 
 .PHONY: test-long
-test-long: $(VENV)/.dev  ## Run the further cases of scenarios of which `make test` runs one
+test-long: $(VENV)/.dev $(VENV)/spark-classes  ## Run the further cases of scenarios of which `make test` runs one
 	$(THREADS) $(BIN)/python -m pytest -n $(WORKERS) $(SIDE_BY_SIDE) --durations=20 -m long $(ARGS)
 
 .PHONY: check
@@ -202,7 +202,16 @@ $(VENV)/.cluster: pyproject.toml | $(BIN)/python $(VENV)/services
 .PHONY: services
 services: $(VENV)/services  ## Fetch what `elanus dev-cluster` and the tests need beyond Python packages
 
+# uv downloads, unpacks and compiles several packages at a time, and keeps the PySpark that it builds for the
+# environments of other clients; where it cannot reach an index, pip may know another one
 $(VENV)/.dev: pyproject.toml | $(BIN)/python $(VENV)/services
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
+	$(BIN)/python -m uv --quiet pip install --python $(BIN)/python --compile-bytecode -e ".[demo,dev]" || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
 	$(COMPILE)
 	touch $@
+
+# each JVM of the tests starts from it in half the time; without it they only take longer
+$(VENV)/spark-classes: pyproject.toml | $(VENV)/.dev
+	-$(BIN)/python tools/spark_classes.py $@
+	mkdir -p $@ && touch $@

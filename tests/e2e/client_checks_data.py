@@ -495,6 +495,6 @@ def refused(call: Callable[[Collection], object]) -> Callable[[], None]:
             except pymilvus.MilvusException as error:
                 text = str(error)
             assert "not supported" in text, text
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 30  # the client asked once, and not again for minutes
 
     return ask

@@ -21,6 +21,8 @@ from pymilvus import MilvusClient
 RELEASES = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 CONNECT = "local[2]"
 """A session of Spark Connect starts a server, and connects to it."""
+_QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+"""A JVM that lives for a minute takes a third less processor time with these options."""
 
 
 def build(directory: Path) -> Path:
@@ -57,7 +59,7 @@ def run(release: str, python: Path, server: Server, files: Path, *remote: str) -
             str(files),
             *remote,
         ],
-        env=environment | {"PYSPARK_PYTHON": str(python)},
+        env=environment | {"PYSPARK_PYTHON": str(python), "JAVA_TOOL_OPTIONS": _QUICK_JVM},
         cwd=files,
         stdout=subprocess.PIPE,
         text=True,

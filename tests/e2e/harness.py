@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 import psutil
 from pymilvus import MilvusClient
+from spark_classes import lend
 
 from elanus.cli import remote
 from elanus.server.announce import find
@@ -95,9 +96,15 @@ class Server:
         """Start without waiting."""
         assert self._process is None, "it runs already"
         Server.running.append(self)
+        if self._has_spark:
+            lend(self.data_dir / "scratch")
         with self.output_file.open("ab") as output:
             self._process = subprocess.Popen(self.command(), stdout=output, stderr=output)
         return self._process
+
+    @property
+    def _has_spark(self) -> bool:
+        return str(self.settings.get("pipeline.enabled")).lower() != "false"
 
     def command(self) -> list[str]:
         """How it is started."""

@@ -15,6 +15,7 @@ import pytest
 from harness import Server, until
 from pymilvus import BulkInsertState, DataType, MilvusClient, connections, utility
 from pyspark.sql import SparkSession
+from spark_classes import lend
 
 from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
@@ -181,7 +182,7 @@ def test_spark_reads_floats(
 ) -> None:
     before = dict(os.environ)
     settings = SparkSettings(master="local[2]", driver_memory_mb=512)
-    session = PipelineSession.start(settings, tmp_path_factory.mktemp("spark"))
+    session = PipelineSession.start(settings, lend(tmp_path_factory.mktemp("spark")))
     try:
         spark = SparkSession(session.context)
         register(spark)

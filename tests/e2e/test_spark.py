@@ -14,6 +14,7 @@ import pytest
 from harness import Server, until
 from pymilvus import DataType, MilvusClient
 from pyspark.sql import SparkSession
+from spark_classes import lend
 
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.pipeline.session import PipelineSession
@@ -30,9 +31,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     before = dict(os.environ)
     path = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "connector"), *([path] if path else [])])
-    session = PipelineSession.start(
-        SparkSettings(master="local[2]", driver_memory_mb=512), tmp_path_factory.mktemp("spark")
-    )
+    settings = SparkSettings(master="local[2]", driver_memory_mb=512)
+    session = PipelineSession.start(settings, lend(tmp_path_factory.mktemp("spark")))
     yield SparkSession(session.context)
     session.stop()
     os.environ.clear()

@@ -120,6 +120,7 @@ def main(cpus: int, directory: Path) -> None:
     from elanus.pipeline.spark_conf import SparkSettings
     from elanus.spark import knn
     from elanus.spark.searches import SearchJob, search_plan, segment_sets
+    from tests.e2e.spark_classes import lend
     from tests.pure.spark.snapshot_world import HNSW, World, vectors
 
     world = World(directory)
@@ -128,7 +129,7 @@ def main(cpus: int, directory: Path) -> None:
     settings = SparkSettings(
         master=f"local[{cpus}]", driver_memory_mb=512, conf={"spark.task.cpus": str(cpus)}
     )
-    session = PipelineSession.start(settings, directory / "scratch")
+    session = PipelineSession.start(settings, lend(directory / "scratch"))
 
     def run(task: Callable[[Any], Any], plan: Any) -> dict[str, Any]:
         watching = functools.partial(watched, task)

@@ -264,7 +264,7 @@ def test_a_server_that_does_not_answer_is_an_error_in_time(own_etcd: Etcd, tmp_p
                     assert own_etcd.endpoint in str(found)
                 with pytest.raises(OutcomeUnknown, match="not known"):
                     await store.txn([Put("n", b"5")])
-                assert time.monotonic() - began_s < 5
+                assert time.monotonic() - began_s < 30
             finally:
                 own_etcd.resume()
             assert await count(store) in (1, 5)

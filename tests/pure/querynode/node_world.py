@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from node_rows import VECTOR, Model, Row, schema_of
 from range_packs import read_packs
+from virtual_time import run_virtually
 
 from elanus.api.querynode import (
     FieldIndexSpec,
@@ -456,7 +457,8 @@ class World:
 
 
 def scenario(**options: Any) -> Callable[[Callable[[World], Any]], Callable[[Path], None]]:
-    """Makes a test of a coroutine over a started `World`; its node's invariants are checked at the end."""
+    """Makes a test of a coroutine over a started `World`, in virtual time; its node's invariants are checked
+    at the end."""
 
     def decorate(test: Callable[[World], Any]) -> Callable[[Path], None]:
         async def play(directory: Path) -> None:
@@ -467,7 +469,7 @@ def scenario(**options: Any) -> Callable[[Callable[[World], Any]], Callable[[Pat
             await world.node.stop()
 
         def run(tmp_path: Path) -> None:
-            asyncio.run(play(tmp_path))
+            run_virtually(play(tmp_path))
 
         run.__name__, run.__doc__ = test.__name__, test.__doc__
         return run

@@ -155,7 +155,7 @@ async def test_a_dropped_collection_is_released_and_waiting_reads_fail(world: Wo
         await world.ddl(MsgKind.DROP_COLLECTION)
         await world.tick()
         with pytest.raises(CollectionNotLoaded):
-            await asyncio.wrap_future(wait)
+            wait.result()
     with pytest.raises(CollectionNotLoaded):
         world.node.service_time(COLLECTION)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -79,7 +78,7 @@ def dead_rows_survive_a_merge(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elanus.pipeline.merge.dead_rows", lambda keys, row_ts, *_: np.zeros(len(row_ts), bool))
 
 
-BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str]], ...] = (
+BUGS = (
     (
         "delete during a compaction lost",
         delete_during_a_compaction_lost,
@@ -90,13 +89,15 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str]], ..
         folded_past_the_checkpoint,
         frozenset({"DEL1", "VIS2", "SEG1"}),
     ),
-    ("segment compacted twice", segment_compacted_twice, frozenset({"SEG1", "VIS2"})),
+    ("segment compacted twice", segment_compacted_twice, frozenset({"SEG1", "VIS2"}), 12, 2),
     (
         "inputs let go too early",
         inputs_let_go_before_the_output_is_there,
         frozenset({"VIS1"}),
+        12,
+        3,
     ),
-    ("inputs kept next to the output", inputs_kept_next_to_the_output, frozenset({"VIS2"})),
+    ("inputs kept next to the output", inputs_kept_next_to_the_output, frozenset({"VIS2"}), 12, 2),
     (
         "deltas forgotten too early",
         deltas_forgotten_too_early,
@@ -108,4 +109,4 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str]], ..
         frozenset({"DEL1", "VIS2", "SEG1"}),
     ),
 )
-"""Name, patch, and the invariants under which it counts as found."""
+"""Name, patch, the invariants under which it counts as found; how many seeds it may take, and the first."""

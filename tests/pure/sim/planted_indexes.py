@@ -20,7 +20,7 @@ from elanus.datacoord.snapshot_files import SnapshotFiles
 from elanus.indexcoord.coord import IndexCoord
 from elanus.storage.paths import INDEX_FILES, PREFIXES, parse
 
-SEEDS, FIRST = 12, 30
+SEEDS, FIRST = 12, 32
 
 
 def restore_forgets_its_index_files(patch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def index_files_not_swept(patch: pytest.MonkeyPatch) -> None:
 
 _LOST = frozenset({"GC1"})
 BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
-    ("restore forgets its index files", restore_forgets_its_index_files, _LOST, SEEDS, 40),
+    ("restore forgets its index files", restore_forgets_its_index_files, _LOST, SEEDS, 48),
     ("shared index files ignored", shared_index_files_ignored, _LOST, SEEDS, FIRST),
     ("missing index files borrowed", missing_index_files_borrowed, _LOST, SEEDS, FIRST),
     ("index files not swept", index_files_not_swept, frozenset({"GC3"}), SEEDS, 1),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -65,10 +64,10 @@ def misfits_taken_in(patch: pytest.MonkeyPatch) -> None:
 
 
 _STUMBLED = frozenset({"LIVE1", "LIVE2", "SEG1", "VIS1", "VIS2", "VIS4"})
-BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str]], ...] = (
-    ("name resolved twice", name_resolved_twice, frozenset({"DUR1"})),
+BUGS = (
+    ("name resolved twice", name_resolved_twice, frozenset({"DUR1"}), 12, 3),
     ("switch not announced", switch_not_announced, frozenset({"DDL2"})),
-    ("drop not announced", drop_not_announced, frozenset({"DDL1"})),
+    ("drop not announced", drop_not_announced, frozenset({"DDL1"}), 12, 2),
     ("misfits taken in", misfits_taken_in, _STUMBLED),
 )
 """Name, patch, the invariants under which it counts as found."""

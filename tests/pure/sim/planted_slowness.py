@@ -125,7 +125,7 @@ def sealed_for_memory_at_once(patch: pytest.MonkeyPatch) -> None:
 
 _BEHIND_A_SEAL = frozenset({"LIVE1", "SEG1", "SEG3", "VIS1"})
 BUGS = (
-    ("deletes looked up before the load", deletes_looked_up_before_the_load, _DELETED_IS_SEEN),
+    ("deletes looked up before the load", deletes_looked_up_before_the_load, _DELETED_IS_SEEN, 12, 2),
     ("weak reads as of the newest node", weak_reads_as_of_the_newest_node, frozenset({"CON2"})),
     ("weak reads sent to any replica", weak_reads_sent_to_any_replica, frozenset({"CON2"}), 12, 20),
     ("partly written acknowledged", partly_written_acknowledged, frozenset({"DUR1"})),
