@@ -202,12 +202,8 @@ $(VENV)/.cluster: pyproject.toml | $(BIN)/python $(VENV)/services
 .PHONY: services
 services: $(VENV)/services  ## Fetch what `elanus dev-cluster` and the tests need beyond Python packages
 
-# uv downloads, unpacks and compiles several packages at a time, and keeps the PySpark that it builds for the
-# environments of other clients; where it cannot reach an index, pip may know another one
 $(VENV)/.dev: pyproject.toml | $(BIN)/python $(VENV)/services
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
-	$(BIN)/python -m uv --quiet pip install --python $(BIN)/python --compile-bytecode -e ".[demo,dev]" || \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e ".[demo,dev]"
 	$(COMPILE)
 	touch $@
 
