@@ -268,7 +268,7 @@ def _clear(store: ObjectStore) -> None:
 
 def _by_partitions(reason: str, messages: Sequence[WriterCommitMessage | None]) -> str:
     """Return a text that names the frame's partitions in place of the files that their tasks wrote: these are
-    gone by then, and their names told nobody which row is meant."""
+    gone by then, and their names say nothing about the frame."""
     for number, message in enumerate(messages):
         if isinstance(message, Staged) and message.file:
             reason = reason.replace(message.file, f"partition {number} of the frame")

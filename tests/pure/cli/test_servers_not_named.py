@@ -1,4 +1,4 @@
-"""Commands that are told of no server: one that listens at the default address may be anybody's."""
+"""Commands that name no server: one that listens at the default address may be anybody's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STATUS = Status(
 
 
 class OtherServer:
-    """A server that is not the user's. ``changes``: what it was told to do."""
+    """A server that is not the user's. ``changes``: those that were requested."""
 
     def __init__(self) -> None:
         self.changes: list[str] = []

@@ -113,7 +113,7 @@ class Asked:
     expired_until: int = 0
     limit: int | None = None
     keys: tuple[int, ...] = ()
-    """Of a query: the primary keys of the rows."""
+    """The primary keys of the rows that a query asks for."""
     times: int = 1
     """The last of so many equal reads is explained."""
 
