@@ -78,7 +78,7 @@ def explain(
 
         typer.echo(msgspec.json.encode(found).decode())
     else:
-        typer.echo(harmless(found["text"]))
+        typer.echo(harmless(str(found["text"])))
 
 
 def slow(data_dir: DataDir = None, url: Url = None, as_json: AsJson = False) -> None:

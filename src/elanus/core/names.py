@@ -150,7 +150,7 @@ def check_named_partition(name: str) -> None:
 def recorded_name(name: str) -> str:
     """Return a name as records of calls have it: of one that no object can have, the beginning.
 
-    What is sent as a name may be as long as a request, and is recorded before it is checked.
+    A client may send a text as long as a request, which is recorded before it is checked.
     """
     return name if len(name) <= NAME_LENGTH_MAX_CHARS else f"{name[:NAME_LENGTH_MAX_CHARS]}…"
 

@@ -1,4 +1,4 @@
-"""What users write does nothing to the terminal on which an operator reads it."""
+"""Texts of users do nothing to the terminal on which an operator reads them."""
 
 from __future__ import annotations
 
