@@ -58,8 +58,8 @@ class Gauges:
 
     def _refresh_recall(self) -> None:
         """Set the mean over all collections, by index type and band."""
-        samples: Counter[tuple[str, str]] = Counter()
-        found: Counter[tuple[str, str]] = Counter()
+        samples: Counter[tuple[str, ...]] = Counter()
+        found: Counter[tuple[str, ...]] = Counter()
         measured = self._subject.recall.measured()
         for one in measured:
             samples[one.index, one.band] += one.samples
