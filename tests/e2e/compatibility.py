@@ -43,6 +43,9 @@ INTRODUCTION = """\
 Features of Elanus for programs written for [pymilvus](https://pypi.org/project/pymilvus/). Every row
 is a check in [client_program.py](../tests/e2e/client_program.py), run with each of these releases against
 a server: it does the thing and compares the answer. A dash: that release of the client does not have it.
+
+The server gives its version as v2.6.16, a Milvus release whose features it has, since programs choose theirs
+by it. `get_server_version(detail=True)` names the release of Elanus as `git_commit`.
 """
 
 

@@ -45,6 +45,12 @@ BOOKS: dict[str, Any] = {
 }
 
 
+FIELDS: list[dict[str, Any]] = [
+    {"fieldName": "id", "dataType": "Int64", "isPrimary": True},
+    {"fieldName": "v", "dataType": "FloatVector", "elementTypeParams": {"dim": 4}},
+]
+
+
 @pytest.fixture
 def client(verbs: FakeVerbs) -> RestClient:
     return RestClient(rest_front(verbs))
@@ -211,12 +217,25 @@ def test_partitions_aliases_and_properties(client: RestClient, verbs: FakeVerbs)
 def test_the_spellings_of_the_guide(client: RestClient) -> None:
     client.data("collections/create", collectionName="c", dimension=4, metric_type="L2")
     assert client.data("collections/describe", collectionName="c")["indexes"][0]["metricType"] == "L2"
-    fields = [
-        {"fieldName": "id", "dataType": "Int64", "isPrimary": True, "auto_id": True},
-        {"fieldName": "v", "dataType": "FloatVector", "elementTypeParams": {"dim": 4}},
-    ]
+    fields = [{**FIELDS[0], "auto_id": True}, FIELDS[1]]
     client.data("collections/create", collectionName="d", schema={"fields": fields})
     assert client.data("collections/describe", collectionName="d")["fields"][0]["autoId"]
+
+
+def test_a_quick_setup_without_dynamic_fields_in_either_place(client: RestClient, verbs: FakeVerbs) -> None:
+    client.data("collections/create", collectionName="c", dimension=4, enableDynamicField=True)
+    client.data("collections/create", collectionName="d", dimension=4, enableDynamicField=False)
+    both = {"params": {"enableDynamicField": "false"}, "enableDynamicField": True}
+    client.data("collections/create", collectionName="e", dimension=4, **both)
+    assert [created.schema.enable_dynamic for created in verbs.created] == [True, False, False]
+
+
+def test_an_index_type_as_programs_spell_it(client: RestClient) -> None:
+    client.data("collections/create", collectionName="c", schema={"fields": FIELDS})
+    index = {"fieldName": "v", "indexName": "i", "metricType": "COSINE", "index_type": "IVF_FLAT"}
+    client.data("indexes/create", collectionName="c", indexParams=[{**index, "params": {"nlist": 8}}])
+    (described,) = client.data("indexes/describe", collectionName="c", indexName="i")
+    assert (described["indexType"], described["metricType"]) == ("IVF_FLAT", "COSINE")
 
 
 def test_imports_as_the_bulk_writer_asks_for_them(client: RestClient) -> None:

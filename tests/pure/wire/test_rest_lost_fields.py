@@ -26,6 +26,7 @@ NEXT_TO_A_SCHEMA: list[tuple[dict[str, Any], str]] = [
     ({"vectorFieldName": "w"}, "fieldName of the vector field"),
     ({"params": {"max_length": 9}}, "elementTypeParams.max_length"),
     ({"params": {"enableDynamicField": True}}, "schema.enableDynamicField"),
+    ({"enableDynamicField": True}, "schema.enableDynamicField"),
 ]
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     *(("collections/create", {"schema": SCHEMA, **body}, where) for body, where in NEXT_TO_A_SCHEMA),
@@ -57,6 +58,7 @@ def test_a_value_that_would_be_lost_is_refused(path: str, body: dict[str, Any], 
         {"idType": "Int64", "autoID": False, "params": {"enableDynamicField": "false"}, "dimension": 0},
         {"schema": {"fields": FIELDS, "autoId": True}, "autoID": True},
         {"schema": {"fields": FIELDS, "enableDynamicField": True}, "params": {"enableDynamicField": True}},
+        {"schema": {"fields": FIELDS, "enableDynamicField": True}, "enableDynamicField": True},
         {"schema": {}, "dimension": 4, "indexParams": []},
     ],
 )

@@ -286,6 +286,15 @@ def hybrid(client: RestClient, parts: list[dict[str, Any]], **body: Any) -> dict
     return client.post("entities/hybrid_search", collectionName="c", search=searches, limit=2, **body)
 
 
+@pytest.mark.parametrize("name", ["param", "params"])
+def test_searches_of_a_hybrid_search_have_parameters_by_either_name(
+    client: RestClient, verbs: FakeVerbs, name: str
+) -> None:
+    answer = hybrid(client, [{name: {"ef": 50}}, {}])
+    assert answer["code"] == 0, answer
+    assert [search.template.params for search in verbs.searches[-2:]] == [{"ef": 50}, {}]
+
+
 def test_searches_of_a_hybrid_search_have_chains(client: RestClient, verbs: FakeVerbs) -> None:
     expr = {"name": "num_combine", "args": [{"column": "$score"}, {"column": "price"}]}
     ops = [{"op": "map", "expr": expr, "outputs": ["$score"]}]

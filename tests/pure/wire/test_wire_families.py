@@ -47,11 +47,19 @@ def insert(call: Call, rpc: str = "Insert", **more: object) -> Message:
 
 def test_connecting_returns_the_version_and_checks_the_database(call: Call) -> None:
     answer = call("Connect")
-    assert answer.server_info.build_tags == f"v2.3.5-elanus-{__version__}" == call("GetVersion").version
+    assert answer.server_info.build_tags == call("GetVersion").version
+    assert answer.server_info.git_commit == f"elanus-{__version__}"
     assert answer.server_info.deploy_mode == "STANDALONE"
     assert answer.identifier != call("Connect").identifier
     refused = call("Connect", database="nowhere").status
     assert (refused.code, refused.reason) == (800, "database not found[database=nowhere]")
+
+
+def test_programs_read_a_version_with_full_text_search_in_it(call: Call) -> None:
+    version = call("GetVersion").version
+    assert version.startswith("v")
+    major, minor, _ = (int(part) for part in version[1:].split("."))
+    assert (2, 5) <= (major, minor) < (3, 0)
 
 
 def test_health_names_what_is_ill(call: Call, verbs: FakeVerbs) -> None:

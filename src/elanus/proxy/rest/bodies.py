@@ -170,19 +170,21 @@ class SchemaBody(Body, kw_only=True):
 
 
 class IndexBody(Body, kw_only=True):
-    """``params``: those of the index; ``index_type`` may be one of them."""
+    """``params``: those of the index; ``index_type`` may be one of them, or next to them, as some send it."""
 
     field_name: str
     index_name: str = ""
     metric_type: str = ""
     index_type: str = ""
+    index_type_too: str = field(default="", name="index_type")
     params: dict[str, Any] = {}
     index_config: dict[str, Any] = {}
 
 
 class CreateCollection(OfCollection, kw_only=True):
     """With ``dimension``: a collection with an index, loaded. With ``schema``: as it says, and loaded if
-    ``indexParams`` are given. ``metric_type``: the guide's other spelling of ``metricType``."""
+    ``indexParams`` are given. ``metric_type``: the guide's other spelling of ``metricType``;
+    ``enableDynamicField``: the guide's other place of that member of ``params``."""
 
     dimension: int = 0
     id_type: str = "Int64"
@@ -198,6 +200,7 @@ class CreateCollection(OfCollection, kw_only=True):
     properties: dict[str, Any] = {}
     consistency_level: str = ""
     description: str = ""
+    enable_dynamic_field: bool | None = None
 
 
 class AddField(OfCollection, kw_only=True):

@@ -180,7 +180,10 @@ class Search(OfCollection, kw_only=True):
 
 
 class SubSearch(Body, kw_only=True):
-    """One search of a hybrid search. Its ``functionChains`` are of the stages L0 and L1."""
+    """One search of a hybrid search. Its ``functionChains`` are of the stages L0 and L1.
+
+    ``param``: as ``params``, by the name that pymilvus gives them.
+    """
 
     data: list[Any]
     anns_field: str = ""
@@ -190,6 +193,7 @@ class SubSearch(Body, kw_only=True):
     limit: int = 0
     offset: int = 0
     params: dict[str, Any] = {}
+    param: dict[str, Any] = {}
     search_params: dict[str, Any] = {}
     expr_params: dict[str, Any] = {}
     ignore_growing: bool = False

@@ -30,8 +30,8 @@ def index_params(index: bodies.IndexBody) -> dict[str, Any]:
     given = {**index.params, **index.index_config}
     inner = given.pop("params", {})
     params = {name: given.pop(name) for name in _OWN_PARAMS if name in given}
-    if index.index_type:
-        params["index_type"] = index.index_type
+    if index_type := index.index_type or index.index_type_too:
+        params["index_type"] = index_type
     if index.metric_type:
         params["metric_type"] = index.metric_type
     of_kind = {**given, **inner} if isinstance(inner, dict) else given

@@ -27,6 +27,7 @@ _BELONGS = {
     "vectorFieldName": "fieldName of the vector field",
     "params.max_length": "elementTypeParams.max_length of a field",
     "params.enableDynamicField": "schema.enableDynamicField",
+    "enableDynamicField": "schema.enableDynamicField",
 }
 """Where a schema says what these members say of a quick setup."""
 _REFUSED_LATER = ("None", "String")
@@ -55,7 +56,7 @@ def quick_schema(body: CreateCollection) -> Any:
     return schema_pb2.CollectionSchema(
         name=body.collection_name,
         description=body.description,
-        enable_dynamic_field=_flag(body.params.get("enableDynamicField", True), "enableDynamicField"),
+        enable_dynamic_field=_quick_dynamic(body),
         fields=[
             field_message(
                 FieldBody(
@@ -75,6 +76,12 @@ def quick_schema(body: CreateCollection) -> Any:
             ),
         ],
     )
+
+
+def _quick_dynamic(body: CreateCollection) -> bool:
+    """Whether a quick setup has dynamic fields: it does, unless the body says otherwise in either place."""
+    in_params = _flag(body.params.get("enableDynamicField", True), "enableDynamicField")
+    return in_params and body.enable_dynamic_field is not False
 
 
 def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
@@ -110,6 +117,7 @@ def _check_no_quick_setup(body: CreateCollection, *, auto_id: bool, is_dynamic: 
         "params.max_length": "max_length" in params or "maxLength" in params,
         "params.enableDynamicField": "enableDynamicField" in params
         and _flag(params["enableDynamicField"], "enableDynamicField") is not is_dynamic,
+        "enableDynamicField": body.enable_dynamic_field not in (None, is_dynamic),
     }
     for name, is_sent in sent.items():
         if is_sent:

@@ -146,7 +146,7 @@ def _sub_search(body: bodies.SubSearch, number: int, schema: CollectionSchema) -
     request = milvus_pb2.SearchRequest(
         dsl=body.filter,
         dsl_type=common_pb2.BoolExprV1,
-        search_params=_pairs({**params, **_search_params(body.search_params, body.params)}),
+        search_params=_pairs({**params, **_search_params(body.search_params, body.param | body.params)}),
         expr_template_values=template_values(body.expr_params),
         function_chains=chain_messages(body.function_chains, f"search[{number}].functionChains"),
     )

@@ -18,11 +18,15 @@ from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
-SERVER_VERSION = f"v2.3.5-elanus-{__version__}"
-"""The release of the reference that the wire behaves like, then the release of Elanus.
+SERVER_VERSION = "v2.6.16"
+"""The release of the reference whose features there are.
 
-Clients and tools that choose features by version read the first part.
+Programs choose theirs by it: Open WebUI and Dify search for words from 2.5 on. Nothing follows it, since each
+of them reads a suffix in another way, or fails at it.
 """
+
+OWN_VERSION = f"elanus-{__version__}"
+"""The release of Elanus, shown where the reference shows the commit it was built from."""
 
 _PROXY_ROLE = "proxy"
 _IDENTIFIER_BITS = 62
@@ -48,6 +52,7 @@ class Admin:
         return milvus_pb2.ConnectResponse(
             server_info=common_pb2.ServerInfo(
                 build_tags=SERVER_VERSION,
+                git_commit=OWN_VERSION,
                 go_version=f"python {platform.python_version()}",
                 deploy_mode=self._deploy_mode,
             ),
@@ -107,7 +112,11 @@ class Admin:
                 "name": f"{component.role}{component.node_id}",
                 "type": component.role,
                 "id": component.node_id,
-                "system_info": {"build_version": SERVER_VERSION, "deploy_mode": self._deploy_mode},
+                "system_info": {
+                    "system_version": OWN_VERSION,
+                    "build_version": SERVER_VERSION,
+                    "deploy_mode": self._deploy_mode,
+                },
             },
         }
 
