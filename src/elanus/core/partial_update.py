@@ -135,7 +135,7 @@ def updated(
             columns.append(absent_column(field, update.num_rows) if sent is None else sent)
             continue
         old = found[field.name].take(places)
-        if old.type != field.arrow_type:  # Arrow refuses to cast vectors that are null, even to their own type
+        if old.type != field.arrow_type:  # Arrow cannot cast null vectors, even to their type
             old = old.cast(field.arrow_type)
         if sent is None:
             columns.append(_kept(field, old, places))
