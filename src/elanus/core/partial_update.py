@@ -134,7 +134,9 @@ def updated(
         if field.name not in found or field.is_primary:
             columns.append(absent_column(field, update.num_rows) if sent is None else sent)
             continue
-        old = found[field.name].take(places).cast(field.arrow_type)
+        old = found[field.name].take(places)
+        if old.type != field.arrow_type:  # Arrow cannot cast null vectors, even to their type
+            old = old.cast(field.arrow_type)
         if sent is None:
             columns.append(_kept(field, old, places))
         elif field.is_dynamic:

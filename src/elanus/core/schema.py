@@ -195,6 +195,10 @@ class CollectionSchema:
             known = ", ".join(f.name for f in self.fields)
             raise FieldNotFound(f"field {name} not exist: collection {self.name} has {known}") from None
 
+    def is_read_as(self, other: CollectionSchema) -> bool:
+        """Whether readers of rows do the same by both: they differ in what only proxies use, if at all."""
+        return self == other or _for_readers(self) == _for_readers(other)
+
     def __getstate__(self) -> dict[str, Any]:
         """The declared values alone. Arrow forgets, when pickled, that the items of a list are not null."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -250,3 +254,10 @@ class CollectionSchema:
     @cached_property
     def row_bytes_estimate(self) -> int:
         return 16 + sum(f.row_bytes_estimate for f in self.fields)
+
+
+def _for_readers(schema: CollectionSchema) -> CollectionSchema:
+    """Return the schema without what may change while readers go on: names, descriptions, bounds."""
+    plain = tuple(replace(f, description="", max_length=0, max_capacity=0, params={}) for f in schema.fields)
+    structs = tuple(replace(struct, description="", params={}) for struct in schema.structs)
+    return replace(schema, name="", description="", fields=plain, structs=structs)

@@ -73,6 +73,10 @@ class NullableIndex(VectorIndex):
             mask = self._narrow(mask)
         return self._in_segment(self._index.search(queries, k, params, mask, threads))
 
+    def _checked(self, queries: Queries) -> Queries:
+        """Queries of sparse vectors have no width that the field decides."""
+        return super()._checked(queries) if self.spec.form.has_dim else queries
+
     def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
         if self._index is None:
             return 0.0

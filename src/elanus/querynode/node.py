@@ -189,7 +189,7 @@ class QueryNode:
 
     async def load_collection(self, request: LoadCollection) -> None:
         while (collection := self._collections.get(request.collection_id)) is not None:
-            if collection.written_schema == request.schema:
+            if collection.written_schema.is_read_as(request.schema):
                 collection.want(request)
                 return
             await self.release_collection(request.collection_id)  # a release did not reach this node

@@ -26,6 +26,7 @@ SCHEMA = CollectionSchema(
             FieldID(103), "tags", DataType.ARRAY, element_type=DataType.INT32, max_capacity=3, nullable=True
         ),
         FieldSchema(FieldID(104), "v", DataType.FLOAT_VECTOR, dim=2),
+        FieldSchema(FieldID(106), "w", DataType.FLOAT_VECTOR, dim=2, nullable=True),
         FieldSchema(FieldID(105), "$meta", DataType.JSON, is_dynamic=True),
     ),
     enable_dynamic=True,
@@ -45,6 +46,7 @@ OLD = {
     "s": ["two", None],
     "tags": [[1, 2, 1], None],
     "v": [[2.0, 2.0], [1.0, 1.0]],
+    "w": [[0.0, 2.0], None],
     "$meta": ['{"a":1,"b":[1]}', "{}"],
 }
 APPEND, REMOVE = ArrayChange.APPEND, ArrayChange.REMOVE
@@ -74,12 +76,17 @@ def test_columns_that_are_not_sent_keep_their_values() -> None:
         "s": [None, "two"],
         "tags": [None, [1, 2, 1]],
         "v": [[1.0, 1.0], [2.0, 2.0]],
+        "w": [None, [0.0, 2.0]],
         "$meta": ["{}", '{"a":1,"b":[1]}'],
     }
 
 
 def test_a_null_that_is_sent_replaces_the_value() -> None:
     assert update(id=[2], s=[None])["s"] == [None]
+
+
+def test_a_row_without_a_vector_stays_without_one() -> None:
+    assert update(id=[1], n=[11])["w"] == [None]
 
 
 def test_new_rows_get_defaults_and_nulls() -> None:

@@ -10,6 +10,7 @@ from sparse_data import Vector, packed, product, rows_of, vectors
 
 from elanus.core.errors import Internal, InvalidDimension, InvalidParameter
 from elanus.core.metrics import Metric
+from elanus.core.nullable import NullableVectors
 from elanus.core.schema import DataType
 from elanus.core.sparse import padded
 from elanus.index import (
@@ -176,6 +177,17 @@ def test_rows_and_terms_at_the_edges(tmp_path: Path) -> None:
             queries, 2, resolve_search(spec_of(), {}, 2)
         )
         assert (hits.rows == -1).all()
+
+
+def test_rows_that_all_lack_a_vector_are_no_hits(tmp_path: Path) -> None:
+    none = NullableVectors(rows_of([]), np.zeros(3, dtype=np.bool_))
+    spec = spec_of()
+    build(spec, none, threads=1).save(tmp_path / "index")
+    loaded = load(tmp_path / "index", spec)
+    assert isinstance(loaded, VectorIndex)
+    params = resolve_search(spec, {}, 2)
+    for index in (over_rows(SPARSE, 0, Metric.IP, none), loaded):
+        assert index.search(MATRIX[:2], 2, params).rows.tolist() == [[-1, -1], [-1, -1]]
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

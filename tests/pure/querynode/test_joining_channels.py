@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -124,7 +125,8 @@ async def test_a_call_that_is_repeated_while_it_runs_joins_the_channel_once(clus
 @scenario
 async def test_two_loads_with_another_schema_leave_one_collection(cluster: Cluster) -> None:
     node = cluster.nodes[A]
-    node._collections[COLLECTION].written_schema = None  # type: ignore[assignment]
+    loaded = node._collections[COLLECTION]
+    loaded.written_schema = replace(loaded.written_schema, ttl_field="until")
     serving = node._serving[COLLECTION]
     leaving, may_leave, stop = asyncio.Event(), asyncio.Event(), serving.stop
 
