@@ -46,6 +46,11 @@ class Front:
         for client in self._clients:
             self._tell(client)
 
+    def end(self) -> None:
+        """End the connections without a word."""
+        for client in self._clients:
+            client.close()
+
     def accept(self) -> None:
         self._refusal = ""
 
@@ -98,3 +103,33 @@ def test_a_connection_that_the_server_ended_with_an_error_is_made_again(
         asyncio.run(body())
     said = [entry.get("error") for entry in logs if entry["event"] != "NATS connection lost; reconnecting"]
     assert len(said) == len(set(said)), "each error once, however long it lasts"
+
+
+def test_an_attempt_to_connect_again_may_fail_for_any_reason(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def body() -> None:
+        front = Front(nats_server)
+        async with asyncio.timeout(TIMEOUT_S), front.listening() as source:
+            link = await NatsConnection.open(source, "half a file")
+            greet = link._client._process_connect_init
+            errors = [ValueError("no seed in the file of credentials"), IndexError("no line")]
+
+            async def fails_at_first() -> None:
+                if errors:
+                    raise errors.pop()
+                await greet()
+
+            monkeypatch.setattr(link._client, "_process_connect_init", fails_at_first)
+            try:
+                broken = asyncio.Event()
+                async with link.inbox(lambda message: broken.set() if message is None else None):
+                    front.end()
+                    await broken.wait()
+                    await link.ready(TIMEOUT_S)
+                assert "limits" in await link.api("INFO")
+                assert not errors
+            finally:
+                await link.close()
+
+    asyncio.run(body())

@@ -100,6 +100,18 @@ class _Client(Client):
         await self._error_cb(error)
         await self._process_op_err(error)
 
+    async def _attempt_reconnect(self) -> None:
+        """The client gives up silently on errors that it does not expect, such as those of a file of
+        credentials that is just being replaced."""
+        while True:
+            try:
+                await super()._attempt_reconnect()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it may pass: without NATS all stops
+                await self._error_cb(error)
+                await asyncio.sleep(_RECONNECT_WAIT_S)
+            else:
+                return
+
 
 class NatsConnection:
     """A connection, created with `open`, for one event loop."""
