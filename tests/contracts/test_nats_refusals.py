@@ -20,7 +20,7 @@ REFUSED_MAX = 3
 
 
 class Front:
-    """In front of a NATS server: tells clients errors in its place, and ends their connections."""
+    """In front of a NATS server: reports errors to clients in its place, and ends connections."""
 
     def __init__(self, server: Nats) -> None:
         self._host, _, self._port = server.url.removeprefix("nats://").rpartition(":")
@@ -44,7 +44,7 @@ class Front:
         """From now on, and those that are connected."""
         self._refusal = error
         for client in self._clients:
-            self._tell(client)
+            self._report(client)
 
     def end(self) -> None:
         """End the connections without a word."""
@@ -54,7 +54,7 @@ class Front:
     def accept(self) -> None:
         self._refusal = ""
 
-    def _tell(self, client: asyncio.StreamWriter) -> None:
+    def _report(self, client: asyncio.StreamWriter) -> None:
         client.write(f"-ERR '{self._refusal}'\r\n".encode())
         client.close()
 
@@ -64,7 +64,7 @@ class Front:
             self.refused += 1
             if self.refused >= REFUSED_MAX:
                 self.enough.set()
-            self._tell(client)
+            self._report(client)
             return
         self._clients.append(client)
         answers, server = await asyncio.open_connection(self._host, int(self._port))

@@ -1,4 +1,4 @@
-"""What a process of a cluster knows of the others by their sessions."""
+"""The other processes of a cluster as a process knows them, by their sessions."""
 
 from __future__ import annotations
 
