@@ -13,6 +13,7 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import ParseResult
 
 import msgspec
 import structlog
@@ -20,6 +21,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.transport import TcpTransport
 from nats.errors import AuthorizationError, Error
+from nats.protocol.parser import AUTHORIZATION_VIOLATION, PERMISSIONS_ERR
 
 from elanus.core.errors import DiskFull, InvalidParameter, Unavailable
 from elanus.nats.source import NatsSource
@@ -67,15 +69,48 @@ class Refused(Exception):
 
 class _Transport(TcpTransport):
     """Ends at once when closed. The client would wait until the server has taken what is buffered: forever,
-    if the server's machine is gone."""
+    if the server's machine is gone.
+
+    A new connection ends the one before it: the client leaves those open that a server refused.
+    """
 
     def __bool__(self) -> bool:
         """The client makes its own in place of one that is not true, as others are before they connect."""
         return True
 
+    async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
+        self.close()
+        await super().connect(uri, buffer_size, connect_timeout)
+
     def close(self) -> None:
         if self._io_writer is not None:
             self._io_writer.transport.abort()
+
+
+class _Client(Client):
+    """Connects again after an error that the server reports before it ends the connection, as it does when
+    credentials have expired or were withdrawn. The client would stay closed for good."""
+
+    async def _process_err(self, err_msg: str) -> None:
+        if PERMISSIONS_ERR in err_msg or not self.options["allow_reconnect"]:
+            await super()._process_err(err_msg)
+            return
+        text = err_msg.strip("' ")
+        error = AuthorizationError() if AUTHORIZATION_VIOLATION in err_msg else Error(f"nats: {text}")
+        await self._error_cb(error)
+        await self._process_op_err(error)
+
+    async def _attempt_reconnect(self) -> None:
+        """The client gives up silently on errors that it does not expect, such as those of a file of
+        credentials that is just being replaced."""
+        while True:
+            try:
+                await super()._attempt_reconnect()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it may pass: without NATS all stops
+                await self._error_cb(error)
+                await asyncio.sleep(_RECONNECT_WAIT_S)
+            else:
+                return
 
 
 class NatsConnection:
@@ -83,7 +118,7 @@ class NatsConnection:
 
     def __init__(self, source: NatsSource) -> None:
         self.source = source
-        self._client = Client()
+        self._client = _Client()
         self._client._transport = _Transport()  # type: ignore[no-untyped-call]
         self._answers = ""
         """The prefix of the subjects of answers to our requests."""
@@ -94,6 +129,8 @@ class NatsConnection:
         self._inboxes: set[Receive] = set()
         self._when_connected_again: list[Callable[[], Awaitable[None]]] = []
         self._servers = ", ".join(source.servers)
+        self._reported: set[str] = set()
+        """The errors that were logged since the connection broke: attempts may go on for hours."""
 
     @classmethod
     async def open(cls, source: NatsSource, name: str) -> Self:
@@ -277,10 +314,14 @@ class NatsConnection:
             raise Unavailable(f"JetStream at {self._servers} does not answer: {error}") from None
 
     async def _on_error(self, error: Exception) -> None:
+        text = repr(error)
+        if text in self._reported:
+            return
+        self._reported.add(text)
         if _is_refusal(error):
             _logger.error("NATS credentials refused", servers=self._servers)
         else:
-            _logger.info("NATS connection error", error=repr(error))
+            _logger.info("NATS connection error", error=text)
 
     async def _on_lost(self) -> None:
         if self._connected.is_set():
@@ -289,6 +330,7 @@ class NatsConnection:
         self._break()
 
     async def _on_connected_again(self) -> None:
+        self._reported.clear()
         self._connected.set()
         for work in self._when_connected_again:
             await work()

@@ -239,8 +239,9 @@ class Report:
         return [] if self.serving is None else await self.serving.observed()
 
     def has_data_node(self) -> bool:
-        """Whether another process of a cluster runs a data node, with a Spark session of its own."""
-        return any(role.role.startswith("datanode") for role in self._subject.elsewhere())
+        """Whether a process of the cluster, this one or another, runs a data node with a Spark session."""
+        roles = [*self._roles(), *self._subject.elsewhere()]
+        return any(role.role.startswith("datanode") and role.state == "Healthy" for role in roles)
 
     async def spark_state(self) -> SparkState | None:
         """Return the state of Spark in a standalone server; ``None`` if its data node is disabled or

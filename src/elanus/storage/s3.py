@@ -40,6 +40,7 @@ from obstore.store import S3Store as RemoteStore
 
 from elanus.core.batches import batched
 from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
+from elanus.storage.local import disk_full_reported
 from elanus.storage.parallel import for_each
 from elanus.storage.paths import checked_path
 from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
@@ -140,7 +141,7 @@ class S3Store:
         checked_path(path)
         target = scratch / f"{uuid.uuid4().hex}-{Path(path).name}"
         try:
-            with self._errors(path), target.open("xb") as file:
+            with self._errors(path), disk_full_reported(str(target)), target.open("xb") as file:
                 for chunk in obstore.get(self._store, path).stream(_COPY_BYTES):
                     file.write(chunk)
         except BaseException:

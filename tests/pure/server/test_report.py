@@ -142,3 +142,26 @@ def test_a_pipeline_that_is_not_enabled_is_not_asked() -> None:
 
     assert asyncio.run(ask()).pipeline.state == "Disabled"
     assert not asked
+
+
+@pytest.mark.parametrize(
+    ("own", "elsewhere", "pipeline"),
+    [
+        (["proxy"], [RoleStatus("datanode 9", "Healthy", "a:1")], "Healthy"),
+        (["datanode"], [], "Healthy"),
+        (["proxy"], [], "Abnormal"),
+    ],
+)
+def test_the_pipeline_of_a_cluster_is_any_data_node_also_that_of_the_process_that_is_asked(
+    own: list[str], elsewhere: list[RoleStatus], pipeline: str
+) -> None:
+    asked = subject()
+    asked.roles.names = lambda: own
+    asked.elsewhere = lambda: elsewhere
+    assert status(asked).pipeline.state == pipeline
+
+
+def test_a_data_node_that_has_yet_to_join_is_no_pipeline() -> None:
+    joining = subject()
+    joining.roles = SimpleNamespace(names=lambda: ["datanode"], state=lambda _: "Initializing")
+    assert status(joining).pipeline.state == "Abnormal"

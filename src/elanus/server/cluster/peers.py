@@ -15,6 +15,7 @@ from elanus.meta.session import SessionInfo
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.remote import Peer, RemoteRole
 from elanus.server.builders import data_node_ports
+from elanus.server.status import RoleStatus
 
 Api = TypeVar("Api")
 
@@ -66,6 +67,28 @@ class ClusterPeers:
     def labels(self, role: str) -> Mapping[NodeID, Mapping[str, str]]:
         """Return the labels of the nodes that have any."""
         return {n: info.labels for n, info in self.infos(role).items() if info.labels}
+
+    def missing_coordinators(self) -> list[str]:
+        """Return the coordinators of which no process is the active one."""
+        return [role for role in COORDINATORS if not self.infos(role)]
+
+    def elsewhere(self, own: str) -> list[RoleStatus]:
+        """Return the roles of other processes, according to their sessions, and the coordinators that are
+        missing. ``own``: this process's address.
+
+        A missing coordinator is named even if nobody asks it anything: otherwise nothing would show that no
+        index is built without indexcoord.
+        """
+        there = [
+            RoleStatus(f"{role} {node_id}", "Healthy", info.address)
+            for role in ROLES
+            for node_id, info in sorted(self.infos(role).items())
+            if info.address != own
+        ]
+        return [
+            *there,
+            *(RoleStatus(r, "Abnormal", "not active anywhere") for r in self.missing_coordinators()),
+        ]
 
     def _connect(self, info: SessionInfo) -> Peer:
         """Connect to a process. A node is addressed by its session's id; a coordinator only by its role,

@@ -222,13 +222,8 @@ class ClusterProcess:
         return self._builders.pressure(lambda: self._growing_watch.latest, disk.free_bytes)
 
     def elsewhere(self) -> list[RoleStatus]:
-        """Return the roles of other processes, according to their sessions."""
-        return [
-            RoleStatus(f"{role} {node_id}", "Healthy", info.address)
-            for role in (*COORDINATORS, *NODES)
-            for node_id, info in sorted(self.peers.infos(role).items())
-            if info.address != self.address
-        ]
+        """Return the roles of other processes, and the coordinators that are missing."""
+        return self.peers.elsewhere(self.address)
 
     def components(self) -> list[ComponentView]:
         """Return every node of the cluster, and the coordinators that are missing."""
@@ -237,7 +232,7 @@ class ClusterProcess:
             for role in (*COORDINATORS, *NODES)
             for node_id in sorted(self.peers.infos(role))
         ]
-        missing = [r for r in COORDINATORS if not self.peers.infos(r)]
+        missing = self.peers.missing_coordinators()
         return [*there, *(ComponentView(NodeID(0), role, healthy=False) for role in missing)]
 
     # roles of this process

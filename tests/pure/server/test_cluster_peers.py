@@ -1,0 +1,55 @@
+"""The other processes of a cluster as a process knows them, by their sessions."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from elanus.meta.memory import MemoryMeta
+from elanus.meta.session import Session
+from elanus.server.cluster.peers import COORDINATORS, ClusterPeers
+from elanus.server.status import RoleStatus
+
+OWN = "own:1"
+
+
+def dial(_address: str) -> Any:
+    async def close() -> None:
+        pass
+
+    return SimpleNamespace(close=close)
+
+
+async def test_coordinators_that_no_process_is_active_in_are_named() -> None:
+    now_s = asyncio.get_running_loop().time
+    meta = MemoryMeta(now_s)
+
+    async def join(role: str, address: str) -> Session:
+        exclusive = role in COORDINATORS
+        return await Session.register(meta, role, address, ttl_s=60, monotonic_s=now_s, exclusive=exclusive)
+
+    sessions = [
+        await join(role, address)
+        for role, address in (
+            ("rootcoord", OWN),
+            ("datacoord", "b:2"),
+            ("querycoord", "b:2"),
+            ("proxy", OWN),
+            ("querynode", "c:3"),
+        )
+    ]
+    peers = ClusterPeers(meta, dial)
+    await peers.start()
+    there = [RoleStatus(f"{s.info.role} {s.node_id}", "Healthy", s.info.address) for s in sessions]
+    lacking = [RoleStatus("indexcoord", "Abnormal", "not active anywhere")]
+    assert peers.missing_coordinators() == ["indexcoord"]
+    assert peers.elsewhere(OWN) == [there[1], there[2], there[4], *lacking]
+    sessions.append(await join("indexcoord", OWN))
+    await peers.stop()
+    await peers.start()
+    assert peers.elsewhere(OWN) == [there[1], there[2], there[4]]
+    await peers.stop()
+    for session in sessions:
+        await session.close()
+    await meta.close()
