@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
+from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import Message
 
 from elanus.core.consistency import ConsistencyLevel
@@ -126,6 +127,13 @@ def add_pairs(
     """Append a mapping to a repeated field of ``KeyValuePair``."""
     for key, value in values.items():
         pairs.add(key=key, value=value)
+
+
+def enum_name(enum: EnumTypeWrapper, number: int) -> str:
+    """Return the name of a number of an enum for an error's text. Clients may send numbers that have none."""
+    if number in enum.values():
+        return enum.Name(number)
+    return f"unknown {enum.DESCRIPTOR.name} {number}"
 
 
 def consistency_level(number: int) -> ConsistencyLevel:
