@@ -68,7 +68,7 @@ class NullableIndex(VectorIndex):
     ) -> Hits:
         """As `VectorIndex.search`; rows without a vector are never hits."""
         if self._index is None:
-            return no_hits(len(self._checked(queries)), k, self.spec.metric_type)
+            return no_hits(len(queries), k, self.spec.metric_type)  # of any form, also sparse ones
         if mask is not None:
             mask = self._narrow(mask)
         return self._in_segment(self._index.search(queries, k, params, mask, threads))
