@@ -172,9 +172,10 @@ def _of_texts(texts: npt.NDArray[np.object_]) -> Geometries:
     row_of_none = _first(shapely.is_missing(parsed))
     if row_of_none is not None:
         raise InvalidGeometry(row_of_none, _why(texts[row_of_none]))
-    for row in np.flatnonzero(shapely.get_type_id(parsed) == shapely.GeometryType.GEOMETRYCOLLECTION):
+    collections = shapely.get_type_id(parsed) == shapely.GeometryType.GEOMETRYCOLLECTION
+    for row in np.flatnonzero(collections).tolist():
         if why := fault_of_binary(shapely.to_wkb(parsed[row])):
-            raise InvalidGeometry(int(row), why)
+            raise InvalidGeometry(row, why)
     _check_finite(parsed)
     return parsed
 
