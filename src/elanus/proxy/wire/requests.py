@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.internal.containers import RepeatedCompositeFieldContainer
-from google.protobuf.internal.enum_type_wrapper import EnumTypeWrapper
 from google.protobuf.message import Message
 
 from elanus.core.consistency import ConsistencyLevel
@@ -129,10 +128,13 @@ def add_pairs(
         pairs.add(key=key, value=value)
 
 
-def enum_name(enum: EnumTypeWrapper, number: int) -> str:
-    """Return the name of a number of an enum for an error's text. Clients may send numbers that have none."""
+def enum_name(enum: Any, number: int) -> str:
+    """Return the name of a number of an enum, such as ``schema_pb2.DataType``, for an error's text.
+
+    Clients may send numbers that have no name.
+    """
     if number in enum.values():
-        return enum.Name(number)
+        return str(enum.Name(number))
     return f"unknown {enum.DESCRIPTOR.name} {number}"
 
 

@@ -11,6 +11,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.names import check_field_name
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.schema_rules import check_field_count
 from elanus.core.structs import StructSchema, member_name, struct_and_name
 from elanus.proxy.wire.fields import decode_field, encode_field
 from elanus.proxy.wire.requests import add_pairs, enum_name, refuse_unknown_fields, to_dict
@@ -31,6 +32,7 @@ def decode_struct(
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of struct array field {name}")
     if not message.fields:
         raise InvalidParameter(f"struct array field {name} has no sub-fields: give it at least one")
+    check_field_count(len(message.fields))
     struct = StructSchema(
         FieldID(0), name, message.description, bool(message.nullable), to_dict(message.type_params)
     )
