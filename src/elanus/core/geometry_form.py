@@ -1,4 +1,4 @@
-"""What a geometry must not be, found before the geometry library reads it.
+"""The nesting and the types of geometries, checked before the geometry library reads them.
 
 The library reads a collection in a collection by recursion. Half a megabyte of text is enough for more levels
 than a thread's stack has room for, and an overflow of the stack ends the process. Curves it can read, but not
