@@ -4,7 +4,8 @@ The modules by subject:
 
 - Names and values: ids, timestamps, clock, limits, names, requests, quick_values, batches, pieces, quoted,
   json_texts, errors (of clients), faults (between components), invariants (what holds whatever fails)
-- Types: types, vectors, vector_lists, sparse, structs, nullable, metrics, moments, geometry, json_column
+- Types: types, vectors, vector_lists, sparse, structs, nullable, metrics, moments, geometry,
+  geometry_form, json_column
 - Schemas: schema, schema_rules, catalog, functions, minhash, embedding, partition_keys, sent_keys
 - Changes of schemas and properties: field_changes, added_fields, dropped_fields, shadowed_keys,
   function_changes, property_changes, index_properties

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elanus.core.errors import InvalidParameter
+from elanus.core.geometry_form import CURVED, fault_of_binary, fault_of_text
 
 Geometries = npt.NDArray[np.object_]
 """Parsed geometries, None for nulls: shape (n,)."""
@@ -46,11 +47,11 @@ def wkb_of_texts(texts: pa.Array) -> pa.Array:
     Raises `InvalidGeometry`.
     """
     values = np.array(texts.to_pylist(), dtype=object)
-    parsed = library().from_wkt(values, on_invalid="ignore")
-    row = _first_missing(parsed)
-    if row is not None:
-        raise InvalidGeometry(row, f"invalid geometry WKT '{_shown(values[row])}': {_why(values[row])}")
-    return _written(parsed)
+    try:
+        return _written(_of_texts(values))
+    except InvalidGeometry as error:
+        shown = _shown(values[error.row])
+        raise InvalidGeometry(error.row, f"invalid geometry WKT '{shown}': {error}") from None
 
 
 def wkb_of_binaries(binaries: pa.Array) -> pa.Array:
@@ -58,19 +59,27 @@ def wkb_of_binaries(binaries: pa.Array) -> pa.Array:
 
     Raises `InvalidGeometry`.
     """
-    parsed = library().from_wkb(np.array(binaries.to_pylist(), dtype=object), on_invalid="ignore")
-    row = _first_missing(parsed)
-    if row is not None:
-        raise InvalidGeometry(row, "invalid geometry WKB: the bytes are no geometry")
+    values = binaries.to_pylist()
+    for row, value in enumerate(values):
+        if why := fault_of_binary(value):
+            raise InvalidGeometry(row, f"invalid geometry WKB: {why}")
+    parsed = library().from_wkb(np.array(values, dtype=object), on_invalid="ignore")
+    row_of_none = _first(library().is_missing(parsed))
+    if row_of_none is not None:
+        raise InvalidGeometry(row_of_none, "invalid geometry WKB: the bytes are no geometry")
+    try:
+        _check_finite(parsed)
+    except InvalidGeometry as error:
+        raise InvalidGeometry(error.row, f"invalid geometry WKB: {error}") from None
     return _written(parsed)
 
 
 def parse_wkt(text: str) -> Any:
     """Return the geometry of a text. Raises `InvalidParameter`."""
     try:
-        return library().from_wkt(text)
-    except library().errors.GEOSException:
-        raise InvalidParameter(f"invalid geometry WKT '{_shown(text)}': {_why(text)}") from None
+        return _of_texts(np.array([text], dtype=object))[0]
+    except InvalidGeometry as error:
+        raise InvalidParameter(f"invalid geometry WKT '{_shown(text)}': {error}") from None
 
 
 def texts_of(column: pa.Array) -> pa.Array:
@@ -150,13 +159,53 @@ def degrees_around(point: Any, meters: float) -> npt.NDArray[np.float64] | None:
     )
 
 
+def _of_texts(texts: npt.NDArray[np.object_]) -> Geometries:
+    """Raises `InvalidGeometry`."""
+    for row, text in enumerate(texts):
+        if why := fault_of_text(text):
+            raise InvalidGeometry(row, why)
+    shapely = library()
+    try:
+        parsed: Geometries = shapely.from_wkt(texts, on_invalid="ignore")
+    except NotImplementedError:
+        raise InvalidGeometry(_first_curve(texts), CURVED) from None
+    row_of_none = _first(shapely.is_missing(parsed))
+    if row_of_none is not None:
+        raise InvalidGeometry(row_of_none, _why(texts[row_of_none]))
+    collections = shapely.get_type_id(parsed) == shapely.GeometryType.GEOMETRYCOLLECTION
+    for row in np.flatnonzero(collections).tolist():
+        if why := fault_of_binary(shapely.to_wkb(parsed[row])):
+            raise InvalidGeometry(row, why)
+    _check_finite(parsed)
+    return parsed
+
+
+def _first_curve(texts: npt.NDArray[np.object_]) -> int:
+    """Return the row of the first text that is a curve. There is one."""
+    for row, text in enumerate(texts):
+        try:
+            library().from_wkt(text, on_invalid="ignore")
+        except NotImplementedError:
+            return row
+    raise AssertionError("no curve among the texts")
+
+
+def _check_finite(parsed: Geometries) -> None:
+    """Raises `InvalidGeometry`. Comparisons with other geometries fail for such coordinates."""
+    coordinates, rows = library().get_coordinates(parsed, return_index=True)
+    first = _first(~np.isfinite(coordinates).all(axis=1))
+    if first is not None:
+        x, y = coordinates[first]
+        raise InvalidGeometry(int(rows[first]), f"the coordinates {x:g} {y:g} are not finite")
+
+
 def _written(parsed: Geometries) -> pa.Array:
     return pa.array(library().to_wkb(parsed).tolist(), pa.binary())
 
 
-def _first_missing(parsed: Geometries) -> int | None:
-    missing = np.flatnonzero(library().is_missing(parsed))
-    return int(missing[0]) if len(missing) else None
+def _first(found: npt.NDArray[np.bool_]) -> int | None:
+    places = np.flatnonzero(found)
+    return int(places[0]) if len(places) else None
 
 
 def _why(text: str) -> str:

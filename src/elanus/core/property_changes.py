@@ -47,7 +47,8 @@ def changed_properties(
     known: Mapping[str, str], added: Mapping[str, str], deleted: Sequence[str]
 ) -> dict[str, str]:
     """Return properties of a database or a collection after a change."""
-    return {k: v for k, v in {**known, **added}.items() if k not in deleted}
+    gone = set(deleted)  # a client may send many of either, and this runs on the event loop
+    return {k: v for k, v in {**known, **added}.items() if k not in gone}
 
 
 def collection_needs_release(properties: Mapping[str, str], deleted: Sequence[str]) -> str | None:

@@ -295,10 +295,15 @@ def _integer(text: str) -> int | None:
 # all together
 
 
+def check_field_count(count: int) -> None:
+    """Check how many fields are declared, before any is looked at. Raises `InvalidParameter`."""
+    if count > COLLECTION_FIELDS_MAX:
+        raise InvalidParameter(f"maximum field's number should be limited to {COLLECTION_FIELDS_MAX}")
+
+
 def check_declared_names(names: Sequence[str]) -> None:
     """Check the names of all declared fields, before the fields one by one. Raises `InvalidParameter`."""
-    if len(names) > COLLECTION_FIELDS_MAX:
-        raise InvalidParameter(f"maximum field's number should be limited to {COLLECTION_FIELDS_MAX}")
+    check_field_count(len(names))
     for name in names:
         if name in SYSTEM_FIELDS:
             raise InvalidParameter(

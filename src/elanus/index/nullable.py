@@ -68,14 +68,10 @@ class NullableIndex(VectorIndex):
     ) -> Hits:
         """As `VectorIndex.search`; rows without a vector are never hits."""
         if self._index is None:
-            return no_hits(len(self._checked(queries)), k, self.spec.metric_type)
+            return no_hits(len(queries), k, self.spec.metric_type)  # of any form, also sparse ones
         if mask is not None:
             mask = self._narrow(mask)
         return self._in_segment(self._index.search(queries, k, params, mask, threads))
-
-    def _checked(self, queries: Queries) -> Queries:
-        """Queries of sparse vectors have no width that the field decides."""
-        return super()._checked(queries) if self.spec.form.has_dim else queries
 
     def work_ns(self, queries: int, params: SearchParams, mask: RowMask | None) -> float:
         if self._index is None:

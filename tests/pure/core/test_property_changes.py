@@ -10,6 +10,7 @@ from fakes import collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
 from elanus.core.property_changes import (
+    changed_properties,
     check_property_change,
     collection_needs_release,
     with_changed_properties,
@@ -75,3 +76,23 @@ def test_a_new_description_has_a_kilobyte_at_most() -> None:
     of_earlier_release = replace(PLAIN, schema=replace(PLAIN.schema, description="a" * 2000))
     sent = {"collection.description": "a" * 2000, "a": "3"}
     assert with_changed_properties(of_earlier_release, sent, ()).properties["a"] == "3"
+
+
+class Compared(str):
+    """A name that counts how often it is compared."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_many_properties_are_not_compared_with_each_of_many_that_are_dropped() -> None:
+    known = {f"p{n}": "1" for n in range(300)}
+    dropped = [Compared(f"p{n}") for n in range(299)] + [Compared(f"q{n}") for n in range(300)]
+    Compared.times = 0
+    assert changed_properties(known, {}, dropped) == {"p299": "1"}
+    assert Compared.times < 10 * len(dropped)

@@ -133,6 +133,11 @@ REFUSED: list[tuple[list[Message], type[ElanusError], str]] = [
         InvalidParameter,
         r"function chain\[0\] stage FunctionChainStagePostProcess is not supported in search request",
     ),
+    (
+        [chain(SCORE, stage=999)],
+        InvalidParameter,
+        r"function chain\[0\] stage unknown FunctionChainStage 999 is not supported in search request",
+    ),
     ([chain(op("merge"))], InvalidParameter, r"operator\[0\]: merge is not supported in ordinary search"),
     ([chain(op("shuffle"))], InvalidParameter, r"op\[0\]: unknown operator type: shuffle"),
     ([chain(op(""))], InvalidParameter, r"op\[0\] name is empty"),

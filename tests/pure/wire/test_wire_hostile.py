@@ -97,7 +97,7 @@ def change(request: Message, rng: random.Random) -> None:
 def value_of(field: FieldDescriptor, before: Any, rng: random.Random) -> object:
     """Another value of a member that is no message. Bytes differ by a little from those ``before``."""
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
-        return rng.choice([value.number for value in field.enum_type.values])
+        return rng.choice([*(value.number for value in field.enum_type.values), -1, 999])
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return rng.random() < 0.5
     if field.cpp_type in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):

@@ -282,6 +282,7 @@ def test_boosts_of_a_search() -> None:
             "unsupported reranker magic: use rrf, weighted, decay or boost",
         ),
         (score(function({"reranker": "rrf"}, kind=int(schema_pb2.BM25))), "BM25 is not rerank function"),
+        (score(function({"reranker": "rrf"}, kind=999)), "unknown FunctionType 999 is not rerank function"),
         (score(function({"reranker": "rrf"}), function({"reranker": "rrf"})), "only supports one rerank"),
         (score(function({"reranker": "rrf"}, "x")), "The rrf function does not support input parameters"),
         (score(function({"reranker": "rrf", "k": "x"})), "Param k:x is not a number"),

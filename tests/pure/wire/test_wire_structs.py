@@ -112,7 +112,9 @@ def test_schemas_that_are_refused() -> None:
         ((), "has no sub-fields"),
         ((array("a"), array("a")), r"duplicated field name clips\[a\]"),
         ((array("a", 5),), "can only be array or array of struct"),
+        ((array("a", 999),), "can only be array or array of struct, but field a is unknown DataType 999"),
         ((array("a[b]"),), "Invalid field name"),
+        ([array("a[b]")] * 65, "maximum field's number should be limited to 64"),
     ):
         with pytest.raises(InvalidParameter, match=why):
             decode_schema(message(*fields), "films")

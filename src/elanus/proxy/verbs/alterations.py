@@ -23,7 +23,11 @@ from elanus.core.ids import CollectionID, FieldID
 from elanus.core.moments import check_timezone
 from elanus.core.names import check_index_name
 from elanus.core.partition_keys import ISOLATION_PROPERTY, isolates_keys
-from elanus.core.property_changes import check_property_change, collection_needs_release
+from elanus.core.property_changes import (
+    changed_properties,
+    check_property_change,
+    collection_needs_release,
+)
 from elanus.core.rate_limits import Action, check_properties
 from elanus.core.schema import FieldSchema
 from elanus.core.schema_rules import with_dynamic_field
@@ -78,7 +82,7 @@ class Alterations(VerbFamily):
         touched = {*set_properties, *delete_keys}
         if not touched.isdisjoint({TTL_PROPERTY, TTL_FIELD_PROPERTY}):
             view = self._collection(database, name).view
-            left = {k: v for k, v in view.properties.items() if k not in delete_keys}
+            left = changed_properties(view.properties, {}, delete_keys)
             check_ttl_change(set_properties, left)
             checked_ttl_field({**left, **set_properties}, view.schema)
         if TTL_FIELD_PROPERTY in touched:

@@ -32,6 +32,7 @@ from elanus.core.json_keys import parse_json_path
 from elanus.core.rankers import CURVES
 from elanus.core.schema import CollectionSchema
 from elanus.core.types import Family
+from elanus.proxy.wire.requests import enum_name
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
@@ -55,7 +56,7 @@ def function_chains(messages: Sequence[schema_pb2.FunctionChain], schema: Collec
     """Raises `InvalidParameter`, and `NotSupported` for operations and functions that are missing here."""
     found: dict[str, Chain] = {}
     for number, message in enumerate(messages):
-        name = schema_pb2.FunctionChainStage.Name(message.stage)
+        name = enum_name(schema_pb2.FunctionChainStage, message.stage)
         if message.stage not in _STAGES:
             raise InvalidParameter(
                 f"function chain[{number}] stage {name} is not supported in search request"

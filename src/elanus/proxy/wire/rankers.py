@@ -18,7 +18,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.rankers import BOOST_MODES, RRF_K, Decay, Ranker, Rrf, Weighted
 from elanus.proxy.api.search import BoostRequest, BoostRequests
 from elanus.proxy.wire.parameters import boolean, json_object
-from elanus.proxy.wire.requests import to_dict
+from elanus.proxy.wire.requests import enum_name, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
 from elanus.proxy.wire.unsupported import unsupported
 
@@ -59,7 +59,7 @@ def function_score(message: schema_pb2.FunctionScore) -> FunctionScore:
     for function in message.functions:
         if function.type != schema_pb2.Rerank:
             raise InvalidParameter(
-                f"{schema_pb2.FunctionType.Name(function.type)} is not rerank function: "
+                f"{enum_name(schema_pb2.FunctionType, function.type)} is not rerank function: "
                 f"function {function.name}"
             )
         params = {name.lower(): text for name, text in to_dict(function.params).items()}

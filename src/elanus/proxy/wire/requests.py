@@ -138,6 +138,16 @@ def few_ids(ids: Sequence[int], field: str) -> tuple[int, ...]:
     return tuple(ids)
 
 
+def enum_name(enum: Any, number: int) -> str:
+    """Return the name of a number of an enum, such as ``schema_pb2.DataType``, for an error's text.
+
+    Clients may send numbers that have no name.
+    """
+    if number in enum.values():
+        return str(enum.Name(number))
+    return f"unknown {enum.DESCRIPTOR.name} {number}"
+
+
 def consistency_level(number: int) -> ConsistencyLevel:
     """Return the level with that number. Raises `InvalidParameter` if there is none."""
     try:

@@ -11,9 +11,10 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.names import check_field_name
 from elanus.core.schema import CollectionSchema, FieldSchema
+from elanus.core.schema_rules import check_field_count
 from elanus.core.structs import StructSchema, member_name, struct_and_name
 from elanus.proxy.wire.fields import decode_field, encode_field
-from elanus.proxy.wire.requests import add_pairs, refuse_unknown_fields, to_dict
+from elanus.proxy.wire.requests import add_pairs, enum_name, refuse_unknown_fields, to_dict
 from elanus.proxy.wire.stubs import schema_pb2
 
 _UNDERSTOOD = frozenset({"fieldID", "name", "description", "fields", "type_params", "nullable"})
@@ -31,6 +32,7 @@ def decode_struct(
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of struct array field {name}")
     if not message.fields:
         raise InvalidParameter(f"struct array field {name} has no sub-fields: give it at least one")
+    check_field_count(len(message.fields))
     struct = StructSchema(
         FieldID(0), name, message.description, bool(message.nullable), to_dict(message.type_params)
     )
@@ -41,7 +43,7 @@ def _member(struct: StructSchema, message: schema_pb2.FieldSchema, collection: s
     if message.data_type not in (schema_pb2.Array, schema_pb2.ArrayOfVector):
         raise InvalidParameter(
             f"Fields in StructArrayField can only be array or array of struct, but field {message.name} is "
-            f"{schema_pb2.DataType.Name(message.data_type)}"
+            f"{enum_name(schema_pb2.DataType, message.data_type)}"
         )
     return replace(decode_field(message, collection, struct=struct.name), nullable=struct.nullable)
 
