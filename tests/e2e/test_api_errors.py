@@ -16,8 +16,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.jvm]
 Request = Callable[[MilvusClient], object]
 NAME = "books"
 SOON_S = 30.0
-"""An error that takes longer was not given but waited for: the client asks again for minutes when an error looks
-like one that passes."""
+"""An error that takes longer was not given but waited for: the client asks again for minutes when an error
+looks like one that passes."""
 
 
 @pytest.fixture(scope="module")
