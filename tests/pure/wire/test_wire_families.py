@@ -234,6 +234,8 @@ def test_collections_are_shown_all_or_loaded(call: Call) -> None:
     assert (list(loaded.inMemory_percentages), list(loaded.query_service_available)) == ([100], [True])
     unloaded = call("ShowCollections", type=milvus_pb2.InMemory, collection_names=["other"])
     assert unloaded.status.code == 101
+    often = call("ShowCollections", type=milvus_pb2.InMemory, collection_names=["books"] * 3)
+    assert list(often.collection_names) == ["books"]
 
 
 @pytest.mark.usefixtures("books")
@@ -261,6 +263,8 @@ def test_partitions_are_created_shown_loaded_and_dropped(call: Call, verbs: Fake
     assert len(shown.partitionIDs) == len(shown.created_utc_timestamps) == 2
     in_memory = call("ShowPartitions", collection_name="books", type=milvus_pb2.InMemory)
     assert (list(in_memory.partition_names), list(in_memory.inMemory_percentages)) == (["_default"], [100])
+    often = call("ShowPartitions", collection_name="books", partition_names=["1p"] * 3)
+    assert list(often.partition_names) == ["1p"]
     missing = call("ShowPartitions", collection_name="books", partition_names=["zz"]).status
     assert (missing.code, missing.reason) == (200, "partition not found[partition=zz]")
     assert call("LoadPartitions", collection_name="books", partition_names=["1p"]).code == 0

@@ -120,6 +120,14 @@ def test_schemas_that_are_refused() -> None:
             decode_schema(message(*fields), "films")
 
 
+def test_fields_of_many_structs_are_counted_before_they_are_read() -> None:
+    schema = schema_pb2.CollectionSchema.FromString(message(array("a")))
+    for _ in range(64):
+        schema.struct_array_fields.add(name="clips").fields.add(name="not read", data_type=999)
+    with pytest.raises(InvalidParameter, match="maximum field's number should be limited to 64"):
+        decode_schema(schema.SerializeToString(), "films")
+
+
 def schema() -> CollectionSchema:
     return decode_schema(message(array("a"), array("b")), "films")
 

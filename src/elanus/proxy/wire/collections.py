@@ -106,13 +106,13 @@ class Collections:
     def _show_loaded(
         self, caller: Caller, database: str, names: tuple[str, ...]
     ) -> milvus_pb2.ShowCollectionsResponse:
-        """Return the loaded collections: all, or the named ones, each of which must be loaded.
+        """Return the loaded collections: all, or the named ones, each once, which must be loaded.
 
         Collections that the caller does not see are left out.
         """
         loaded = self._verbs.loaded_collections(database)
         response = milvus_pb2.ShowCollectionsResponse()
-        for name in names or loaded:
+        for name in dict.fromkeys(names) or loaded:
             view = self._verbs.describe_collection(database, name)
             if not self._visible.collections(caller, database, (view.name,)):
                 continue

@@ -72,7 +72,7 @@ class Partitions:
             database, name = view.database, view.name
         check_collection_name(name)
         partitions = {p.name: p for p in self._verbs.list_partitions(database, name)}
-        asked = tuple(request.partition_names)
+        asked = tuple(dict.fromkeys(request.partition_names))
         for missing in (p for p in asked if p not in partitions):
             raise PartitionNotFound(f"partition not found[partition={missing}]")
         if request.type == milvus_pb2.InMemory:

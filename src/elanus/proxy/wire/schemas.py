@@ -14,7 +14,12 @@ from elanus.core.functions import check_functions, with_outputs_marked
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE
 from elanus.core.names import check_collection_name
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.core.schema_rules import check_declared_names, check_fields_together, with_dynamic_field
+from elanus.core.schema_rules import (
+    check_declared_names,
+    check_field_count,
+    check_fields_together,
+    with_dynamic_field,
+)
 from elanus.core.structs import struct_and_name
 from elanus.core.timestamps import physical_ms
 from elanus.core.types import KINDS, DataType
@@ -59,6 +64,7 @@ def decode_schema(schema_bytes: bytes, collection: str, zone: str = DEFAULT_TIME
             f"collection name matches schema name: collection name = {collection}, schema.Name={message.name}"
         )
     refuse_unknown_fields(message, _UNDERSTOOD, f"the schema of collection {collection}")
+    check_field_count(sum(len(struct.fields) for struct in message.struct_array_fields))
     structs = [decode_struct(struct, collection) for struct in message.struct_array_fields]
     members = [field for _, of in structs for field in of]
     check_declared_names([*(field.name for field in message.fields), *(field.name for field in members)])
