@@ -257,7 +257,11 @@ class CollectionSchema:
 
 
 def _for_readers(schema: CollectionSchema) -> CollectionSchema:
-    """Return the schema without what may change while readers go on: names, descriptions, bounds."""
-    plain = tuple(replace(f, description="", max_length=0, max_capacity=0, params={}) for f in schema.fields)
+    """Return the schema without what may change while readers go on: names, descriptions, bounds, and the
+    functions whose values are in the log."""
+    functions = schema.computed_functions
+    computed = {name for function in functions for name in function.outputs}
+    bare = tuple(replace(f, description="", max_length=0, max_capacity=0, params={}) for f in schema.fields)
+    plain = tuple(replace(f, is_function_output=f.name in computed) for f in bare)
     structs = tuple(replace(struct, description="", params={}) for struct in schema.structs)
-    return replace(schema, name="", description="", fields=plain, structs=structs)
+    return replace(schema, name="", description="", fields=plain, structs=structs, functions=functions)

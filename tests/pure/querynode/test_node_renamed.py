@@ -10,9 +10,16 @@ import pytest
 from node_world import World
 
 from elanus.core.field_changes import with_altered_field
+from elanus.core.functions import TEXT_EMBEDDING, Function, with_outputs_marked
 from elanus.core.schema import CollectionSchema
 
 Change = Callable[[CollectionSchema], CollectionSchema]
+EMBEDDING = Function("embedding", TEXT_EMBEDDING, ("tag",), ("vector",), params={"provider": "openai"})
+"""Its values are in the log: a proxy computes them."""
+
+
+def with_functions(schema: CollectionSchema, *functions: Function) -> CollectionSchema:
+    return replace(schema, fields=with_outputs_marked(schema.fields, functions), functions=functions)
 
 
 @pytest.mark.parametrize(
@@ -21,8 +28,10 @@ Change = Callable[[CollectionSchema], CollectionSchema]
         lambda schema: replace(schema, name="another"),
         lambda schema: replace(schema, description="what it is for"),
         lambda schema: with_altered_field(schema, "tag", {"max_length": "99"}, ()),
+        lambda schema: with_functions(schema, EMBEDDING),
+        lambda schema: with_functions(schema, replace(EMBEDDING, params={"provider": "tei"})),
     ],
-    ids=["name", "description", "max_length"],
+    ids=["name", "description", "max_length", "embedding", "other embedding"],
 )
 async def test_what_is_served_stays_while_one_more_segment_comes(tmp_path: Path, change: Change) -> None:
     """Querycoord has the node load the rest of a version, and counts on what the node serves."""
