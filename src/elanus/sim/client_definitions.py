@@ -7,6 +7,7 @@ has ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
@@ -16,6 +17,7 @@ from elanus.api.rootcoord import NewCollection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
     AliasNotFound,
+    CollectionAlreadyExists,
     CollectionNotFound,
     ElanusError,
     IndexNotFound,
@@ -23,6 +25,7 @@ from elanus.core.errors import (
     InvalidParameter,
     PartitionNotFound,
 )
+from elanus.core.field_changes import DESCRIPTION
 from elanus.core.ids import CollectionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.names import DEFAULT_DATABASE
@@ -35,6 +38,7 @@ from elanus.sim.judge import Judge
 from elanus.sim.plan import EXPIRING, PROXIES
 from elanus.sim.scenario import Operation
 from elanus.sim.system import System
+from elanus.sim.truth import VALUE
 
 T = TypeVar("T")
 
@@ -102,7 +106,8 @@ class DefiningClient:
             {TTL_PROPERTY: str(self._system.ttl_s)} if name == EXPIRING and self._system.ttl_s else {},
         )
         root = self._system.roles_of_clients.root
-        await self._define("create", lambda: root.create_collection(new))
+        with contextlib.suppress(CollectionAlreadyExists):  # it is there, and has been altered
+            await self._define("create", lambda: root.create_collection(new))
         for partition in partitions_of(name):
             await self._define("partition", partial(root.create_partition, DEFAULT_DATABASE, name, partition))
         return "created"
@@ -200,6 +205,15 @@ class DefiningClient:
             break
         await self.set_up(name)
         return f"dropped {cached.collection_id}"
+
+    async def _alter(self, name: str) -> str:
+        """Change what only proxies look at of a field. What nodes serve stays."""
+        root, description = self._system.roles_of_clients.root, str(self._number)
+        await self._define(
+            "alter",
+            lambda: root.alter_field(DEFAULT_DATABASE, name, VALUE, {DESCRIPTION: description}, ()),
+        )
+        return "altered"
 
     async def _switch_alias(self, name: str) -> str:
         """Make the alias refer to this collection."""

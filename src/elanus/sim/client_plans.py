@@ -1,4 +1,4 @@
-"""The operations of clients that import or use many partitions, and the seeds that have such clients.
+"""The operations of clients that import, clone, alter or use many partitions, and the seeds that have them.
 
 Each choice has a random stream of its own, so the other clients of a seed do the same with and without these.
 """
@@ -57,6 +57,14 @@ OF_CLONES: Mapping[str, float] = {
     "undrop": 3,
 }
 """The operations of clients that clone, weighted by frequency."""
+OF_ALTERATIONS: Mapping[str, float] = {
+    "alter": 12,
+    "flush": 2,
+    "count": 5,
+    "query": 8,
+    "search": 4,
+}
+"""The operations of clients that alter collections, weighted by frequency."""
 ADDED_OPERATIONS = ("import", "delete_imported", "insert_everywhere")
 """Those that no other client has."""
 RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
@@ -65,6 +73,9 @@ RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
 _IMPORTS = 0.3
 _MANY_PARTITIONS = 0.15
 _CLONES = 0.12
+_ALTERATIONS = 0.2
+_ALTERATION_SEED_MIN = 200
+"""Earlier seeds have none, as with clusters."""
 _CLUSTERS = 0.5
 _CLUSTER_SEED_MIN = 150
 """Earlier seeds have none: the planted bugs are found in the schedules that they had before."""
@@ -83,6 +94,10 @@ def has_many_partitions(seed: int) -> bool:
 
 def has_clones(seed: int) -> bool:
     return random.Random(f"{seed}/clones").random() < _CLONES
+
+
+def has_alterations(seed: int) -> bool:
+    return seed >= _ALTERATION_SEED_MIN and random.Random(f"{seed}/alterations").random() < _ALTERATIONS
 
 
 def clusters(seed: int) -> bool:

@@ -15,12 +15,14 @@ from elanus.core.channels import pchannel_name
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_plans import (
     CLONED,
+    OF_ALTERATIONS,
     OF_CLONES,
     OF_IMPORTS,
     OF_PARTITIONS,
     PARTITIONED,
     RELOADING,
     clusters,
+    has_alterations,
     has_clones,
     has_imports,
     has_many_partitions,
@@ -192,8 +194,8 @@ class Profile:
     ``pause_s``: the mean time between two operations of a client. ``alias_clients``: additional clients that
     use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
     keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
-    for the collection with many partitions; ``clone_clients``: for one that is cloned. ``only_lags``: whether
-    some seeds have lagging nodes only.
+    for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
+    for alterations. ``only_lags``: whether some seeds have lagging nodes only.
     """
 
     clients: int = 4
@@ -202,6 +204,7 @@ class Profile:
     import_clients: int = 2
     partition_clients: int = 1
     clone_clients: int = 1
+    altering_clients: int = 1
     only_lags: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
@@ -298,7 +301,8 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
 
 
 def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Operation]:
-    """Draw the operations of imports and of many partitions. ``first``: the number of the first client."""
+    """Draw the operations of imports, many partitions, clones and alterations. ``first``: the first client's
+    number."""
     work_s, pause_s = profile.work_s, 2 * profile.pause_s
     partitions = first + profile.import_clients
     if has_imports(seed):
@@ -311,6 +315,10 @@ def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Opera
     if has_clones(seed):
         for client in range(clones, clones + profile.clone_clients):
             yield from operations_of_client(seed, client, OF_CLONES, (CLONED,), pause_s, work_s)
+    altering = clones + profile.clone_clients
+    if has_alterations(seed):
+        for client in range(altering, altering + profile.altering_clients):
+            yield from operations_of_client(seed, client, OF_ALTERATIONS, tuple(COLLECTIONS), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
