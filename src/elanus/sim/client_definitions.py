@@ -207,7 +207,7 @@ class DefiningClient:
         return f"dropped {cached.collection_id}"
 
     async def _alter(self, name: str) -> str:
-        """Change what only proxies look at of a field. What nodes serve stays."""
+        """Change a property of a field that only proxies look at: nodes serve as before."""
         root, description = self._system.roles_of_clients.root, str(self._number)
         await self._define(
             "alter",

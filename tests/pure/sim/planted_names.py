@@ -65,7 +65,7 @@ def misfits_taken_in(patch: pytest.MonkeyPatch) -> None:
 
 
 def definitions_compared_whole(patch: pytest.MonkeyPatch) -> None:
-    """A node takes the next load request after an alteration for one of another load, and begins anew."""
+    """After an alteration a node mistakes the next load request for that of another load, and releases."""
     patch.setattr(CollectionSchema, "is_read_as", CollectionSchema.__eq__)
 
 
