@@ -167,12 +167,14 @@ class Records:
     def _last(self, segment_id: SegmentID) -> set[SegmentID]:
         """The segments that the segment was compacted into, those that these were compacted into, and so on:
         the last ones of each course."""
-        course, last = [segment_id], set()
+        course, known, last = [segment_id], {segment_id}, set()
         while course:
             current = course.pop()
             made = self._made_into.get(current)
             if made:
-                course += made
+                # Clusters are cut from many segments, again and again: there are many courses to each.
+                course += made - known
+                known.update(made)
             else:
                 last.add(current)
         return last
