@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elanus.rpc.serving.placement import Placement
+from elanus.rpc.serving.placement import Placement, short_s
 
 KIND = ("Search", "books")
 
@@ -24,6 +24,14 @@ def test_a_kind_that_is_not_known_is_measured_in_the_pool_first() -> None:
     placement.ran(KIND, 0.0001, held_up=False)
     assert placement.is_short(KIND)
     assert not placement.is_short(("Search", "films"))
+
+
+def test_longer_calls_are_short_where_the_clients_need_the_other_processor() -> None:
+    call_s = 0.0015
+    placements = {processors: Placement(short_s(processors)) for processors in (1, 2, 4, 64)}
+    for placement in placements.values():
+        placement.ran(KIND, call_s, held_up=False)
+    assert [placements[n].is_short(KIND) for n in (1, 2, 4, 64)] == [True, True, False, False]
 
 
 def test_a_long_kind_stays_in_the_pool_until_its_calls_become_short() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from elanus.rpc.serving import queue
 from elanus.rpc.serving.calls import UnaryCall, UnaryMethod
 from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, HeldHandler
 from elanus.rpc.serving.leading import Leadership
-from elanus.rpc.serving.placement import Placement
+from elanus.rpc.serving.placement import Placement, short_s
 from elanus.rpc.serving.waiting import on_wait
 
 _log = structlog.get_logger("rpc")
@@ -65,7 +66,7 @@ class LoopServer:
         self._workers = workers
         self._kind_of = kind_of
         self._short_max_bytes = short_max_bytes
-        self._placement = placement or Placement()
+        self._placement = placement or Placement(short_s(os.cpu_count() or 1))
         # Streams are grpcio's, which counts nothing.
         streams = handlers if held is None else [HeldHandler(handler, held) for handler in handlers]
         self._queue = queue.CompletionQueue(options, streams)
