@@ -13,6 +13,7 @@ from elanus.core.catalog import Collection
 from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.names import check_collection_name
+from elanus.core.pins import restore_key
 from elanus.core.rate_limits import Action
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.proxy import Proxy
@@ -86,19 +87,13 @@ class Backups:
                 f"collection already exists[database={database}][collection={collection}]: "
                 "a restore makes a new collection, give it another name"
             )
-        return await self._data.receive_rows(replace(rows, key=_key(database, collection, rows.key)))
+        return await self._data.receive_rows(replace(rows, key=restore_key(database, collection, rows.key)))
 
     async def _completed(self, database: str, collection: str, snapshot_id: int) -> RestoreJob:
         coordinators = self._current().coordinators
-        home = await self._data.check_received(snapshot_id, _key(database, collection))
+        home = await self._data.check_received(snapshot_id, restore_key(database, collection))
         source = CloneSource(home, snapshot_id)
         job_id = await coordinators.root.alloc_ids(1)
         clone = await coordinators.root.clone_collection(CloneRequest(database, collection, source, job_id))
         await coordinators.data.unpin_snapshot(snapshot_id)
         return job_of(clone, database)
-
-
-def _key(database: str, collection: str, key: str = "") -> str:
-    """Return what names a restore. It begins with the place: no other one can take over what is received, by
-    an id that is easy to guess."""
-    return f"{database}/{collection}/{key}"
