@@ -75,6 +75,23 @@ async def test_a_node_that_says_it_is_up_and_breaks_off_every_call_keeps_no_buil
     await bench.coord.stop()
 
 
+async def test_a_node_that_broke_off_and_never_came_back_is_forgotten(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    lost = await bench.node(1)
+    lost.calls.failing["build_index"] = Unavailable("gone")
+    await bench.flushed(segment(1))
+    await bench.node(2)
+    nodes = bench.coord._builder.nodes
+    assert nodes._broken.keys() == {1}
+    await asyncio.sleep(300)
+    await bench.flushed(segment(1), segment(2))
+    assert nodes._broken.keys() == {1}, "it may come back"
+    await asyncio.sleep(900)
+    await bench.flushed(*(segment(n) for n in (1, 2, 3)))
+    assert nodes._broken == {}
+    await bench.coord.stop()
+
+
 async def test_a_node_that_falls_silent_loses_its_build_to_one_that_speaks(tmp_path: Path) -> None:
     """Its machine is gone: nothing reports that, the call just does not end."""
     bench = await with_an_index(tmp_path)
