@@ -81,6 +81,12 @@ class IndexNodes:
         self._happened()
         self._more()
 
+    def stops(self, node_id: NodeID) -> None:
+        """Give up a node that says that it stops."""
+        node = self._nodes.get(node_id)
+        if node is not None:
+            self._lose(node, "it stops")
+
     def forget_silent(self) -> None:
         """Give up silent nodes, if there are others to build in their place."""
         now_s = self._clock.monotonic_s()

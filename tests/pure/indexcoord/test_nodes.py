@@ -10,6 +10,7 @@ from index_bench import Bench, FakeNode, segment
 
 from elanus.api.indexcoord import BuildState
 from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
 
 
 async def with_an_index(directory: Path, *, builds_max: int = 1) -> Bench:
@@ -107,6 +108,24 @@ async def test_a_node_that_falls_silent_loses_its_build_to_one_that_speaks(tmp_p
     await settle()
     (path,) = await bench.files()
     assert path.endswith("/2")
+    await bench.coord.stop()
+
+
+async def test_a_node_that_stops_in_order_loses_its_builds_at_once(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    stopping, other = await bench.node(1), await bench.node(2)
+    stopping.go_on.clear()
+    other.go_on.clear()
+    await bench.flushed(segment(1))
+    assert (built(stopping), built(other)) == ([(1, 1)], [])
+    other.go_on.set()
+    await bench.coord.indexnode_stops(NodeID(1))
+    await bench.coord.indexnode_stops(NodeID(1))
+    await settle()
+    assert built(other) == [(1, 2)]
+    assert len(await bench.files()) == 1
+    await bench.flushed(segment(1), segment(2))
+    assert built(other) == [(1, 2), (2, 1)], "it gets no more"
     await bench.coord.stop()
 
 
