@@ -58,7 +58,7 @@ class Server:
         self.moments: list[Timestamp] = []
         self.made: list[tuple[str, str]] = []
         self.aliases: list[tuple[str, str, str]] = []
-        self.refuses_aliases = False
+        self.refuses_aliases = self.refuses_releases = False
         self.databases = ["default", "shop"]
         self.users: AccessPolicy | None = None
         self._id = 1000
@@ -159,6 +159,8 @@ class Server:
         return self.pin(self.snapshot(name, moment or MOMENT))
 
     def release(self, snapshot_id: int) -> None:
+        if self.refuses_releases:
+            raise PermissionDenied("PrivilegeUnpinSnapshotData: permission deny to ada")
         self.pinned.discard(snapshot_id)
 
     def receive(self, database: str, name: str, rows: ForeignRows) -> SnapshotLease:
@@ -254,6 +256,15 @@ def test_a_backup_is_of_one_moment_and_releases_what_it_pinned(
     ]
     assert (backup.moment, backup.access) == (MOMENT, server.access_policy())
     assert len(target_files(tmp_path / "t")) == 10
+    run("backup", tmp_path / "t", "--verify")
+    assert "one" in run("backup", tmp_path / "t", "--list").output
+
+
+def test_a_backup_whose_pins_cannot_be_released_is_a_backup(server: Server, uri: str, tmp_path: Path) -> None:
+    """Everything is copied by then, and the pins end with their leases."""
+    server.refuses_releases = True
+    said = run("backup", tmp_path / "t", "--name", "one", "--uri", uri).output
+    assert "pins not released, they end with their leases: PrivilegeUnpinSnapshotData" in said
     run("backup", tmp_path / "t", "--verify")
     assert "one" in run("backup", tmp_path / "t", "--list").output
 
