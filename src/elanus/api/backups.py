@@ -134,14 +134,16 @@ class BackupApi(Protocol):
         """As `BackupCalls.receive_rows`. Raises `CollectionAlreadyExists` for a name that is taken, too."""
         ...
 
-    async def complete(
-        self, database: str, collection: str, snapshot_id: int, aliases: tuple[str, ...]
-    ) -> RestoreJob:
+    async def complete(self, database: str, collection: str, snapshot_id: int) -> RestoreJob:
         """Make the collection of what `receive` pinned; its rows become visible all at once.
 
-        An alias that exists already is left where it is. Raises `CollectionAlreadyExists`, and as
-        `BackupCalls.check_received`.
+        Raises `CollectionAlreadyExists`, and as `BackupCalls.check_received`.
         """
+        ...
+
+    @repeatable
+    async def restore_aliases(self, database: str, collection: str, aliases: tuple[str, ...]) -> None:
+        """Give a restored collection its aliases; one that exists already is left where it is."""
         ...
 
 

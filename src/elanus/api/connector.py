@@ -101,7 +101,7 @@ class SnapshotApi(Protocol):
 
     @repeatable
     async def release_snapshot(self, snapshot_id: int) -> None:
-        """Stop pinning the files. Releasing a snapshot that is gone is not an error."""
+        """Stop pinning the files. A snapshot with a name stays; one that is gone is not an error."""
         ...
 
 

@@ -130,3 +130,8 @@ class IndexCoordApi(Protocol):
         """Repeated by a running node, so that a new coordinator learns of it. ``builds_max``: how many builds
         it has room for; that may change."""
         ...
+
+    @repeatable
+    async def indexnode_stops(self, node_id: NodeID) -> None:
+        """A node says that it stops: its builds are given to others now, and not when it has been silent."""
+        ...

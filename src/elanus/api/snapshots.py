@@ -69,6 +69,17 @@ class NamedSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class PinnedCollection:
+    """A pin, and the definition of its collection.
+
+    None for a restore's, whose collection does not exist yet, and for a collection that is gone.
+    """
+
+    pin: Pin
+    collection: Collection | None
+
+
+@dataclass(frozen=True, slots=True)
 class SnapshotView:
     """``location``: the URL of the snapshot's object. ``moment``: what it shows; it was taken then.
     ``bytes``: the size of the rows' files that it keeps."""
@@ -130,6 +141,11 @@ class SnapshotCalls(Protocol):
     @repeatable
     async def unpin_snapshot(self, pin_id: int) -> None:
         """Release what `pin_snapshot` or `hold_source` pinned. It may be gone already."""
+        ...
+
+    @repeatable
+    async def pinned_collection(self, pin_id: int) -> PinnedCollection:
+        """Return what a pin, of whatever kind, is of. Raises `SnapshotNotFound` for one that has ended."""
         ...
 
     async def hold_source(self, source: CloneSource) -> HeldSource:

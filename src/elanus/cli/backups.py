@@ -27,7 +27,7 @@ from elanus.cli.backup_files import (
     path_of,
     place_of,
 )
-from elanus.cli.pinned_files import open_snapshot, progress_bar
+from elanus.cli.pinned_files import let_go, open_snapshot, progress_bar, released
 from elanus.cli.server_calls import Server, ask
 from elanus.core.access import AccessPolicy
 from elanus.core.catalog import Collection
@@ -78,8 +78,7 @@ def back_up(server: Server, files: BackupFiles, wanted: Wanted, console: Console
     try:
         done = [copying.copy(number, one) for number, one in enumerate(held)]
     finally:
-        leases = [one.lease for one in held]
-        ask(server, BackupApi, lambda own: _released(own, leases))
+        let_go(server, [one.lease for one in held], console)
     moment = max((one.lease.read_ts for one in held), default=NO_TIMESTAMP)
     named = {collection.database for collection in done} if wanted.collection else None
     databases = tuple(d for d in contents.databases if named is None or d.name in named)
@@ -124,7 +123,7 @@ async def _held(own: BackupApi, sources: Sequence[BackupSource], wanted: Wanted)
                 break
             rest = _named_now(missing, (await own.contents()).collections)
     except BaseException:
-        await _released(own, [one.lease for one in held])
+        await released(own, [one.lease for one in held])
         raise
     return sorted(held, key=lambda one: (one.source.database, one.source.name))
 
@@ -142,10 +141,6 @@ def _named_now(
     """Return those that are still present, each with its present name."""
     by_id = {one.collection_id: one for one in present}
     return [(source, by_id[source.collection_id]) for source in missing if source.collection_id in by_id]
-
-
-async def _released(own: BackupApi, leases: Sequence[SnapshotLease]) -> None:
-    await asyncio.gather(*(own.release(lease.snapshot_id) for lease in leases))
 
 
 class _Copying:

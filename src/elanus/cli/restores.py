@@ -17,7 +17,7 @@ from elanus.api.connector import CollectionSnapshot, SnapshotLease
 from elanus.cli.backup_files import BackedUp, Backup, BackupFailed, BackupFiles
 from elanus.cli.pinned_files import open_snapshot, progress_bar
 from elanus.cli.server_calls import Server, ask
-from elanus.core.errors import CollectionAlreadyExists
+from elanus.core.errors import CollectionAlreadyExists, PermissionDenied
 from elanus.storage.copying import Copy, StoredFile, copy_object, in_threads, threads_for
 from elanus.storage.paths import DELTA_LOG, INSERT_LOG, STATS_LOG
 from elanus.storage.port import CorruptObject, ObjectMissing, ObjectStore
@@ -110,14 +110,25 @@ class _Restorer:
         collection = snapshot.collection
         is_same = collection is not None and place == (one.database, one.name)
         aliases = collection.aliases if collection is not None and is_same else ()
-        ask(self._server, BackupApi, lambda own: own.complete(*place, lease.snapshot_id, aliases))
+        ask(self._server, BackupApi, lambda own: own.complete(*place, lease.snapshot_id))
         said = [f"{database}.{name}: {one.rows:,} rows; load it to read them"]
+        if aliases:
+            said += self._restore_aliases(place, aliases)
         if lost:
             said.append(
                 f"{database}.{name}: {len(lost)} index files of the backup are damaged or missing, "
                 f"such as {lost[0]}; the server builds these indexes"
             )
         return said
+
+    def _restore_aliases(self, place: tuple[str, str], aliases: tuple[str, ...]) -> list[str]:
+        """Returns lines that say what was not done: the rows are there, and the restore goes on."""
+        try:
+            ask(self._server, BackupApi, lambda own: own.restore_aliases(*place, aliases))
+        except PermissionDenied as error:
+            left_out = f"{'.'.join(place)}: its aliases were not made: {', '.join(aliases)}"
+            return [f"{left_out} ({error.message}; it takes the privilege CreateAlias)"]
+        return []
 
     def _key(self, one: BackedUp, place: tuple[str, str]) -> str:
         """Return what the server knows this restore by: the same for a command that is repeated."""

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from elanus.api.backups import BackupApi, BackupSource, ServerContents, copied_files
 from elanus.api.connector import CollectionSnapshot, SnapshotLease
-from elanus.cli.pinned_files import open_snapshot, progress_bar
+from elanus.cli.pinned_files import let_go, open_snapshot, progress_bar
 from elanus.cli.server_calls import Server, ask
 from elanus.core.errors import CollectionNotFound, ElanusError, Internal, SegmentUnreadable
 from elanus.core.faults import StorageFault
@@ -93,7 +93,7 @@ def verify(
         try:
             yield _verified(source, lease, console)
         finally:
-            ask(server, BackupApi, lambda own, at=lease: own.release(at.snapshot_id))  # type: ignore[misc]
+            let_go(server, [lease], console)
 
 
 async def _held(own: BackupApi, source: BackupSource, lease_ms: int) -> SnapshotLease:

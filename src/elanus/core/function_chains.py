@@ -146,7 +146,8 @@ def run_chain(chain: Chain, offsets: Places, scores: Scores, column_of: Callable
 def computed(call: Call, inputs: Sequence[pa.Array]) -> pa.Array:
     """Return the column that a function computes: float32, as long as its inputs.
 
-    Raises `InvalidParameter` for an input of a type that it does not take.
+    A result that no float32 holds is infinite. Raises `InvalidParameter` for an input of a type that it does
+    not take.
     """
     for number, column in enumerate(inputs):
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
@@ -154,9 +155,11 @@ def computed(call: Call, inputs: Sequence[pa.Array]) -> pa.Array:
                 f"{call.function}: column {number}: unsupported input column type {column.type}, "
                 f"expected numeric type: {call.inputs[number]}"
             )
-    if call.function == COMBINE:
-        return _combined(call, inputs)
-    (column,) = inputs
+    with np.errstate(over="ignore", invalid="ignore"):  # else NumPy warns of it
+        return _combined(call, inputs) if call.function == COMBINE else _of_one(call, inputs[0])
+
+
+def _of_one(call: Call, column: pa.Array) -> pa.Array:
     values, valid = _values(column)
     if call.function == DECAY:
         numbers = _factors(call, values)

@@ -16,6 +16,8 @@ KEY_PARTITIONS_MAX = 1024
 DATABASES_MAX = 64
 COLLECTIONS_MAX = 65_536
 RESOURCE_GROUPS_MAX = 1024
+PROPERTIES_MAX = 1024
+"""Properties of one collection or database; parameters of one field or index."""
 NAMED_COLLECTIONS_MAX = 1024
 """Names, or ids, of collections in one request."""
 SENT_IDS_MAX = 65_536

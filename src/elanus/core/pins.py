@@ -43,6 +43,20 @@ class Pin:
     received: str = ""
 
 
+def restore_key(database: str, collection: str, key: str = "") -> str:
+    """Return what names a restore (`Pin.received`).
+
+    It begins with the place: no other one can take over what is received, by an id that is easy to guess.
+    """
+    return f"{database}/{collection}/{key}"
+
+
+def restored_place(received: str) -> tuple[str, str]:
+    """Return the database and the collection that a restore is for, from its `restore_key`."""
+    database, collection, _ = received.split("/", 2)
+    return database, collection
+
+
 def expired(pins: Iterable[Pin], now_ms: int) -> tuple[Pin, ...]:
     """Return the pins that have expired."""
     return tuple(pin for pin in pins if pin.expires_ms != NEVER and now_ms >= pin.expires_ms)

@@ -6,14 +6,14 @@ The other properties are kept under their names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import replace
 
 from elanus.core.catalog import Collection
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
 from elanus.core.index_properties import MMAP_KEY
-from elanus.core.limits import COLLECTION_DESCRIPTION_MAX_BYTES
+from elanus.core.limits import COLLECTION_DESCRIPTION_MAX_BYTES, PROPERTIES_MAX
 from elanus.core.warmup import COLLECTION_WARMUPS
 
 DESCRIPTION_PROPERTY = "collection.description"
@@ -43,12 +43,29 @@ def check_description(text: str) -> None:
         )
 
 
+def check_property_count(properties: Sized, of: str) -> None:
+    """Check the number of properties of something new. ``of``: what. Raises `InvalidParameter`."""
+    if len(properties) > PROPERTIES_MAX:
+        raise InvalidParameter(
+            f"{of} has {len(properties)} properties, and at most {PROPERTIES_MAX} are allowed: leave some out"
+        )
+
+
 def changed_properties(
     known: Mapping[str, str], added: Mapping[str, str], deleted: Sequence[str]
 ) -> dict[str, str]:
-    """Return properties of a database or a collection after a change."""
+    """Return properties of a database or a collection after a change.
+
+    Raises `InvalidParameter` for too many. What has more of an earlier release may change them and lose some.
+    """
     gone = set(deleted)  # a client may send many of either, and this runs on the event loop
-    return {k: v for k, v in {**known, **added}.items() if k not in gone}
+    changed = {k: v for k, v in {**known, **added}.items() if k not in gone}
+    if len(changed) > max(PROPERTIES_MAX, len(known)):
+        raise InvalidParameter(
+            f"there would be {len(changed)} properties, and at most {PROPERTIES_MAX} are allowed: "
+            "drop some first"
+        )
+    return changed
 
 
 def collection_needs_release(properties: Mapping[str, str], deleted: Sequence[str]) -> str | None:

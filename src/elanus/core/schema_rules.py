@@ -19,6 +19,7 @@ from elanus.core.limits import (
     COLLECTION_FIELDS_MAX,
     DIMENSION_MAX,
     DIMENSION_MIN,
+    PROPERTIES_MAX,
     VARCHAR_LENGTH_MAX_BYTES,
     VECTOR_FIELDS_MAX,
 )
@@ -91,6 +92,11 @@ def declared_field(declared: Declaration, collection: str) -> FieldSchema:
     name, params, kind = declared.name, declared.params, KINDS[declared.data_type]
     for part in struct_and_name(name) or (name,):
         check_field_name(part)
+    if len(params) > PROPERTIES_MAX:
+        raise InvalidParameter(
+            f"field {name} has {len(params)} parameters, and at most {PROPERTIES_MAX} are allowed: "
+            "leave some out"
+        )
     check_field_warmup(name, params)
     _check_roles(name, kind, is_primary=declared.is_primary, auto_id=declared.auto_id)
     _check_nullable(name, nullable=declared.nullable, is_primary=declared.is_primary)

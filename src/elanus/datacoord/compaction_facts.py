@@ -153,9 +153,8 @@ class FactGatherer:
 
     def forget_others(self) -> None:
         """Forget what is known about segments that no longer exist."""
-        kept = {s.manifest for s in self._state.segments() if s.state is not SegmentState.DROPPED}
-        self._dead.keep(kept)
-        self._expiring.keep(kept)
+        self._dead.keep(self._manifests.is_used)
+        self._expiring.keep(self._manifests.is_used)
 
 
 def _not_compacted(info: SegmentInfo, error: str) -> None:

@@ -8,7 +8,7 @@ its key column: an upsert of a new key leaves a delete that affects no row, whic
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,10 +96,10 @@ class DeadRows:
                 self._known |= {(manifest_path, delta.file.path): _NOTHING for delta in deltas}
         return rows
 
-    def keep(self, manifest_paths: Collection[str]) -> None:
-        """Forget all segments but these."""
-        self._known = {key: found for key, found in self._known.items() if key[0] in manifest_paths}
-        self._counted = {path: found for path, found in self._counted.items() if path in manifest_paths}
+    def keep(self, is_kept: Callable[[str], bool]) -> None:
+        """Forget all segments but those whose manifests' paths are kept."""
+        self._known = {key: found for key, found in self._known.items() if is_kept(key[0])}
+        self._counted = {path: found for path, found in self._counted.items() if is_kept(path)}
 
 
 def _estimate(

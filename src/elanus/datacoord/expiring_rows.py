@@ -6,7 +6,7 @@ rewriting. So looking again costs nothing that grows with rows.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,6 +66,6 @@ class ExpiringRows:
         place = min(rows, len(moments)) - 1
         return Expiring(int(moments.min()), int(np.partition(moments, place)[place]), place + 1)
 
-    def keep(self, paths: Collection[str]) -> None:
-        """Forget all other manifests."""
-        self._known = {key: found for key, found in self._known.items() if key[0] in paths}
+    def keep(self, is_kept: Callable[[str], bool]) -> None:
+        """Forget all manifests but those whose paths are kept."""
+        self._known = {key: found for key, found in self._known.items() if is_kept(key[0])}

@@ -178,6 +178,7 @@ class ImportQueue:
             if task.state is ImportState.FAILED:
                 return
             await self._state.put(imports=[failed(task, "cancelled", self._clock.wall_ms())])
+        self._interrupted.pop(task_id, None)
         if (running := self._running.get(task_id)) is not None:
             running.call.cancel()
 
@@ -230,6 +231,9 @@ class ImportQueue:
             self._interrupted.pop(task.task_id, None)
         finally:
             del self._at_work[task.task_id]
+            current = self._state.import_task(task.task_id)
+            if current is None or current.state not in OPEN:  # it was cancelled in the pause
+                self._interrupted.pop(task.task_id, None)
             self._wake.set()
 
     async def _run(self, task: ImportTask, node: LiveNode) -> None:

@@ -89,6 +89,10 @@ class ManifestReader:
         self._deltas.pop(path, None)
         self._befores.pop(path, None)
 
+    def is_used(self, path: str) -> bool:
+        """Whether a record in force names the path."""
+        return path in self._used
+
     def befores(self, path: str) -> tuple[str, ...]:
         """Return the manifests that one continues, which has been read: they are needed as long as it is."""
         return self._befores.get(path, ())

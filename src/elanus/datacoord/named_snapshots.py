@@ -11,7 +11,14 @@ from dataclasses import replace
 
 from elanus.api.connector import CollectionSnapshot
 from elanus.api.indexcoord import IndexCoordApi
-from elanus.api.snapshots import CloneSource, DroppedCollection, HeldSource, NamedSnapshot, NewSnapshot
+from elanus.api.snapshots import (
+    CloneSource,
+    DroppedCollection,
+    HeldSource,
+    NamedSnapshot,
+    NewSnapshot,
+    PinnedCollection,
+)
 from elanus.core.catalog import Collection
 from elanus.core.clones import as_of, deletes_as_of
 from elanus.core.errors import (
@@ -33,6 +40,7 @@ from elanus.datacoord.manifest_reader import Chosen
 from elanus.datacoord.pins import Pins
 from elanus.datacoord.snapshots import Snapshots
 from elanus.datacoord.vchannel_table import Vchannel
+from elanus.storage.port import ObjectMissing
 
 _CLONE_MS = 3_600_000
 """How long the files of a source stay if the clone is never made."""
@@ -100,6 +108,30 @@ class NamedSnapshots:
             tuple(partition.name for partition in collection.partitions),
             sum(manifest.size_bytes for manifest in snapshot.segments),
         )
+
+    async def pinned_collection(self, pin_id: int) -> PinnedCollection:
+        pin = self._state.pin(pin_id)
+        if pin is None:
+            raise SnapshotNotFound(f"snapshot not found[snapshot={pin_id}]: it was released, or has expired")
+        if pin.received:
+            return PinnedCollection(pin, None)
+        try:
+            return PinnedCollection(pin, await self._rootcoord.collection_by_id(pin.collection_id))
+        except CollectionNotFound:
+            return PinnedCollection(pin, await self._dropped_definition(pin))
+
+    async def _dropped_definition(self, pin: Pin) -> Collection | None:
+        """Return the definition of a dropped collection; None if only a reader's snapshot is left of it."""
+        now = await self._rootcoord.alloc_timestamp(1)
+        dropped = await self._dropped.find(pin.collection_id, now)
+        if dropped is not None:
+            return dropped.collection
+        if not pin.path:
+            return None
+        try:
+            return (await self._manifests.snapshot(pin.path)).collection
+        except ObjectMissing:
+            return None  # its release was interrupted
 
     async def pin_snapshot(self, pin_id: int, expires_ms: int) -> Pin:
         pin = self._pin(pin_id)

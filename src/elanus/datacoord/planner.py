@@ -151,7 +151,7 @@ class Planner:
             self._settled[name] = change
 
     def forget_others(self) -> None:
-        """Forget what is known about segments that no longer exist. Costs a look at all segments."""
+        """Forget what is known about segments that no longer exist. Costs a look at all that are known."""
         self._gatherer.forget_others()
         self._settled = {name: n for name, n in self._settled.items() if self._state.vchannel(name)}
 

@@ -147,7 +147,9 @@ class Snapshots:
             return await self.take_snapshot(collection_id, (), lease_ms)
 
     async def release_snapshot(self, snapshot_id: int) -> None:
-        await self._pins.release(snapshot_id)
+        pin = self._state.pin(snapshot_id)
+        if pin is not None and not pin.name:  # a name is dropped, by its own call, with its own privilege
+            await self._pins.release(snapshot_id)
 
     async def _check_kept(self, collection_id: CollectionID, since: Timestamp) -> None:
         """Raises `InvalidParameter` if ``since`` is later than now, `TimestampTooOld` if deletes after it may

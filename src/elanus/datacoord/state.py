@@ -155,6 +155,10 @@ class DataState:
         """Where the checkpoints of the vchannels that are not dropped are."""
         return self._vchannels.positions
 
+    def quarantined(self) -> dict[str, int]:
+        """See `VchannelTable.quarantined`."""
+        return self._vchannels.quarantined()
+
     def owned(self) -> Mapping[str, Mapping[NodeID, int]]:
         """See `VchannelTable.owned`."""
         return self._vchannels.owned()

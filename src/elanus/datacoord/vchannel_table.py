@@ -55,6 +55,8 @@ class VchannelTable(RecordTable[str, Vchannel]):
         self._vchannels: dict[str, Vchannel] = {}
         self._by_collection: dict[CollectionID, dict[str, None]] = {}
         self._owned: dict[str, Counter[NodeID]] = {}
+        self._quarantined: set[str] = set()
+        """The vchannels with entries in quarantine that are not dropped: none, as a rule."""
         self.positions = LowestPositions()
         """Where the checkpoints of the vchannels that are not dropped are."""
 
@@ -89,6 +91,10 @@ class VchannelTable(RecordTable[str, Vchannel]):
         """As `owned`, of all pchannels together."""
         return sum(self._owned.values(), Counter())
 
+    def quarantined(self) -> dict[str, int]:
+        """Return how many entries are in quarantine, by vchannel. Dropped vchannels do not count."""
+        return {name: self._vchannels[name].quarantined for name in sorted(self._quarantined)}
+
     def show(self, vchannel: Vchannel, /) -> None:
         name = vchannel.vchannel
         known = self._vchannels.get(name)
@@ -99,6 +105,10 @@ class VchannelTable(RecordTable[str, Vchannel]):
             self.positions.remove(name)
         else:
             self.positions.place(name, vchannel.checkpoint.position)
+        if vchannel.quarantined and not vchannel.dropped:
+            self._quarantined.add(name)
+        else:
+            self._quarantined.discard(name)
         self._vchannels[name] = vchannel
         self._by_collection.setdefault(vchannel.collection_id, {})[name] = None
 
@@ -108,6 +118,7 @@ class VchannelTable(RecordTable[str, Vchannel]):
             return
         note_change(self._uses, _deltas_in_force(known), "")
         self._count_owner(known, -1)
+        self._quarantined.discard(name)
         self.positions.remove(name)
         names = self._by_collection[known.collection_id]
         names.pop(name, None)

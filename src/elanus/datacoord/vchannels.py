@@ -107,7 +107,7 @@ class Vchannels:
         return dict(self._state.owned_counts())
 
     async def quarantined(self) -> dict[str, int]:
-        return {v.vchannel: v.quarantined for v in self._state.vchannels() if v.quarantined and not v.dropped}
+        return self._state.quarantined()
 
     async def remember_dropped(self, record: DroppedCollection) -> None:
         await self._dropped.remember(record)

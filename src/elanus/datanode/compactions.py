@@ -79,7 +79,7 @@ class Compactions:
 
     def _over(self, order: CompactionOrder) -> None:
         del self._running[order.attempt]
-        if self._attempts[order.plan_id] == order.attempt:
+        if self._attempts.get(order.plan_id) == order.attempt:  # a later attempt may have come and gone
             del self._attempts[order.plan_id]
 
     async def stop(self) -> None:

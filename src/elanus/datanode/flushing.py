@@ -231,6 +231,8 @@ class Flusher:
         if range_.has_rows and outcome is None:
             if self._commits.is_still_ours(vchannel, flush.epoch):
                 self._orders.add(vchannel, flush.order)  # tried again after its rest
+            else:
+                self._ranges.forget(vchannel)
             return False
         await self._commits.commit(flush.commit(outcome))
         if not range_.is_whole and self._owned.is_live(vchannel):

@@ -51,11 +51,11 @@ class DataNode:
         wrote: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
-        self.owned = OwnedChannels()
+        self._ranges = RangeJobs(flushes)
+        self.owned = OwnedChannels(self._ranges.forget)
         self.orders = Orders()
         self.readers = LogReaders(log, datacoord, self.owned, self.orders, wrote)
         self._datacoord = datacoord
-        self._ranges = RangeJobs(flushes)
         self._compaction_runner = compactions
         self._compactions: Compactions | None = None
         self._policy = policy
@@ -74,7 +74,6 @@ class DataNode:
         for vchannel, owned_under in channels.items():
             if self.owned.release(vchannel, owned_under):
                 self.orders.discard(vchannel)
-                self._ranges.forget(vchannel)
 
     async def flush_segments(
         self, epoch: int, vchannel: str, segment_ids: tuple[SegmentID, ...], reason: FlushReason

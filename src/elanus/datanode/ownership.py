@@ -7,7 +7,7 @@ known about a vchannel is applied.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from elanus.api.datacoord import ChannelAssignment
 from elanus.core.catalog import Checkpoint
@@ -16,9 +16,13 @@ from elanus.datanode.progress import ChannelProgress
 
 
 class OwnedChannels:
-    """Belongs to one event loop. Iterating yields the progress of each vchannel."""
+    """Belongs to one event loop. Iterating yields the progress of each vchannel.
 
-    def __init__(self) -> None:
+    ``left`` is called with each vchannel that is owned no more.
+    """
+
+    def __init__(self, left: Callable[[str], None] = lambda _: None) -> None:
+        self._left = left
         self._channels: dict[str, ChannelProgress] = {}
         self._released: dict[str, int] = {}
         """For vchannels that others own now: the epoch under which this node owned them."""
@@ -102,6 +106,7 @@ class OwnedChannels:
         self.asked.pop(vchannel, None)
         if channel is not None:
             channel.leave()
+            self._left(vchannel)
 
     def clear(self) -> None:
         """Forget all vchannels. Their readers are stopped elsewhere."""

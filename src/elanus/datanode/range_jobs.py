@@ -82,13 +82,17 @@ class RangeJobs:
         self._given_up: set[asyncio.Future[list[RangeOutcome]]] = set()
         """Jobs past their deadline whose tasks have not stopped."""
 
+    def __len__(self) -> int:
+        """How many vchannels have failed and are not forgotten."""
+        return len(self._troubles)
+
     def rest_s(self, vchannel: str) -> float:
         """Return how long the vchannel must rest; 0: it may be tried."""
         trouble = self._troubles.get(vchannel)
         return 0.0 if trouble is None else max(0.0, trouble.until_s - asyncio.get_running_loop().time())
 
     def forget(self, vchannel: str) -> None:
-        """Forget the vchannel: another node owns it now."""
+        """Forget the vchannel: another node owns it now, or its collection is dropped."""
         self._troubles.pop(vchannel, None)
 
     def forget_all(self) -> None:

@@ -252,6 +252,10 @@ class Builder:
                 except Cancelled as error:
                     await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
                     return
+                except (CollectionNotFound, FieldNotFound) as error:
+                    _log.info("index build given up", build=build.build_id, reason=error.message)
+                    await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
+                    return
                 except ElanusError as error:
                     _log.error("index build failed", build=build.build_id, error=error.message)
                     failure = error.message

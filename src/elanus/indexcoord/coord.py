@@ -243,6 +243,9 @@ class IndexCoord:
     async def register_indexnode(self, node_id: NodeID, address: str, builds_max: int = 1) -> None:
         self._builder.nodes.heartbeat(node_id, address, builds_max)
 
+    async def indexnode_stops(self, node_id: NodeID) -> None:
+        self._builder.nodes.stops(node_id)
+
     @uncancellable
     async def _begin_change(
         self, collection_id: CollectionID, change: Coroutine[Any, Any, None]

@@ -9,7 +9,6 @@ cannot be reached is asked after all others.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,7 +22,17 @@ from elanus.core.ids import NodeID
 from elanus.core.segments import IndexFile
 
 _SILENCE_S = 15.0
+_BROKEN_KEPT_S = 600.0
+"""A node that registers does so every few seconds: one that has not come back until then never will."""
 _log = structlog.get_logger("indexcoord")
+
+
+@dataclass(slots=True)
+class _Broken:
+    """``times``: how many calls in a row to a node have broken off; ``last_s``: when the last one did."""
+
+    times: int
+    last_s: float
 
 
 @dataclass(slots=True)
@@ -45,8 +54,8 @@ class IndexNodes:
         self._dial = dial
         self._more = more
         self._nodes: dict[NodeID, _Node] = {}
-        self._broken: Counter[NodeID] = Counter()
-        """How many calls in a row to each node have broken off."""
+        self._broken: dict[NodeID, _Broken] = {}
+        """Of nodes that are lost, too: they may register again."""
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -72,13 +81,23 @@ class IndexNodes:
         self._happened()
         self._more()
 
+    def stops(self, node_id: NodeID) -> None:
+        """Give up a node that says that it stops."""
+        node = self._nodes.get(node_id)
+        if node is not None:
+            self._lose(node, "it stops")
+
     def forget_silent(self) -> None:
         """Give up silent nodes, if there are others to build in their place."""
-        since_s = self._clock.monotonic_s() - _SILENCE_S
+        now_s = self._clock.monotonic_s()
+        since_s = now_s - _SILENCE_S
         silent = [node for node in self._nodes.values() if node.heartbeat_s < since_s]
         if len(silent) < len(self._nodes):
             for node in silent:
                 self._lose(node, "it fell silent")
+        for node_id, broken in tuple(self._broken.items()):
+            if node_id not in self._nodes and broken.last_s < now_s - _BROKEN_KEPT_S:
+                del self._broken[node_id]
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[_Node | None]:
@@ -102,7 +121,7 @@ class IndexNodes:
         try:
             file = await call
         except (Unavailable, DeadlineExceeded) as error:
-            self._broken[node.node_id] += 1
+            self._broken[node.node_id] = _Broken(self._times_broken(node) + 1, self._clock.monotonic_s())
             self._lose(node, error.message)
             raise
         except asyncio.CancelledError:
@@ -112,16 +131,20 @@ class IndexNodes:
             raise Unavailable(f"index node {node.node_id} was given up") from None
         finally:
             node.calls.discard(call)
-        del self._broken[node.node_id]
+        self._broken.pop(node.node_id, None)
         return file
 
     async def _with_room(self) -> _Node | None:
         while self._nodes:
             free = [node for node in self._nodes.values() if node.builds < node.builds_max]
             if free:
-                return min(free, key=lambda n: (n.builds, self._broken[n.node_id], n.node_id))
+                return min(free, key=lambda n: (n.builds, self._times_broken(n), n.node_id))
             await self._changed.wait()
         return None
+
+    def _times_broken(self, node: _Node) -> int:
+        broken = self._broken.get(node.node_id)
+        return 0 if broken is None else broken.times
 
     def _lose(self, node: _Node, why: str) -> None:
         if self._nodes.get(node.node_id) is not node:

@@ -384,16 +384,28 @@ def _is_refusal(error: Exception) -> bool:
 
 
 def _credentials(file: Path | None) -> dict[str, Any]:
-    """Return the client's options for a credentials file: one that NATS made, or a line ``user:password``."""
+    """Return the client's options for a credentials file: one that NATS made, or a line ``user:password``.
+
+    The client reads either again for each connection that it makes, so the file may be replaced.
+    """
     if file is None:
         return {}
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidParameter(f"the NATS credentials in {file} cannot be read: {error}") from None
+    text = _read(file)
     if _CREDENTIALS_MARK in text:
         return {"user_credentials": str(file)}
-    user, colon, password = text.strip().partition(":")
+    _user_and_password(file)  # one that is neither is reported now
+    return {"user": lambda: _user_and_password(file)[0], "password": lambda: _user_and_password(file)[1]}
+
+
+def _user_and_password(file: Path) -> tuple[str, str]:
+    user, colon, password = _read(file).strip().partition(":")
     if not colon:
         raise InvalidParameter(f"{file} has neither NATS credentials nor a line user:password")
-    return {"user": user, "password": password}
+    return user, password
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidParameter(f"the NATS credentials in {file} cannot be read: {error}") from None

@@ -54,6 +54,8 @@ from elanus.server.threads import offload_to
 INTERFACES: tuple[type[Any], ...] = (DataNodeApi, ImportNodeApi, IndexNodeApi, SweeperApi, PipelineApi)
 """The interfaces that the coordinators call."""
 _HEARTBEAT_S = 2.0
+_LEAVE_S = 1.0
+"""A stop does not wait longer than this for a coordinator that may stop as well."""
 _ALIVE_LOOK_S = 1.0
 _LOCAL_COMPACTIONS_MAX = 4
 _IMPORT_THREADS = 4
@@ -259,6 +261,7 @@ class PipelineRole:
             task.remove_done_callback(self._one_ended)
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
+        await self._leave()
         self._import_threads.shutdown(wait=False)
 
     def part(self, api: type[Any]) -> Any:
@@ -292,6 +295,14 @@ class PipelineRole:
             needs.settings.imports.task_mb * _MB,
         )
         return SparkImports(needs.runner, needs.root, settings, offload_to(self._import_threads))
+
+    async def _leave(self) -> None:
+        """Tell indexcoord that no builds can be made here. Else it would wait until this node is silent."""
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._needs.index.indexnode_stops(self._node_id)
+        except (ElanusError, TimeoutError) as error:
+            _log.info("indexcoord not told that the index node stops", error=str(error))
 
     async def _heartbeat(self) -> None:
         needs = self._needs

@@ -104,3 +104,12 @@ def test_columns_of_other_types_are_refused() -> None:
         run(Map("x", combine("sum", "$score", "tag")))
     with pytest.raises(InvalidParameter, match="sort_op: column sold has non-comparable type bool"):
         run(Sort("sold"))
+
+
+@pytest.mark.parametrize("mode", ["multiply", "sum", "avg", "weighted"])
+def test_a_score_that_no_float_holds_is_infinite_without_a_warning(mode: str) -> None:
+    large = pa.array([1e30, 3e38, 1e308], pa.float64())
+    call = combine(mode, "a", "b", weights=(1e10, 1e10) if mode == "weighted" else ())
+    found = computed(call, [large, large]).to_pylist()
+    assert found[2] == math.inf
+    assert computed(Call("round_decimal", ("a",), {"decimal": 6.0}), [large]).to_pylist()[2] == math.inf

@@ -9,9 +9,11 @@ from fakes import collection
 
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import InvalidParameter
+from elanus.core.limits import PROPERTIES_MAX
 from elanus.core.property_changes import (
     changed_properties,
     check_property_change,
+    check_property_count,
     collection_needs_release,
     with_changed_properties,
 )
@@ -76,6 +78,24 @@ def test_a_new_description_has_a_kilobyte_at_most() -> None:
     of_earlier_release = replace(PLAIN, schema=replace(PLAIN.schema, description="a" * 2000))
     sent = {"collection.description": "a" * 2000, "a": "3"}
     assert with_changed_properties(of_earlier_release, sent, ()).properties["a"] == "3"
+
+
+def test_there_are_at_most_a_thousand_properties() -> None:
+    most = {f"p{n}": "1" for n in range(PROPERTIES_MAX)}
+    check_property_count(most, "collection books")
+    assert changed_properties({"p0": "0"}, most, ()) == most
+    with pytest.raises(InvalidParameter, match="collection books has 1025 properties, and at most 1024"):
+        check_property_count({**most, "more": "1"}, "collection books")
+    with pytest.raises(InvalidParameter, match="there would be 1025 properties, and at most 1024"):
+        changed_properties(most, {"more": "1"}, ())
+
+
+def test_what_has_more_properties_of_an_earlier_release_may_change_them_and_lose_some() -> None:
+    of_earlier_release = {f"p{n}": "1" for n in range(20_000)}
+    assert changed_properties(of_earlier_release, {"p0": "2"}, ())["p0"] == "2"
+    assert len(changed_properties(of_earlier_release, {}, ("p0",))) == 19_999
+    with pytest.raises(InvalidParameter, match="there would be 20001 properties"):
+        changed_properties(of_earlier_release, {"more": "1"}, ())
 
 
 class Compared(str):

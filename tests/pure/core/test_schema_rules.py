@@ -9,7 +9,7 @@ import pytest
 from elanus.core.errors import ElanusError, InvalidDimension, InvalidParameter
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, FieldSchema
-from elanus.core.schema_rules import check_schema, with_dynamic_field
+from elanus.core.schema_rules import check_schema, declaration_of, declared_field, with_dynamic_field
 from elanus.core.types import DataType
 
 KEY = FieldSchema(FieldID(0), "id", DataType.INT64, is_primary=True)
@@ -74,3 +74,11 @@ def test_a_schema_that_cannot_be_is_refused(
     with pytest.raises(kind) as refusal:
         check_schema(wrong)
     assert text in refusal.value.message
+
+
+def test_a_field_has_a_thousand_parameters_at_most() -> None:
+    declared = replace(declaration_of(KEY), params={f"p{n}": "1" for n in range(1024)})
+    assert len(declared_field(declared, "c").params) == 1024
+    more = replace(declared, params={**declared.params, "more": "1"})
+    with pytest.raises(InvalidParameter, match="has 1025 parameters, and at most 1024 are allowed"):
+        declared_field(more, "c")

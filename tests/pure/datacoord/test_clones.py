@@ -310,6 +310,32 @@ async def test_snapshots_have_names_and_may_be_pinned_again(tmp_path: Path) -> N
     await bench.coord.stop()
 
 
+async def test_what_a_pin_is_of_is_known_after_the_drop_too(tmp_path: Path) -> None:
+    """The guard asks before a pin is released."""
+    bench = await begun(tmp_path)
+    await bench.written()
+    await bench.far()
+    name = collection().name
+    daily = await bench.coord.create_snapshot(NewSnapshot(CID, "daily"))
+    again = await bench.coord.pin_snapshot(daily.pin_id, 0)
+    lease = await bench.coord.take_snapshot(CID, (), 3_600_000)
+
+    async def names() -> list[str | None]:
+        ids = (daily.pin_id, again.pin_id, lease.snapshot_id)
+        found = [(await bench.coord.pinned_collection(pin_id)).collection for pin_id in ids]
+        return [None if one is None else one.name for one in found]
+
+    assert await names() == [name, name, name]
+    await bench.dropped(record=False)
+    assert await names() == [name, name, None], "a reader's snapshot has no definition"
+    await bench.coord.release_snapshot(daily.pin_id)
+    assert await bench.coord.named_snapshots() == (daily,), "a name is dropped by its own call"
+    await bench.coord.release_snapshot(lease.snapshot_id)
+    with pytest.raises(SnapshotNotFound):
+        await bench.coord.pinned_collection(lease.snapshot_id)
+    await bench.coord.stop()
+
+
 async def test_a_snapshot_of_a_dropped_collection_is_restored(tmp_path: Path) -> None:
     bench = await begun(tmp_path)
     segment = await bench.written(delta=True)

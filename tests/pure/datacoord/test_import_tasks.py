@@ -304,6 +304,23 @@ async def test_a_cancelled_task_ends_its_job_and_commits_nothing(tmp_path: Path)
     await coord.stop()
 
 
+async def test_nothing_is_kept_of_an_interrupted_task_that_is_cancelled(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    for pause_s in (0, 2):  # in the pause before the next try, and in the next try
+        task_id = await coord.start_import(REQUEST)
+        await settle()
+        bench.importers[0].answers.put_nowait(Unavailable("no answer"))
+        await settle()
+        assert coord.role._imports._interrupted.keys() == {task_id}
+        await asyncio.sleep(pause_s)
+        await coord.cancel_import(task_id)
+        await asyncio.sleep(60)
+        assert coord.role._imports._interrupted == {}
+        assert coord.role._imports._at_work == {}
+    await coord.stop()
+
+
 async def test_a_collection_dropped_meanwhile_gets_no_rows(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.watched()

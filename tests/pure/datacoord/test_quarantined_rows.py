@@ -32,6 +32,9 @@ async def test_rows_in_quarantine_are_counted_and_keep_no_segment_open(tmp_path:
     assert await bench.coord.quarantined() == {bench.vchannel: 2}
     await bench.commit()
     assert await bench.coord.quarantined() == {bench.vchannel: 2}, "it is kept"
+    await bench.coord.drop_collection(CID)
+    await bench.coord.channel_dropped(bench.epoch, bench.vchannel)
+    assert await bench.coord.quarantined() == {}
     await bench.coord.stop()
 
 

@@ -84,6 +84,23 @@ async def test_a_damaged_range_is_tried_again_alone_and_ever_more_seldom() -> No
     await bench.stop()
 
 
+@pytest.mark.parametrize("drops_during_job", [False, True])
+async def test_a_damaged_range_is_forgotten_with_its_collection(drops_during_job: bool) -> None:
+    bench = await ordered_together()
+    assert len(bench.node._ranges) == 1
+    if drops_during_job:
+        bench.jobs.go_on.clear()
+        await asyncio.sleep(2)  # the next try begins
+    await bench.drop(V1)
+    await bench.tick(pchannel_of(V1))
+    bench.jobs.go_on.set()
+    await settle()
+    assert len(bench.node._ranges) == 0
+    await asyncio.sleep(60)
+    assert len(bench.node._ranges) == 0
+    await bench.stop()
+
+
 async def test_a_damaged_range_is_no_neighbor_of_others() -> None:
     bench = await ordered_together()
     await bench.insert(1, 4)

@@ -89,6 +89,36 @@ async def test_an_end_that_cannot_be_reported_is_no_longer_held(error: Exception
     assert (compactions.work.attempts, coordinator.failed) == ((), [])
 
 
+async def test_an_attempt_that_stops_after_a_later_one_has_ended_ends_quietly() -> None:
+    """A job that is cancelled stops when its tasks have."""
+    stopping = asyncio.Event()
+
+    class Stubborn(Runner):
+        async def compact(self, order: CompactionOrder) -> tuple[SegmentOutput, ...]:
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                await stopping.wait()
+                raise
+            return ()
+
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+    runner = Stubborn()
+    compactions = Compactions(1, Coordinator(), runner)  # type: ignore[arg-type]
+    compactions.take(order(1, 11))
+    await settle()
+    compactions.take(order(1, 12))
+    await settle()
+    runner.go_on.set()
+    await settle()
+    assert compactions.work.attempts == (11,)
+    stopping.set()
+    await settle()
+    assert compactions.work.attempts == ()
+    assert reported == []
+
+
 async def test_a_failure_that_nobody_expected_is_reported_too() -> None:
     compactions, runner, coordinator = node()
     runner.error = AssertionError("a defect")

@@ -316,6 +316,20 @@ async def test_a_build_that_always_fails_has_failed_and_says_why(tmp_path: Path)
     await bench.coord.stop()
 
 
+async def test_a_build_whose_collection_is_dropped_is_not_tried_again(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    node.calls.failing["build_index"] = Internal("its files are gone")
+    await bench.flushed(segment(1))
+    del bench.root.collections[CID]
+    await asyncio.sleep(60)
+    assert len(node.calls.of("build_index")) == 1
+    (build,) = bench.state.builds()
+    assert (build.state, build.version) == (B.FAILED, 2)
+    assert "collection not found" in build.fail_reason
+    await bench.coord.stop()
+
+
 async def test_while_one_build_waits_to_be_tried_again_others_go_on(tmp_path: Path) -> None:
     bench = await with_an_index(tmp_path)
     node = await bench.node()

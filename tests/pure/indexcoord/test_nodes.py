@@ -10,6 +10,7 @@ from index_bench import Bench, FakeNode, segment
 
 from elanus.api.indexcoord import BuildState
 from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
 
 
 async def with_an_index(directory: Path, *, builds_max: int = 1) -> Bench:
@@ -75,6 +76,23 @@ async def test_a_node_that_says_it_is_up_and_breaks_off_every_call_keeps_no_buil
     await bench.coord.stop()
 
 
+async def test_a_node_that_broke_off_and_never_came_back_is_forgotten(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    lost = await bench.node(1)
+    lost.calls.failing["build_index"] = Unavailable("gone")
+    await bench.flushed(segment(1))
+    await bench.node(2)
+    nodes = bench.coord._builder.nodes
+    assert nodes._broken.keys() == {1}
+    await asyncio.sleep(300)
+    await bench.flushed(segment(1), segment(2))
+    assert nodes._broken.keys() == {1}, "it may come back"
+    await asyncio.sleep(900)
+    await bench.flushed(*(segment(n) for n in (1, 2, 3)))
+    assert nodes._broken == {}
+    await bench.coord.stop()
+
+
 async def test_a_node_that_falls_silent_loses_its_build_to_one_that_speaks(tmp_path: Path) -> None:
     """Its machine is gone: nothing reports that, the call just does not end."""
     bench = await with_an_index(tmp_path)
@@ -90,6 +108,24 @@ async def test_a_node_that_falls_silent_loses_its_build_to_one_that_speaks(tmp_p
     await settle()
     (path,) = await bench.files()
     assert path.endswith("/2")
+    await bench.coord.stop()
+
+
+async def test_a_node_that_stops_in_order_loses_its_builds_at_once(tmp_path: Path) -> None:
+    bench = await with_an_index(tmp_path)
+    stopping, other = await bench.node(1), await bench.node(2)
+    stopping.go_on.clear()
+    other.go_on.clear()
+    await bench.flushed(segment(1))
+    assert (built(stopping), built(other)) == ([(1, 1)], [])
+    other.go_on.set()
+    await bench.coord.indexnode_stops(NodeID(1))
+    await bench.coord.indexnode_stops(NodeID(1))
+    await settle()
+    assert built(other) == [(1, 2)]
+    assert len(await bench.files()) == 1
+    await bench.flushed(segment(1), segment(2))
+    assert built(other) == [(1, 2), (2, 1)], "it gets no more"
     await bench.coord.stop()
 
 

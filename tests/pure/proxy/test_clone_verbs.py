@@ -12,7 +12,7 @@ from fakes import CID, collection
 from proxy_bench import Bench
 
 from elanus.api.rootcoord import CloneRequest
-from elanus.api.snapshots import CloneSource, NamedSnapshot, NewSnapshot
+from elanus.api.snapshots import CloneSource, NamedSnapshot, NewSnapshot, PinnedCollection
 from elanus.core.catalog import Collection, Origin
 from elanus.core.errors import (
     CollectionNotFound,
@@ -21,8 +21,9 @@ from elanus.core.errors import (
     JobNotFound,
     SnapshotNotFound,
 )
-from elanus.core.ids import CollectionID
-from elanus.core.pins import Pin
+from elanus.core.ids import CollectionID, DatabaseID
+from elanus.core.pins import Pin, restore_key
+from elanus.core.privileges import ANY
 from elanus.core.timestamps import Timestamp
 
 GONE = CollectionID(77)
@@ -37,6 +38,7 @@ class Data:
         self.pins = [OLD, LIVE]
         self.asked: list[object] = []
         self.dropped: tuple[Collection, ...] = ()
+        self.pinned: dict[int, PinnedCollection] = {}
 
     async def create_snapshot(self, request: NewSnapshot) -> Pin:
         self.asked.append(request)
@@ -58,6 +60,11 @@ class Data:
 
     async def unpin_snapshot(self, pin_id: int) -> None:
         self.asked.append(pin_id)
+
+    async def pinned_collection(self, pin_id: int) -> PinnedCollection:
+        if pin_id not in self.pinned:
+            raise SnapshotNotFound(f"snapshot not found[snapshot={pin_id}]")
+        return self.pinned[pin_id]
 
     async def dropped_collections(self) -> tuple[Collection, ...]:
         return self.dropped
@@ -154,5 +161,27 @@ def test_a_restore_a_clone_and_an_undrop_are_clones_of_different_sources() -> No
         verbs.undrop_collection("default", "gone")
         assert isinstance(request := data.asked.pop(), CloneRequest)
         assert (request.name, request.source) == ("gone", CloneSource(CollectionID(78)))
+
+    in_a_thread(work)
+
+
+def test_where_a_pin_is_from() -> None:
+    def work(bench: Bench, data: Data) -> None:
+        stray = replace(collection(), database_id=DatabaseID(99))
+        received = replace(LIVE, name="", received=restore_key("shop", "books", "k/1"))
+        data.pinned = {
+            5: PinnedCollection(LIVE, collection()),
+            6: PinnedCollection(received, None),
+            7: PinnedCollection(OLD, None),
+            8: PinnedCollection(OLD, stray),
+        }
+        places = {pin_id: bench.verbs.place_of_pin(pin_id) for pin_id in (5, 6, 7, 8, 9)}
+        assert places == {
+            5: ("default", collection().name),
+            6: ("shop", "books"),  # a restore's, before its collection is made
+            7: (ANY, ""),  # of a collection that is gone
+            8: (ANY, ""),  # in a database that is gone
+            9: None,
+        }
 
     in_a_thread(work)

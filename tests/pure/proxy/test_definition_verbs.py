@@ -24,6 +24,7 @@ from elanus.core.errors import (
 )
 from elanus.core.group_config import GroupConfig
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
+from elanus.core.limits import PROPERTIES_MAX
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentInfo, SegmentState
 from elanus.core.timestamps import compose
@@ -163,6 +164,18 @@ def test_a_long_description_is_refused() -> None:
     described = replace(schema(), description="é" * 513)
     request = CreateCollection("default", described, 1, ConsistencyLevel.BOUNDED, {})
     refused(lambda b: b.verbs.create_collection(request), InvalidParameter, "must not exceed 1024 bytes")
+
+
+def test_what_is_new_has_a_thousand_properties_at_most() -> None:
+    many = {f"p{n}": "1" for n in range(PROPERTIES_MAX + 1)}
+    vector = next(field.name for field in schema().fields if field.is_searched)
+    new = CreateCollection("default", replace(schema(), name="new"), 1, ConsistencyLevel.STRONG, many)
+    for work, said in (
+        (lambda b: b.verbs.create_collection(new), "collection new has 1025 properties"),
+        (lambda b: b.verbs.create_database("shop", many), "database shop has 1025 properties"),
+        (lambda b: b.verbs.create_index("default", "c", vector, "", many), "the index on field .* has 1025"),
+    ):
+        refused(work, InvalidParameter, said)
 
 
 def test_rows_of_a_collection_are_those_of_its_live_segments() -> None:

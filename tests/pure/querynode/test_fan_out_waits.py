@@ -127,6 +127,18 @@ def test_a_read_goes_to_a_replica_that_is_known_to_serve_its_moment() -> None:
     assert asked(2, after(NOW)) == ["lagging", "silent", "serving"], "none serves it"
 
 
+def test_an_answer_after_the_release_brings_no_collection_back() -> None:
+    info = QueryChannelInfo(COLLECTION, 1, "one", 1, {}, {VCHANNEL: A})
+    read_now = {COLLECTION}
+    times = ServiceTimes(time.monotonic, read_now.__contains__)
+    times.answered(info, NOW)
+    assert times.lowest(COLLECTION, ["one"]) == NOW
+    read_now.clear()
+    times.forget(COLLECTION)
+    times.answered(info, NOW)
+    assert times._reports == {}
+
+
 @scenario
 async def test_the_nodes_are_asked_once_for_many_weak_reads(cluster: Cluster) -> None:
     began, patience = await cluster.channels.end(cluster.channel), Patience(5.0)

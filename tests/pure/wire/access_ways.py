@@ -71,10 +71,12 @@ KEYS: Mapping[str, KeyScope] = {
 """Ada's API keys by their ids, each limited in another way."""
 BY_ID = ("DescribeCollection", "BatchDescribeCollection", "ShowPartitions", "GetReplicas", "ManualCompaction")
 """The RPCs that take the id of a collection for its name."""
+FOUND_BY = {name: found.object_field for name, found in PERMISSIONS.items() if found.found_by}
+"""The RPCs that take the number of something in a collection, and nothing else."""
 
 
 class ById:
-    """The verbs that find what has an id. An import has the id of its collection."""
+    """The verbs that find what has an id. An import, and a pin, has the id of its collection."""
 
     def describe_collection(self, _database: str, _name: str, collection_id: int = 0) -> Any:
         for (database, name), known in IDS.items():
@@ -85,10 +87,17 @@ class ById:
     def import_task(self, task_id: int) -> Any:
         return SimpleNamespace(collection_id=task_id)
 
+    def place_of_pin(self, pin_id: int) -> tuple[str, str] | None:
+        return next((place for place, known in IDS.items() if known == pin_id), None)
+
+
+class VerbsById(ById, FakeVerbs):
+    """The verbs of the families."""
+
 
 OWN_CLIENTS: Mapping[type[Any], object] = {
     ConnectorApi: Connector(ById(), NOTHING, ""),  # type: ignore[arg-type]
-    BackupApi: BackupService(NOTHING, NOTHING),
+    BackupApi: BackupService(ById(), NOTHING),  # type: ignore[arg-type]
     KeysApi: Keys(NOTHING),
 }
 IDS = {("default", "books"): 1, ("default", "films"): 2, ("shop", "books"): 3, ("default", "shelf"): 1}
@@ -130,7 +139,7 @@ class Gate:
 
 
 OPERATIONS: tuple[Operation, ...] = (
-    *milvus_operations(milvus_families(FakeVerbs(), "STANDALONE"), ById().describe_collection),
+    *milvus_operations(milvus_families(VerbsById(), "STANDALONE"), ById().describe_collection),
     *rest_operations(FakeVerbs()),
     *console_operations(NOTHING, lambda: 0.0),
     *(one for api, target in OWN_CLIENTS.items() for one in interface_operations(api, target)),
@@ -258,10 +267,12 @@ class Context:
 
 def all_ways() -> Iterator[Way]:
     for name, method in METHODS.items():
-        if status_field(method.output_type) is not None and not method.client_streaming:
+        if name in FOUND_BY:
+            yield _rpc_by_id(name, FOUND_BY[name])
+        elif status_field(method.output_type) is not None and not method.client_streaming:
             yield _rpc(name)
     for name in BY_ID:
-        yield _rpc_by_id(name)
+        yield _rpc_by_id(name, "collectionID")
     for path, endpoint in TABLE.items():
         yield _http("REST", PREFIX + path, endpoint, endpoint.operations)
     for path, endpoint in v1.TABLE.items():
@@ -299,14 +310,14 @@ def _rpc(rpc: str) -> Way:
     return Way("gRPC", rpc, bool(databases), True, bool(about), send, (rpc,))
 
 
-def _rpc_by_id(rpc: str) -> Way:
+def _rpc_by_id(rpc: str, column: str) -> Way:
     request = METHODS[rpc].input_type
-    several = request.fields_by_name["collectionID"].is_repeated
+    several = request.fields_by_name[column].is_repeated
 
     def send(world: World, asked: Asked) -> None:
         """The request says nothing about a database: the id is of one."""
         collection_id = IDS[asked.database or "default", asked.name]
-        fields: dict[str, Any] = {"collectionID": [collection_id] if several else collection_id}
+        fields: dict[str, Any] = {column: [collection_id] if several else collection_id}
         message = message_factory.GetMessageClass(request)(**fields)
         handler = world.rpcs.service(SimpleNamespace(method=f"/{SERVICE.full_name}/{rpc}"))
         with suppress(Ended):
@@ -379,6 +390,9 @@ def _http(door: str, path: str, endpoint: Endpoint, operations: tuple[str, ...] 
     naming = [name for name in NAMING if name in fields and name != "collectionNames"]
     has_database = "dbName" in fields and not any(map(_is_of_no_database, operations or ()))
 
+    by_id = bool(FOUND_BY.keys() & set(operations or ()))
+    has_database = has_database or by_id
+
     def send(world: World, asked: Asked) -> None:
         body = {
             name: BODIES.get(name, _VALUES.get(one.type))
@@ -386,6 +400,8 @@ def _http(door: str, path: str, endpoint: Endpoint, operations: tuple[str, ...] 
             if one.required or (name in ("dimension", "files", "filter") and name in BODIES)
         }
         body |= dict.fromkeys(naming, asked.name)
+        if by_id:
+            body["pinId"] = IDS[asked.database or "default", asked.name]
         if path.endswith("struct_fields/add"):
             body["schema"] = STRUCT_FIELD
         if "dbName" in fields and (asked.database or "dbName" in body):
@@ -393,7 +409,8 @@ def _http(door: str, path: str, endpoint: Endpoint, operations: tuple[str, ...] 
         is_read = path.startswith(v1.PREFIX) and path.removeprefix(v1.PREFIX) in v1.READS
         request(world, door, "GET" if is_read else "POST", path, body, asked)
 
-    return Way(door, path, has_database, door == "REST", bool(naming), send, operations)
+    names, connects = bool(naming) or by_id, door == "REST" and not by_id
+    return Way(door, path, has_database, connects, names, send, operations, by_id=by_id)
 
 
 def _is_of_no_database(operation: str) -> bool:

@@ -85,5 +85,8 @@ class FakeSnapshots:
         self.snapshot_pins.append((name, ttl_s))
         return len(self.snapshot_pins)
 
+    def place_of_pin(self, pin_id: int) -> tuple[str, str] | None:
+        return None
+
     def unpin_snapshot(self, pin_id: int) -> None:
         self.snapshot_pins[pin_id - 1 : pin_id] = [("", 0)]

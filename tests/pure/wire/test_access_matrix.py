@@ -174,6 +174,20 @@ def test_a_request_that_names_a_collection_is_decided_by_it(world: World) -> Non
     assert forgotten == []
 
 
+def test_a_pin_is_released_by_who_has_the_right_to_its_collection(world: World) -> None:
+    """The ids of pins follow each other: any user can guess those of others."""
+    name = "UnpinSnapshotData"
+    request_type = message_factory.GetMessageClass(METHODS[name].input_type)
+    right = Grant(object_type_of(name), ANY, "default", name)
+    world.grant(right)
+    world.calls.answer(name, request_type(pin_id=1), Caller(user=ADA))
+    with pytest.raises(PermissionDenied, match="in the `shop` database"):
+        world.calls.answer(name, request_type(pin_id=3), Caller(user=ADA))
+    world.calls.answer(name, request_type(pin_id=99), Caller(user=ADA))  # it has ended: this does nothing
+    with pytest.raises(PermissionDenied, match="in the `shop` database"):
+        world.calls.answer(name, request_type(pin_id=99), Caller(user=ADA, database="shop"))
+
+
 def test_ids_of_no_collection_and_of_several_databases_take_the_right_everywhere(world: World) -> None:
     request_type = message_factory.GetMessageClass(METHODS["BatchDescribeCollection"].input_type)
     everywhere = Grant(object_type_of("DescribeCollection"), ANY, ANY, "DescribeCollection")

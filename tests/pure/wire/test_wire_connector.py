@@ -113,7 +113,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "*", ()),  # of an import that nobody knows
-        ("PrivilegeUnpinSnapshotData", ObjectType.GLOBAL, "default", ()),
+        ("PrivilegeUnpinSnapshotData", ObjectType.COLLECTION, "default", ()),  # of a pin that has ended
     ]
     assert own.snapshots.taken == own.snapshots.released == []
 

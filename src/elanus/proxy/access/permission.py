@@ -34,8 +34,9 @@ class Permission:
     field ``name`` of the message in the field ``user``. ``arrival_field``: the request field that names a
     database in which the operation makes a collection; where it is not the request's own, the caller needs
     `ARRIVAL` in it as well. ``found_by``: the method, next to the operation's, that takes the value of the
-    object field, a number, and returns the database and the names it stands for; "" for a field of names.
-    ``if_named``: a request that names no object needs no privilege.
+    object field, a number, and returns the database and the names it stands for, or None for the request's
+    own database as a whole; "" for a field of names. ``if_named``: a request that names no object needs no
+    privilege.
     """
 
     privilege: str

@@ -53,6 +53,14 @@ class SnapshotVerbs(Protocol):
         ...
 
     def unpin_snapshot(self, pin_id: int) -> None: ...
+    def place_of_pin(self, pin_id: int) -> tuple[str, str] | None:
+        """Return the database and the name of the collection that a pin, of whatever kind, is of.
+
+        For a restore: of the one that it will make. None for a pin that has ended; the database is `ANY` and
+        the name "" for one of a collection that is gone.
+        """
+        ...
+
     def clone_collection(
         self,
         database: str,

@@ -97,7 +97,9 @@ class FanOut:
         self._replicas = Replicas(querycoord)
         self._refreshing: dict[CollectionID, asyncio.Task[object]] = {}
         self._waits = waits or ThreadWaits(asyncio.get_running_loop())
-        self._served = ServiceTimes(self._waits.now_s)
+        self._served = ServiceTimes(
+            self._waits.now_s, lambda collection_id: self._replicas.known(collection_id) is not None
+        )
         self._nodes: Nodes[QueryNodeApi] | None = nodes
         self._alive: frozenset[NodeID] = frozenset()
         self._end_watching: Callable[[], None] = lambda: None

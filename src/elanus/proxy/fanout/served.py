@@ -26,21 +26,29 @@ class _Report:
 class ServiceTimes:
     """The latest reports, by collection and query channel. Safe for all threads.
 
-    ``now_s``: seconds on a clock that never goes back.
+    ``now_s``: seconds on a clock that never goes back. ``is_read``: whether a collection is still read; it
+    must be false before `forget` is called, or the last answers would bring the collection back.
     """
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
+    def __init__(
+        self, now_s: Callable[[], float], is_read: Callable[[CollectionID], bool] = lambda _: True
+    ) -> None:
         self._now_s = now_s
+        self._is_read = is_read
         self._reports: dict[CollectionID, dict[str, _Report]] = {}
         self._lock = threading.Lock()
 
     def answered(self, info: QueryChannelInfo, ts: Timestamp) -> None:
         """Note the service time in the answers to a read. One that took long may report an earlier time."""
         with self._lock:
-            reports = self._reports.setdefault(info.collection_id, {})
-            known = reports.get(info.channel)
+            known = self._reports.get(info.collection_id, {}).get(info.channel)
             if known is None or ts >= known.ts:
-                reports[info.channel] = _Report(ts, self._now_s())
+                self._note(info, ts)
+
+    def _note(self, info: QueryChannelInfo, ts: Timestamp) -> None:
+        """The lock is held."""
+        if self._is_read(info.collection_id):
+            self._reports.setdefault(info.collection_id, {})[info.channel] = _Report(ts, self._now_s())
 
     def collect(
         self,
@@ -63,8 +71,7 @@ class ServiceTimes:
             if answer is not None:
                 found.append(Timestamp(gathering.service_ts))
                 with self._lock:
-                    reports = self._reports.setdefault(info.collection_id, {})
-                    reports[info.channel] = _Report(found[-1], self._now_s())
+                    self._note(info, found[-1])
         return found
 
     def lowest(self, collection_id: CollectionID, channels: Collection[str]) -> Timestamp | None:

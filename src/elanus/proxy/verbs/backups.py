@@ -10,10 +10,14 @@ from elanus.api.connector import SnapshotLease
 from elanus.api.rootcoord import CloneRequest
 from elanus.api.snapshots import CloneSource, RestoreJob
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound
+from elanus.core.errors import CollectionAlreadyExists, CollectionNotFound, InvalidParameter
 from elanus.core.ids import CollectionID
-from elanus.core.names import check_collection_name
+from elanus.core.limits import PARTITIONS_MAX
+from elanus.core.names import check_collection_name, check_partition_name
+from elanus.core.pins import restore_key
 from elanus.core.rate_limits import Action
+from elanus.core.requests import checked_shards
+from elanus.core.schema_rules import check_schema
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.verbs.clones import job_of
@@ -53,6 +57,8 @@ class Backups:
 
     def receive(self, database: str, collection: str, rows: ForeignRows) -> SnapshotLease:
         check_collection_name(collection)
+        if rows.snapshot.collection is not None:
+            check_received(rows.snapshot.collection)
         self._current().admission.allow_in(Action.DDL, database)
         return self._current().call(self._received(database, collection, rows), _TIMEOUT_S)
 
@@ -86,11 +92,11 @@ class Backups:
                 f"collection already exists[database={database}][collection={collection}]: "
                 "a restore makes a new collection, give it another name"
             )
-        return await self._data.receive_rows(replace(rows, key=_key(database, collection, rows.key)))
+        return await self._data.receive_rows(replace(rows, key=restore_key(database, collection, rows.key)))
 
     async def _completed(self, database: str, collection: str, snapshot_id: int) -> RestoreJob:
         coordinators = self._current().coordinators
-        home = await self._data.check_received(snapshot_id, _key(database, collection))
+        home = await self._data.check_received(snapshot_id, restore_key(database, collection))
         source = CloneSource(home, snapshot_id)
         job_id = await coordinators.root.alloc_ids(1)
         clone = await coordinators.root.clone_collection(CloneRequest(database, collection, source, job_id))
@@ -98,7 +104,26 @@ class Backups:
         return job_of(clone, database)
 
 
-def _key(database: str, collection: str, key: str = "") -> str:
-    """Return what names a restore. It begins with the place: no other one can take over what is received, by
-    an id that is easy to guess."""
-    return f"{database}/{collection}/{key}"
+def check_received(collection: Collection) -> None:
+    """Check the definition in a backup as that of a new collection: the file may be of anybody.
+
+    Raises `InvalidParameter` and its subclasses, `NotSupported`.
+    """
+    schema = collection.schema
+    check_schema(schema)
+    if len(schema.by_id) != len(schema.fields):
+        raise InvalidParameter(f"two fields of collection {collection.name} have one id: it is no backup")
+    checked_shards(len(collection.vchannels) or -1)
+    partitions = collection.partitions
+    if not 0 < len(partitions) <= PARTITIONS_MAX:
+        raise InvalidParameter(
+            f"collection {collection.name} has {len(partitions)} partitions, and 1 to {PARTITIONS_MAX} are "
+            "allowed: it is no backup"
+        )
+    for partition in partitions:
+        check_partition_name(partition.name)
+    for what in ({p.name for p in partitions}, {p.partition_id for p in partitions}):
+        if len(what) != len(partitions):
+            raise InvalidParameter(
+                f"two partitions of collection {collection.name} have one name or one id: it is no backup"
+            )

@@ -19,7 +19,8 @@ from elanus.core.catalog import Collection, Database
 from elanus.core.errors import CollectionNotFound, DatabaseNotFound, JobNotFound, SnapshotNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.names import check_collection_name, check_snapshot_name
-from elanus.core.pins import NEVER, Pin
+from elanus.core.pins import NEVER, Pin, restored_place
+from elanus.core.privileges import ANY
 from elanus.core.rate_limits import Action
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.proxy.verbs.family import VerbFamily
@@ -72,6 +73,20 @@ class Cloning(VerbFamily):
 
     def unpin_snapshot(self, pin_id: int) -> None:
         self._proxy.call(self._snapshots.unpin_snapshot(pin_id))
+
+    def place_of_pin(self, pin_id: int) -> tuple[str, str] | None:
+        async def place() -> tuple[str, str] | None:
+            try:
+                held = await self._snapshots.pinned_collection(pin_id)
+            except SnapshotNotFound:
+                return None
+            if held.pin.received:
+                return restored_place(held.pin.received)
+            if held.collection is None or not (database := await self._name_of(held.collection)):
+                return ANY, ""
+            return database, held.collection.name
+
+        return self._proxy.call(place())
 
     # clones
 

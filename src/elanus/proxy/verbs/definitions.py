@@ -24,7 +24,7 @@ from elanus.core.names import (
     check_partition_name,
 )
 from elanus.core.partition_keys import checked_partitions, isolates_keys
-from elanus.core.property_changes import check_description
+from elanus.core.property_changes import check_description, check_property_count
 from elanus.core.rate_limits import EVERYTHING, Action, check_properties, of_collection, refuse_denied
 from elanus.core.requests import checked_shards
 from elanus.core.schema_rules import check_schema
@@ -52,6 +52,7 @@ class Definitions(VerbFamily):
 
     def create_database(self, name: str, properties: Mapping[str, str]) -> None:
         check_database_name(name)
+        check_property_count(properties, f"database {name}")
         check_timezone(properties)
         check_properties(properties)
         check_database_numbers(properties)
@@ -96,6 +97,7 @@ class Definitions(VerbFamily):
 
     def create_collection(self, request: CreateCollection) -> None:
         check_description(request.schema.description)
+        check_property_count(request.properties, f"collection {request.schema.name}")
         time_to_live_s(request.properties)
         check_timezone(request.properties)
         check_collection_warmups(request.properties)

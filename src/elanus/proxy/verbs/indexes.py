@@ -15,6 +15,7 @@ from elanus.core.index_properties import (
     property_of,
 )
 from elanus.core.names import check_index_name
+from elanus.core.property_changes import check_property_count
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.index import (
@@ -133,6 +134,7 @@ def checked_index(
     schema: CollectionSchema, field: FieldSchema, params: Mapping[str, str]
 ) -> Mapping[str, str]:
     """Return an index's parameters, with its type and metric. Raises `InvalidParameter`."""
+    check_property_count(params, f"the index on field {field.name}")
     function = schema.function_of(field)
     computed_by = "" if function is None else function.kind
     params = completed(with_metric(params, computed_by), field)

@@ -13,6 +13,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.access.permission import requires
 from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.wire.pins import Place, place_of_pin
 
 if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
     from elanus.proxy.verbs.backups import Backups
@@ -45,9 +46,12 @@ class BackupService:
     ) -> SnapshotLease:
         return self._backups.hold(database, collection, collection_id, moment, lease_ms)
 
-    @requires("PrivilegeUnpinSnapshotData")
+    @requires("PrivilegeUnpinSnapshotData", on="snapshot_id", found_by="place_of_pin")
     def release(self, caller: Caller, snapshot_id: int) -> None:
         self._backups.release(snapshot_id)
+
+    def place_of_pin(self, pin_id: int) -> Place | None:
+        return place_of_pin(self._verbs, pin_id)
 
     @requires("PrivilegeBackupRBAC")
     def users(self, caller: Caller) -> AccessPolicy:
@@ -67,11 +71,13 @@ class BackupService:
         return self._backups.receive(database, collection, rows)
 
     @requires("PrivilegeRestoreSnapshot", on="collection")
-    def complete(
-        self, caller: Caller, database: str, collection: str, snapshot_id: int, aliases: tuple[str, ...]
-    ) -> RestoreJob:
-        job = self._backups.complete(database, collection, snapshot_id)
+    def complete(self, caller: Caller, database: str, collection: str, snapshot_id: int) -> RestoreJob:
+        return self._backups.complete(database, collection, snapshot_id)
+
+    @requires("PrivilegeCreateAlias", on="collection")
+    def restore_aliases(
+        self, caller: Caller, database: str, collection: str, aliases: tuple[str, ...]
+    ) -> None:
         for alias in aliases:
             if not self._verbs.has_collection(database, alias):
                 self._verbs.create_alias(database, collection, alias)
-        return job

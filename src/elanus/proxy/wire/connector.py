@@ -20,6 +20,7 @@ from elanus.proxy.access.permission import NO_PRIVILEGE, requires
 from elanus.proxy.api.imports import ImportOptions
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.wire.import_options import check_key, import_options
+from elanus.proxy.wire.pins import Place, place_of_pin
 
 if TYPE_CHECKING:  # the proxy's role imports what the wire does not need
     from elanus.proxy.verbs.snapshots import Snapshots
@@ -56,9 +57,12 @@ class Connector:
     ) -> SnapshotLease:
         return self._snapshots.take_changes(database, collection, since, name, lease_ms, caller.time_left_s)
 
-    @requires("PrivilegeUnpinSnapshotData")
+    @requires("PrivilegeUnpinSnapshotData", on="snapshot_id", found_by="place_of_pin")
     def release(self, caller: Caller, snapshot_id: int) -> None:
         self._snapshots.release(snapshot_id)
+
+    def place_of_pin(self, pin_id: int) -> Place | None:
+        return place_of_pin(self._verbs, pin_id)
 
     @requires("PrivilegeCreateSnapshot", on="collection")
     def create_snapshot(

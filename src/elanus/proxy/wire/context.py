@@ -29,6 +29,8 @@ ORIGIN_HEADER = "elanus-origin"
 """The address of the client, from a process of this server that passes its call on."""
 _LOCAL = "unix:"
 """The beginning of the addresses of such processes. Only this server's user can reach its local sockets."""
+_DETAILS_MAX_BYTES = 2048
+"""gRPC's clients take 8 kB of headers, in which a byte that is not ASCII takes three."""
 _ENDLESS_S = 1e9
 """gRPC's threaded server reports centuries for a call without a deadline."""
 
@@ -76,7 +78,21 @@ def end_refused(context: Context, error: ElanusError) -> NoReturn:
         status = grpc.StatusCode.UNAUTHENTICATED
     else:
         status = grpc.StatusCode.UNAVAILABLE
-    context.abort(status, error.message)
+    context.abort(status, _fit_for_header(error.message))
+
+
+def _fit_for_header(text: str) -> str:
+    """Return a text without its middle, if it is too long for the header that carries it.
+
+    It may have names that the client sent, of any length. A client whose gRPC refuses the header would see
+    that error in place of this one.
+    """
+    half = _DETAILS_MAX_BYTES // 2
+    encoded = text.encode()
+    if len(encoded) <= 2 * half:
+        return text
+    begin, end = (part.decode(errors="ignore") for part in (encoded[:half], encoded[-half:]))
+    return f"{begin}...{end}"
 
 
 def caller_of(context: Context) -> Caller:

@@ -22,7 +22,7 @@ from elanus.rpc.methods import Method, encoded_error, encoded_result, methods_of
 from elanus.rpc.tracing import with_trace
 
 _DATABASE = "database"
-Find = Callable[[Any], tuple[str, tuple[str, ...]]]
+Find = Callable[[Any], tuple[str, tuple[str, ...]] | None]
 
 
 def interface_operations(api: type[Any], target: object) -> Iterator[Operation]:
@@ -76,7 +76,7 @@ class InterfaceOperation:
         database = DEFAULT_DATABASE if self._database is None else request[self._database]
         name = "" if self._object is None else request[self._object]
         if self._find is not None:
-            return self._find(name)
+            return self._find(name) or (database, ())
         return database, (name,) if name else ()
 
     def run(self, request: tuple[Any, ...], caller: object) -> bytes:

@@ -37,6 +37,7 @@ from elanus.proxy.wire.unsupported import unsupported_rpc
 T = TypeVar("T")
 Handler = Callable[[Any, Caller], Message]
 Names = Callable[[Any], tuple[str, ...]]
+Find = Callable[[int], tuple[str, tuple[str, ...]] | None]
 ById = Callable[[str, str, int], CollectionView]
 """`CollectionVerbs.describe_collection`, of which the names are left empty."""
 _IDS = "collectionID"
@@ -64,7 +65,9 @@ def milvus_operations(families: Iterable[object], by_id: ById | None = None) -> 
         if handler is not None:
             if (declared := permission_of(handler)) not in (None, needed[method.name]):
                 raise ValueError(f"{method.name} declares {declared}, but needs {needed[method.name]}")
-            yield MilvusOperation(method, handler, status or "", needed[method.name], by_id)
+            permission = needed[method.name]
+            find = _method_beside(handler, permission.found_by)
+            yield MilvusOperation(method, handler, status or "", permission, by_id, find)
         elif status is not None and not method.client_streaming:
             yield MilvusOperation(method, _refusal(method.name), status, needed[method.name])
 
@@ -81,6 +84,12 @@ def _implemented(families: Iterable[object]) -> dict[str, Handler]:
     return found
 
 
+def _method_beside(handler: Handler, name: str) -> Find | None:
+    """Return another method of the family that implements an RPC; None for no name."""
+    found: Find | None = getattr(getattr(handler, "__self__", None), name) if name else None
+    return found
+
+
 def _refusal(name: str) -> Handler:
     error = unsupported_rpc(name)
 
@@ -94,7 +103,7 @@ class MilvusOperation:
     """Implements `elanus.proxy.calls.Operation`.
 
     ``status``: the field of the response that carries the status; "" if the response is a status. ``by_id``:
-    see `milvus_operations`.
+    see `milvus_operations`. ``find``: the method that the permission names in ``found_by``.
     Raises `ValueError` for a permission on a field that the request lacks.
     """
 
@@ -105,13 +114,17 @@ class MilvusOperation:
         status: str,
         permission: Permission,
         by_id: ById | None = None,
+        find: Find | None = None,
     ) -> None:
         self.name = str(method.name)
         self.permission = permission
         self._handler = handler
         self._understood = understood_fields(handler)
         self._explain = explains(handler)
-        self._names = _all_names(method.input_type, about_fields(method.input_type, permission))
+        self._found_field = permission.object_field
+        self._find = find
+        about = () if permission.found_by else about_fields(method.input_type, permission)
+        self._names = _all_names(method.input_type, about)
         self._takes_ids = self._understood is not None and _IDS in self._understood
         self._by_id = by_id
         self._response_type: type[Message] = message_factory.GetMessageClass(method.output_type)
@@ -124,6 +137,9 @@ class MilvusOperation:
         return sent
 
     def objects(self, request: Message, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        if self._find is not None:
+            found = self._find(getattr(request, self._found_field))
+            return found or (database_of(request, caller), ())
         names = self._names(request)
         if self._takes_ids and not names and (ids := getattr(request, _IDS)):
             return self._place((ids,) if isinstance(ids, int) else _not_too_many(ids, _IDS))

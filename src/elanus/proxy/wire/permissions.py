@@ -70,6 +70,9 @@ _ABOUT_SPECIAL = {
 }
 _ARRIVALS = {"RenameCollectionRequest": "newDBName", "RestoreSnapshotRequest": "target_db_name"}
 """The requests by which a collection comes into another database. The reference asks for no right there."""
+_FOUND_BY = {"UnpinSnapshotDataRequest": ("pin_id", "place_of_pin")}
+"""The requests with the number of something in a collection: the field, and the method that finds the
+collection. The reference asks for the right in the connection's database, whosever the pin is."""
 
 
 def service_permissions(service: ServiceDescriptor) -> dict[str, Permission]:
@@ -102,11 +105,13 @@ def declared_by_protos(request: Descriptor) -> Permission | None:
         path = field.name
         if field.message_type is not None:  # its first field is the name
             path += f".{field.message_type.fields_by_number[1].name}"
+    path, found_by = _FOUND_BY.get(request.name, (path, ""))
     return Permission(
         common_pb2.ObjectPrivilege.Name(declared.object_privilege),
         ObjectType(common_pb2.ObjectType.Name(declared.object_type)),
         path,
         _ARRIVALS.get(request.name, ""),
+        found_by,
     )
 
 

@@ -40,6 +40,7 @@ def rpc(
     on: str = "",
     object_type: ObjectType | None = None,
     arrives_in: str = "",
+    found_by: str = "",
     if_named: bool = False,
     checks_itself: bool = False,
     explains: Explain | None = None,
@@ -48,12 +49,12 @@ def rpc(
 
     ``understood_fields``: the request fields that it uses; ``base`` (a header that clients leave empty) and
     the database's name need not be listed. A method that ``checks_itself`` calls `refuse_unknown_fields`
-    where it decodes the request. ``privilege``, ``on``, ``object_type``, ``arrives_in``, ``if_named``:
-    see `elanus.proxy.access.permission.requires`; where the protos declare a privilege for the request
-    message, they are the same. ``explains`` adds what the response has to say about an error apart from the
-    status.
+    where it decodes the request. ``privilege``, ``on``, ``object_type``, ``arrives_in``, ``found_by``,
+    ``if_named``: see `elanus.proxy.access.permission.requires`; where the protos declare a privilege for the
+    request message, they are the same. ``explains`` adds what the response has to say about an error apart
+    from the status.
     """
-    declare = requires(privilege, on, object_type, arrives_in, if_named=if_named)
+    declare = requires(privilege, on, object_type, arrives_in, found_by, if_named)
 
     def mark(method: Method) -> Method:
         setattr(method, _EXPLAINS, explains)

@@ -7,8 +7,9 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.names import check_collection_name
 from elanus.core.timestamps import physical_ms
 from elanus.proxy.access.caller import Caller
-from elanus.proxy.access.permission import NO_PRIVILEGE
+from elanus.proxy.access.permission import NO_PRIVILEGE, ObjectType
 from elanus.proxy.api.snapshots import SnapshotVerbs
+from elanus.proxy.wire.pins import Place, place_of_pin
 from elanus.proxy.wire.requests import database_of, rpc
 from elanus.proxy.wire.status import success
 from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
@@ -123,13 +124,22 @@ class Snapshots:
         )
         return milvus_pb2.PinSnapshotDataResponse(status=success(), pin_id=pin_id)
 
-    @rpc("pin_id", privilege="PrivilegeUnpinSnapshotData")
+    @rpc(
+        "pin_id",
+        privilege="PrivilegeUnpinSnapshotData",
+        on="pin_id",
+        object_type=ObjectType.GLOBAL,
+        found_by="place_of_pin",
+    )
     def UnpinSnapshotData(
         self, request: milvus_pb2.UnpinSnapshotDataRequest, caller: Caller
     ) -> common_pb2.Status:
         """Releasing a pin that is gone succeeds: it may have expired."""
         self._verbs.unpin_snapshot(request.pin_id)
         return success()
+
+    def place_of_pin(self, pin_id: int) -> Place | None:
+        return place_of_pin(self._verbs, pin_id)
 
 
 def _check_seconds(name: str, seconds: int, longest: int) -> None:
