@@ -36,6 +36,7 @@ _LIBRARIES = (
     "elanus.pipeline.import_job",
     "elanus.pipeline.import_keys",
     "elanus.pipeline.import_survey",
+    "elanus.pipeline.delete_job",
     "elanus.pipeline.sweep",
     "elanus.pipeline.compact",
     "elanus.pipeline.cluster_jobs",
