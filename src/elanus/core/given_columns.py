@@ -9,6 +9,9 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.schema import DYNAMIC_FIELD, CollectionSchema
 from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID, is_made
 
+_NAMES_SHOWN = 64
+"""As many as a collection has fields."""
+
 
 def check_names(schema: CollectionSchema, names: Sequence[str], source: str) -> None:
     """Check the columns of rows for a collection. Raises `InvalidParameter`.
@@ -18,7 +21,7 @@ def check_names(schema: CollectionSchema, names: Sequence[str], source: str) -> 
     """
     given = set(names)
     if len(given) != len(names):
-        raise InvalidParameter(f"{source}: two columns have the same name: {', '.join(sorted(names))}")
+        raise InvalidParameter(f"{source}: two columns have the same name: {_shown(sorted(names))}")
     for field in schema.fields:
         if field.is_function_output:
             if field.name in given:
@@ -35,7 +38,7 @@ def check_names(schema: CollectionSchema, names: Sequence[str], source: str) -> 
         elif not (field.auto_id or field.is_dynamic or field.nullable or field.default_value is not None):
             raise InvalidParameter(
                 f"{source} has no column {field.name}, which collection {schema.name} needs; it has "
-                f"{', '.join(names)}"
+                f"{_shown(names)}"
             )
     extra = [name for name in names if name not in schema.by_name]
     if extra and schema.dynamic_field is None:
@@ -45,9 +48,14 @@ def check_names(schema: CollectionSchema, names: Sequence[str], source: str) -> 
         )
     if extra and DYNAMIC_FIELD in given:
         raise InvalidParameter(
-            f"{source} has a column {DYNAMIC_FIELD} and further dynamic ones ({', '.join(extra)}): give "
-            "either"
+            f"{source} has a column {DYNAMIC_FIELD} and further dynamic ones ({_shown(extra)}): give either"
         )
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Return the first names: a file may have a million columns."""
+    more = len(names) - _NAMES_SHOWN
+    return ", ".join(names[:_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def keys_only(schema: CollectionSchema) -> CollectionSchema:

@@ -24,6 +24,8 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 ATTEMPTS_MAX = 5
 """How often a task is started if the pipeline process ends while the task runs, before the task fails."""
+_REASON_MAX_CHARS = 4096
+"""A reason quotes the user's file, and is part of a record of the metadata, whose size is limited."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,8 @@ def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTa
 
 def failed(task: ImportTask, reason: str, now_ms: int) -> ImportTask:
     """Return the task as failed, without rows. Raises as `stepped` does."""
-    return stepped(task, ImportState.FAILED, reason=reason, ended_ms=now_ms)
+    shown = reason if len(reason) <= _REASON_MAX_CHARS else reason[:_REASON_MAX_CHARS] + "…"
+    return stepped(task, ImportState.FAILED, reason=shown, ended_ms=now_ms)
 
 
 def next_task(tasks: Iterable[ImportTask], running: Container[TaskID] = ()) -> ImportTask | None:

@@ -41,11 +41,12 @@ def json_column(
     Raises `InvalidParameter` for a document that is not JSON, not UTF-8, too deep, too long or no object.
     """
     texts = list(documents)
-    check_lengths(field, texts)
+    numbers = rows or range(first_row, first_row + len(texts))
+    check_lengths(field, texts, numbers)
     try:
         column = array_of(texts, _checked)
     except _MALFORMED as error:
-        raise _malformed(field, texts, rows or range(first_row, first_row + len(texts))) from error
+        raise _malformed(field, texts, numbers) from error
     if objects_only:
         _check_objects(field, column, first_row)
     return column
@@ -64,12 +65,15 @@ def check_dynamic_keys(column: pa.Array, first_row: int = 0) -> None:
             raise InvalidParameter(f"cannot set json key to: {DYNAMIC_FIELD} (row {first_row + row})")
 
 
-def check_lengths(field: str, texts: Sequence[bytes]) -> None:
-    """Raises `InvalidParameter` for a document that is too long."""
-    longest = max(map(len, texts), default=0)
+def check_lengths(field: str, texts: Sequence[bytes], rows: Sequence[int] | None = None) -> None:
+    """Raises `InvalidParameter` for a document that is too long. ``rows``: the numbers of all of them."""
+    lengths = list(map(len, texts))
+    longest = max(lengths, default=0)
     if longest > JSON_LENGTH_MAX_BYTES:
+        at = lengths.index(longest)
         raise InvalidParameter(
-            f"the length ({longest}) of json field ({field}) exceeds max length ({JSON_LENGTH_MAX_BYTES})"
+            f"the length ({longest}) of json field ({field}) exceeds max length ({JSON_LENGTH_MAX_BYTES}), "
+            f"in row {at if rows is None else rows[at]}"
         )
 
 

@@ -35,6 +35,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_MICROS_OF_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": None}
+"""Of the units of Arrow's timestamps; all nanoseconds of 64 bits are in the calendar."""
 _MONTHS_MAX, _DAY_MICROS = 12 * 9_999, 86_400_000_000
 _MONTHS_OF_CALENDAR = 12 * 400
 _OFFSET_MAX, _OFFSET_MIN = timedelta(hours=14), timedelta(hours=-12)
@@ -129,6 +131,19 @@ def parse_moments(texts: pa.Array, zone: str = DEFAULT_TIMEZONE) -> pa.Array:
         except InvalidParameter as error:
             raise InvalidMoment(row, text, error.message) from None
     return pa.array(moments)
+
+
+def first_beyond_calendar(numbers: pa.Array, unit: str) -> int | None:
+    """Return the place of the first moment that is not in the years 1 to 9999, which no answer could show.
+
+    ``numbers``: since 1970 in the unit of an Arrow timestamp: int64.
+    """
+    micros = _MICROS_OF_UNIT[unit]
+    if micros is None:
+        return None
+    outside = pc.or_(pc.less(numbers, -(-_FIRST // micros)), pc.greater(numbers, _LAST // micros))
+    place = pc.index(outside, True).as_py()
+    return None if place < 0 else int(place)
 
 
 def _in_calendar(moments: pa.Array) -> bool:

@@ -21,7 +21,7 @@ from elanus.core import sparse
 from elanus.core.errors import InvalidParameter
 from elanus.core.geometry import InvalidGeometry, wkb_of_binaries, wkb_of_texts
 from elanus.core.json_column import check_dynamic_keys, json_column
-from elanus.core.moments import DEFAULT_TIMEZONE, InvalidMoment, parse_moments
+from elanus.core.moments import DEFAULT_TIMEZONE, InvalidMoment, first_beyond_calendar, parse_moments
 from elanus.core.nullable import Valid as Valid
 from elanus.core.nullable import spread
 from elanus.core.row_faults import Fault, Problem, Refusal, insert_refusal
@@ -256,6 +256,12 @@ def _texts(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Array:
 def _moments(values: pa.Array, zone: str, fault: _MakeFault) -> pa.Array:
     """Return texts, Arrow timestamps (those without a zone are in UTC) or microseconds as microseconds."""
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        unit = values.type.unit if pa.types.is_timestamp(values.type) else "us"
+        numbers = values.cast(pa.int64())
+        if (row := first_beyond_calendar(numbers, unit)) is not None:
+            number = numbers[row].as_py()
+            why = f"{number} {unit} since 1970 are not in the years 1 to 9999"
+            raise fault(Problem.MOMENT, row, number, 0, why)
         if pa.types.is_timestamp(values.type):
             values = values.cast(pa.timestamp("us", values.type.tz), safe=False)
         return values.cast(pa.int64())

@@ -21,6 +21,7 @@ from elanus.core.errors import Cancelled, Internal, Unavailable
 from elanus.core.faults import Fault
 from elanus.core.imports import Duplicates, WriteMode, waiting_for
 from elanus.core.segments import DeltaLog
+from elanus.pipeline.delete_job import DeletesPlan, deletes_job
 from elanus.pipeline.import_duplicates import buckets_of
 from elanus.pipeline.import_job import import_job
 from elanus.pipeline.import_keys import buckets_job, keys_job, without
@@ -65,16 +66,22 @@ class SparkImports:
         self._offload = offload
 
     async def import_files(self, order: ImportOrder) -> ImportOutcome:
-        files_bytes: tuple[int, ...] = ()
-        outcomes: list[ImportOutcome] = []
-        if order.mode is not WriteMode.DELETE:
-            outcomes, files_bytes = await self._written(order)
+        if order.mode is WriteMode.DELETE:
+            return ImportOutcome((), 0, await self._given_deletes(order))
+        outcomes, files_bytes = await self._written(order)
         rejected = sum(outcome.rejected for outcome in outcomes)
         check_count(rejected, order.rejects_max)
         segments = tuple(s for outcome in outcomes for s in outcome.segments)
         left_out = sum(outcome.left_out for outcome in outcomes)
         deltas = await self._offload(self._deletes, order, segments)
         return ImportOutcome(segments, rejected, deltas, left_out, files_bytes)
+
+    async def _given_deletes(self, order: ImportOrder) -> tuple[DeltaLog, ...]:
+        """Return the deletes of the keys in users' files."""
+        s = self._settings
+        plan = DeletesPlan(order, s.source_url, s.store_url, s.scratch_dir, s.task_bytes_max)
+        (deltas,) = await self._run(deletes_job(plan), order)
+        return deltas
 
     async def _written(self, order: ImportOrder) -> tuple[list[ImportOutcome], tuple[int, ...]]:
         """Return what the tasks of the import have written, in this try or in an earlier one, and the sizes

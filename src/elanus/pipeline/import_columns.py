@@ -262,7 +262,14 @@ def _without_decimals(field: FieldSchema, found: pa.DataType) -> pa.DataType:
     return pa.float64() if field.data_type in (DataType.FLOAT, DataType.DOUBLE) else pa.int64()
 
 
+def _wide(found: pa.DataType) -> pa.DataType:
+    """Return the type in 128 bits for a decimal of fewer: Arrow casts none of 32 to integers."""
+    is_narrow = pa.types.is_decimal(found) and found.bit_width < 128
+    return pa.decimal128(found.precision, found.scale) if is_narrow else found
+
+
 def _numbers(field: FieldSchema, column: pa.Array, _: Place) -> Given:
+    column = column.cast(_wide(column.type))
     return Given(column.cast(_without_decimals(field, column.type)))
 
 
@@ -302,6 +309,8 @@ def _sparse_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given
 
 
 def _arrays(field: FieldSchema, column: pa.Array, _: Place) -> Given:
+    if (wide := _wide(column.type.value_type)) != column.type.value_type:
+        column = column.cast(pa.list_(wide))
     found = _without_decimals(field.element, column.type.value_type)
     return Given(column.cast(pa.list_(field.element.arrow_type if pa.types.is_null(found) else found)))
 

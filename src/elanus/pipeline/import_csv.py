@@ -6,6 +6,9 @@ not be null, this text is a value. A struct array is a JSON list of objects, in 
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 from collections import Counter
 from collections.abc import Iterator
 
@@ -26,6 +29,8 @@ from elanus.pipeline.import_plan import RowGroup
 from elanus.pipeline.import_texts import JSON_NULL, column_of
 
 _BLOCK_BYTES = 8 * 1024 * 1024
+COLUMNS_MAX = 1 << 16
+"""As many keys as a row of the dynamic field could have bytes."""
 _TAIL_BYTES = 4096
 _SHOWN_MAX = 60
 
@@ -87,6 +92,7 @@ class CsvSource:
 
     def _header(self) -> list[str]:
         """Raises `InvalidParameter` for a name that is there twice: which one counts is not known."""
+        self._check_width()
         first_rows = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
         with self._file.native() as file, pyarrow.csv.open_csv(file, first_rows, self._parsing) as reader:
             names = list(reader.schema.names)
@@ -96,6 +102,20 @@ class CsvSource:
                 f"{self._name} has column {twice[0]} twice in its header: rename one, or leave it out"
             )
         return names
+
+    def _check_width(self) -> None:
+        """Raise `InvalidParameter` for far too many columns: Arrow takes kilobytes for each, and ends the
+        process where it does not get them."""
+        with self._file.native() as file:
+            begin = file.read(_BLOCK_BYTES).decode(errors="replace")
+        width = 0
+        with contextlib.suppress(csv.Error, StopIteration):  # what is wrong there, Arrow says
+            width = len(next(csv.reader(io.StringIO(begin, newline=""), delimiter=self._csv.separator)))
+        if width > COLUMNS_MAX:
+            raise InvalidParameter(
+                f"{self._name} has {width} columns, at most {COLUMNS_MAX} are accepted: has its header the "
+                f"separator {self._csv.separator!r} (sep)?"
+            )
 
     def columns(self, rows: pa.RecordBatch, place: Place) -> pa.RecordBatch:
         columns: dict[str, pa.Array] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,8 @@ from elanus.storage.parquet import rows_per_group
 from elanus.storage.port import ObjectStore
 from elanus.text import with_computed_columns
 
+GROUPS_MAX = 1 << 20
+"""Of one table: 32 TB, where a file is cut by its size."""
 _NONE: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
 
@@ -38,8 +41,20 @@ def survey(source: ObjectStore, found: Iterable[FileRows], schema: CollectionSch
         with opened(source, known, schema) as rows:
             for columns in rows.schemas():
                 check_columns(schema, columns, table.file)
-            surveyed.append(replace(known, groups=tuple(rows.groups())))
+            surveyed.append(replace(known, groups=_counted(table, rows.groups())))
     return surveyed
+
+
+def _counted(table: FileRows, groups: Iterator[RowGroup]) -> tuple[RowGroup, ...]:
+    """Raises `InvalidParameter` for more groups than a plan has room for: a file with holes in it may have
+    any size."""
+    found = tuple(islice(groups, GROUPS_MAX + 1))
+    if len(found) > GROUPS_MAX:
+        raise InvalidParameter(
+            f"{table.file} has more than {GROUPS_MAX} row groups, or parts of that size: import it as "
+            "several files"
+        )
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from elanus.core.imports import Duplicates
 from elanus.core.jobs import JobKind
 from elanus.pipeline.import_duplicates import left_out_rows
 from elanus.pipeline.import_files import import_rows
+from elanus.pipeline.import_memory import bounded_import, reading_bytes
 from elanus.pipeline.import_outcomes import keep_outcome
 from elanus.pipeline.import_plan import NO_TASK, ImportPlan
 from elanus.pipeline.import_rejects import Rejects
@@ -51,7 +52,8 @@ def _output(outcomes: Sequence[ImportOutcome]) -> JobOutput:
 def import_task(plan: ImportPlan) -> ImportOutcome:
     """The Spark task, in the Python worker."""
     name = attempt_name(stamped(plan.attempt, "import"))
-    with scratch_directory(plan.scratch_dir) as scratch:
+    bytes_max = reading_bytes(plan.bytes_max, plan.parts)
+    with scratch_directory(plan.scratch_dir) as scratch, bounded_import(bytes_max, plan.parts):
         store, source, read = open_store(plan.store_url), open_store(plan.source_url), 0
         rejects = Rejects(plan.rejects_max)
         writer = SegmentsWriter(plan, store, scratch, name)

@@ -9,9 +9,12 @@ list of objects, or a list for each field of the structs under its name, ``clips
 
 from __future__ import annotations
 
+import io
+import re
 from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import IO
 
 import msgspec
 import pyarrow as pa
@@ -24,26 +27,35 @@ from elanus.pipeline.import_columns import Place
 from elanus.pipeline.import_input import InputFile
 from elanus.pipeline.import_json_rows import first_malformed
 from elanus.pipeline.import_plan import RowGroup
-from elanus.pipeline.import_texts import JSON_NULL, MALFORMED, column_of
+from elanus.pipeline.import_texts import JSON_NULL, MALFORMED, Text, column_of
 
 JSON_BYTES_MAX = 1 << 30
 """A JSON list larger than this is refused: it would have to be in memory as a whole."""
+ROW_BYTES_MAX = 256 << 20
+"""A line that is longer is no row: half of the largest request that inserts rows."""
 _GROUP_BYTES = 32 * 1024 * 1024
+_PIECE_BYTES = 1 << 20
+_BEGIN = re.compile(rb"\s*\{")
 
 Row = dict[str, msgspec.Raw]
 
 
 class _Wrapped(msgspec.Struct):
-    rows: list[Row]
+    rows: list[msgspec.Raw]
 
 
+_rows = msgspec.json.Decoder(list[msgspec.Raw])
 _list = msgspec.json.Decoder(list[Row])  # at import: decoders of dataclasses are not thread-safe when made
 _wrapped = msgspec.json.Decoder(_Wrapped)
 _row = msgspec.json.Decoder(Row)
 
 
 class JsonSource:
-    """A file with a list of rows. Implements `elanus.pipeline.import_sources.Source`."""
+    """A file with a list of rows. Implements `elanus.pipeline.import_sources.Source`.
+
+    The whole list is in memory as the texts of its rows, and what is in the rows batch by batch: a dict for
+    each row would take thirty times the space of short ones.
+    """
 
     def __init__(self, file: InputFile, schema: CollectionSchema) -> None:
         """Raises `InvalidParameter` for a file that is too large."""
@@ -62,24 +74,24 @@ class JsonSource:
     def groups(self) -> Iterator[RowGroup]:
         yield RowGroup(0, 0, json_rows_max(self._schema, self._file.size_bytes), is_counted=False)
 
-    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Sequence[Row]]:
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Sequence[Text]]:
         rows = self._rows()
         for first in range(0, len(rows), batch_rows):
             yield rows[first : first + batch_rows]
 
-    def columns(self, rows: Sequence[Row], place: Place) -> pa.RecordBatch:
-        return batch_of(rows, self._schema, place)
+    def columns(self, rows: Sequence[Text], place: Place) -> pa.RecordBatch:
+        return batch_of(_decoded(rows, place), self._schema, place)
 
     def place(self, group: RowGroup) -> Place:
         return Place(self._name, group.number, 0)
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[msgspec.Raw]:
         """Raises `InvalidParameter` for a file that is no list of objects."""
         content = self._file.content().removeprefix(BOM_UTF8)
         try:
-            if content.lstrip()[:1] == b"{":
+            if _BEGIN.match(content):
                 return _wrapped.decode(content).rows
-            return _list.decode(content)
+            return _rows.decode(content)
         except MALFORMED as error:
             if (found := first_malformed(content)) is not None:
                 row, why = found
@@ -116,13 +128,13 @@ class JsonLinesSource:
             yield RowGroup(number, 0, bound, is_counted=False)
             left -= self._group_bytes
 
-    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Sequence[bytes]]:
+    def batches(self, group: RowGroup, batch_rows: int) -> Iterator[Sequence[Text]]:
         lines = self._lines(group.number)
         for first in range(0, len(lines), batch_rows):
             yield lines[first : first + batch_rows]
 
-    def columns(self, rows: Sequence[bytes], place: Place) -> pa.RecordBatch:
-        return batch_of(self._decoded(rows, place), self._schema, place)
+    def columns(self, rows: Sequence[Text], place: Place) -> pa.RecordBatch:
+        return batch_of(_decoded(rows, place), self._schema, place)
 
     def place(self, group: RowGroup) -> Place:
         return Place(self._name, group.number, 0, partial(self._rows_before, group.number))
@@ -132,34 +144,54 @@ class JsonLinesSource:
             self._before[group] = sum(len(self._lines(number)) for number in range(group))
         return self._before[group]
 
-    def _decoded(self, lines: Sequence[bytes], place: Place) -> list[Row]:
-        try:
-            return list(map(_row.decode, lines))
-        except MALFORMED:
-            pass
-        for at, line in enumerate(lines):
-            try:
-                _row.decode(line)
-            except MALFORMED as error:
-                row = place.row(at)
-                raise InvalidParameter(f"{self._name}, row {row} is no JSON object: {error}") from error
-        raise AssertionError("every line decodes by itself")
-
     def _lines(self, number: int) -> list[bytes]:
         """Return the lines that begin in a range, without empty ones."""
         begin, end = number * self._group_bytes, (number + 1) * self._group_bytes
         with self._file.open() as file:
             if begin:
                 file.seek(begin - 1)
-                file.readline()  # it began before
+                self._pass_line(file)  # it began before
                 begin = file.tell()
             if begin >= end:
                 return []
-            hint = end - begin - 1  # a line is read as long as those before it have no more bytes
-            lines = file.readlines(hint) if hint else [file.readline()]
+            # Its lines are those that begin before the end, and the last one has a bound of its own.
+            content = file.read(end - begin)
+            lines = io.BytesIO(content).readlines()
+            if lines and not content.endswith(b"\n"):
+                lines[-1] += self._line_end(file, len(lines[-1]))
         if number == 0:
             lines[0] = lines[0].removeprefix(BOM_UTF8)
         return [line for line in lines if not line.isspace() and line]
+
+    def _pass_line(self, file: IO[bytes]) -> None:
+        """Move behind the end of a line, without holding it."""
+        while (piece := file.readline(_PIECE_BYTES)) and not piece.endswith(b"\n"):
+            pass
+
+    def _line_end(self, file: IO[bytes], begun_bytes: int) -> bytes:
+        """Return the rest of a line. Raises `InvalidParameter` for one that is too long."""
+        rest = file.readline(ROW_BYTES_MAX)
+        if begun_bytes + len(rest) > ROW_BYTES_MAX:
+            raise InvalidParameter(
+                f"{self._name} has a line of more than {ROW_BYTES_MAX} bytes: write a row a line, or give a "
+                "JSON list the ending .json"
+            )
+        return rest
+
+
+def _decoded(texts: Sequence[Text], place: Place) -> list[Row]:
+    """Return rows as their members' texts. Raises `InvalidParameter` about the first that is no object."""
+    try:
+        return list(map(_row.decode, texts))
+    except MALFORMED:
+        pass
+    for at, text in enumerate(texts):
+        try:
+            _row.decode(text)
+        except MALFORMED as error:
+            row = place.row(at)
+            raise InvalidParameter(f"{place.file}, row {row} is no JSON object: {error}") from error
+    raise AssertionError("every row decodes by itself")
 
 
 def batch_of(rows: Sequence[Row], schema: CollectionSchema, place: Place) -> pa.RecordBatch:

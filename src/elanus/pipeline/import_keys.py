@@ -16,6 +16,7 @@ from elanus.core.ids import TaskID
 from elanus.core.jobs import JobKind
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_duplicates import Bucket, write_keys, write_left_out
+from elanus.pipeline.import_memory import bounded_import, reading_bytes
 from elanus.pipeline.import_plan import FileRows, ImportPlan, LeftOut
 from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.worker import attempt_name
@@ -26,7 +27,7 @@ from elanus.storage.snapshots import read_snapshot
 
 @dataclass(frozen=True, slots=True)
 class KeysPlan:
-    """One part of the files. Pickles."""
+    """One part of the files. Pickles. ``bytes_max``: as in `ImportPlan`."""
 
     task_id: TaskID
     attempt: int
@@ -37,6 +38,7 @@ class KeysPlan:
     source_url: str
     store_url: str
     rejects_max: int
+    bytes_max: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ def keys_job(plans: Sequence[ImportPlan], buckets: int) -> Job[KeysPlan, str]:
             plan.source_url,
             plan.store_url,
             plan.rejects_max,
+            plan.bytes_max,
         )
         for number, plan in enumerate(plans)
     )
@@ -74,7 +77,8 @@ def keys_task(plan: KeysPlan) -> str:
     """The Spark task, in the Python worker. Returns the path of the object."""
     path = import_keys_path(plan.task_id, attempt_name(stamped(plan.attempt, f"part-{plan.number}")))
     source, store = open_store(plan.source_url), open_store(plan.store_url)
-    write_keys(plan.schema, plan.parts, plan.buckets, source, store, path, plan.rejects_max)
+    with bounded_import(reading_bytes(plan.bytes_max, plan.parts), plan.parts):
+        write_keys(plan.schema, plan.parts, plan.buckets, source, store, path, plan.rejects_max)
     return path
 
 

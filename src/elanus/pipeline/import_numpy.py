@@ -34,7 +34,18 @@ _NO_HEADER = (
     MemoryError,
 )
 """The errors of NumPy about a header: it evaluates a Python literal, however deep that is."""
+_HEADER_BYTES_MAX = 10_000
+"""NumPy's bound, which it checks when it has read the header."""
+_ROW_BYTES_MAX = 256 << 20
+"""Far more than any field holds. Lists of Arrow have less than 2^31 elements."""
 _BITS16 = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
+
+
+_HEADERS = {
+    (1, 0): (2, np.lib.format.read_array_header_1_0),
+    (2, 0): (4, np.lib.format.read_array_header_2_0),
+}
+"""By the version of the format: the bytes of the header's length, and what reads that and the header."""
 
 
 class _Column:
@@ -46,11 +57,21 @@ class _Column:
         with of.open() as file:
             try:
                 version = np.lib.format.read_magic(file)
-                read = {
-                    (1, 0): np.lib.format.read_array_header_1_0,
-                    (2, 0): np.lib.format.read_array_header_2_0,
-                }
-                self.shape, is_fortran, self.dtype = read[version](file)
+                if version not in _HEADERS:
+                    raise InvalidParameter(
+                        f"{name} has format version {version[0]}.{version[1]}, which NumPy writes for "
+                        "structured arrays: save the column with a plain dtype"
+                    )
+                length_bytes, read = _HEADERS[version]
+                begin = file.tell()
+                header_bytes = int.from_bytes(file.read(length_bytes), "little")
+                if header_bytes > _HEADER_BYTES_MAX:
+                    raise InvalidParameter(
+                        f"{name} cannot be read as NumPy: it has a header of {header_bytes} bytes, at most "
+                        f"{_HEADER_BYTES_MAX} are accepted"
+                    )
+                file.seek(begin)
+                self.shape, is_fortran, self.dtype = read(file)
             except _NO_HEADER as error:
                 raise InvalidParameter(f"{name} cannot be read as NumPy: {error}") from error
             self._begin = file.tell()
@@ -63,6 +84,11 @@ class _Column:
                 f"{name} has shape {self.shape} and dtype {self.dtype}: rows of no bytes hold no values"
             )
         self.row_bytes = self.dtype.itemsize * (self.shape[1] if len(self.shape) == 2 else 1)
+        if self.row_bytes > _ROW_BYTES_MAX:
+            raise InvalidParameter(
+                f"{name} has shape {self.shape} and dtype {self.dtype}: a row of {self.row_bytes} bytes is "
+                f"too large, the limit is {_ROW_BYTES_MAX}"
+            )
         if of.size_bytes < self._begin + self.shape[0] * self.row_bytes:
             raise InvalidParameter(f"{name} ends before its {self.shape[0]} rows")
 

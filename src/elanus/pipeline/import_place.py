@@ -35,7 +35,10 @@ class Place:
 
     def row(self, number: int) -> int:
         """Return the number within the file of a row of this batch."""
-        return self.first_row + number + (self.rows_before() if self.rows_before is not None else 0)
+        return self.first_row + number + self._before()
+
+    def _before(self) -> int:
+        return self.rows_before() if self.rows_before is not None else 0
 
     def refuse(self, field: str, row: int, why: str) -> NoReturn:
         """Raises `InvalidParameter` about one row of this batch."""
@@ -77,7 +80,8 @@ class Place:
             case Problem.MOMENT:
                 why = f"holds no moment: {fault.detail}"
             case Problem.DOCUMENT:
-                return InvalidParameter(f"{self.file}, row group {self.row_group}: {fault.detail}")
+                counted = f", counted from row {before}" if (before := self._before()) else ""
+                return InvalidParameter(f"{self.file}, row group {self.row_group}: {fault.detail}{counted}")
         return self._error(field.name, fault.row, why)
 
     def _error(self, field: str, row: int, why: str) -> InvalidParameter:

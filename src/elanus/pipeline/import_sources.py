@@ -29,6 +29,10 @@ from elanus.pipeline.import_utf8 import check_texts
 from elanus.pipeline.import_views import plain_rows, plain_schema
 from elanus.storage.port import ObjectStore
 
+_BATCH_BYTES = 64 << 20
+"""Of a Parquet file whose rows are larger than those of the collection usually are."""
+_NO_MEMORY = "bad_alloc"
+"""In the text of an error of Arrow's about a footer for which there is no memory."""
 _NUMPY, _CSV = ".npy", ".csv"
 _FORMATS = {".json": "JSON", ".jsonl": "JSON lines", ".ndjson": "JSON lines", _CSV: "CSV", _NUMPY: "NumPy"}
 """By the ending of a file's name. With any other it is read as Parquet."""
@@ -78,6 +82,9 @@ class ParquetSource:
             first_row += rows
 
     def batches(self, group: RowGroup, batch_rows: int) -> Iterator[pa.RecordBatch]:
+        metadata = self._file.metadata.row_group(group.number)
+        row_bytes = metadata.total_byte_size // max(1, metadata.num_rows)  # a bound of nothing: files lie
+        batch_rows = max(1, min(batch_rows, _BATCH_BYTES // max(1, row_bytes)))
         yield from self._file.iter_batches(
             batch_rows, row_groups=[group.number], columns=self._columns, use_threads=False
         )
@@ -124,7 +131,11 @@ def opened(
     try:
         with contextlib.ExitStack() as opening:
             yield _source(files, table, schema, opening, column)
+    except MemoryError:  # also Arrow's, which is one of its exceptions
+        raise
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:  # the last: about names of columns
+        if _NO_MEMORY in str(error):
+            raise MemoryError from error
         _check_versions(table, [input_file(store, name) for name in table.names])
         what = _FORMATS.get(suffix, "Parquet")
         if suffix not in (*_FORMATS, ".parquet"):

@@ -15,6 +15,7 @@ from elanus.core.import_files import LIST_SUFFIX, directory_of, is_pattern, list
 from elanus.core.jobs import JobKind
 from elanus.core.schema import CollectionSchema
 from elanus.pipeline.import_files import survey
+from elanus.pipeline.import_memory import SURVEY_BYTES, bounded_import
 from elanus.pipeline.import_plan import FileRows
 from elanus.pipeline.port import Job, JobOutput
 from elanus.storage.objects import open_store
@@ -23,6 +24,8 @@ from elanus.storage.port import ObjectMissing, ObjectStore
 _TABLES_MIN = 8
 """A task surveys at least so many: starting it costs as much as reading a few heads."""
 _TASKS_PER_SLOT = 4
+LIST_BYTES_MAX = 128 << 20
+"""A list of files is read as a whole, by the process of the data node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,11 @@ def survey_job(
 
 def survey_task(plan: SurveyPlan) -> tuple[FileRows, ...]:
     """The Spark task, in the Python worker."""
-    return tuple(survey(open_store(plan.source_url), plan.tables, plan.schema))
+    store, found = open_store(plan.source_url), []
+    for table in plan.tables:
+        with bounded_import(SURVEY_BYTES, (table,)):
+            found += survey(store, (table,), plan.schema)
+    return tuple(found)
 
 
 def _output(outcomes: Sequence[tuple[FileRows, ...]]) -> JobOutput:
@@ -74,6 +81,12 @@ def _files(store: ObjectStore, name: str) -> Iterator[str]:
 
 def _content(store: ObjectStore, name: str) -> bytes:
     try:
+        size_bytes = store.head(name).size_bytes
+        if size_bytes > LIST_BYTES_MAX:
+            raise InvalidParameter(
+                f"the list of files {name} has {size_bytes} bytes; it may have {LIST_BYTES_MAX}: import the "
+                "files in several imports, or by a pattern"
+            )
         return bytes(store.get(name))
     except ObjectMissing:
         raise InvalidParameter(f"the list of files {name} is not in the import directory") from None

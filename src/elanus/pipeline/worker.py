@@ -14,8 +14,10 @@ the tasks of lost workers. Names that hold `attempt_name` keep all these tries a
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import importlib
 import os
+import shutil
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
@@ -30,12 +32,14 @@ from elanus.pipeline.port import JobFailed
 Plan = TypeVar("Plan")
 Outcome = TypeVar("Outcome")
 
+_SCRATCH = "task-"
 _LIBRARIES = (
     "elanus.pipeline.flush",
     "elanus.pipeline.index_build",
     "elanus.pipeline.import_job",
     "elanus.pipeline.import_keys",
     "elanus.pipeline.import_survey",
+    "elanus.pipeline.delete_job",
     "elanus.pipeline.sweep",
     "elanus.pipeline.compact",
     "elanus.pipeline.cluster_jobs",
@@ -116,10 +120,37 @@ def attempt_name(attempt: str) -> str:
 
 @contextlib.contextmanager
 def scratch_directory(parent: str) -> Iterator[Path]:
-    """An empty directory of its own for a task, below ``parent``, gone at the end."""
+    """An empty directory of its own for a task, below ``parent``, gone at the end.
+
+    The worker of a task that is cancelled is killed, and its directory stays. So each holds a lock while its
+    process lives, and the next task removes those that nobody holds.
+    """
     Path(parent).mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="task-", dir=parent) as directory:
+    with contextlib.ExitStack() as held:
+        with _locked(Path(parent), fcntl.LOCK_EX):
+            _remove_abandoned(Path(parent))
+            directory = held.enter_context(tempfile.TemporaryDirectory(prefix=_SCRATCH, dir=parent))
+            held.enter_context(_locked(Path(directory), fcntl.LOCK_EX | fcntl.LOCK_NB))
         yield Path(directory)
+
+
+@contextlib.contextmanager
+def _locked(directory: Path, how: int) -> Iterator[None]:
+    """Raises `OSError` if it is locked by another and ``how`` does not wait."""
+    opened = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, how)
+        yield
+    finally:
+        os.close(opened)
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the directories of tasks that were killed. The parent is locked, so none is just being made."""
+    for directory in parent.glob(f"{_SCRATCH}*"):
+        # In use, or gone since.
+        with contextlib.suppress(OSError), _locked(directory, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 def load_libraries() -> None:

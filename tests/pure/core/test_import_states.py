@@ -76,3 +76,9 @@ def test_a_task_is_as_far_as_the_job_that_it_waits_for() -> None:
     assert with_progress(started, [replace(running, state=JobState.LOST)]).percent == 0.0
     assert with_progress(task(8, ImportState.STARTED), [running]).percent == 0.0
     assert with_progress(task(7), [running]) == task(7)
+
+
+def test_the_reason_of_a_failure_has_a_bound() -> None:
+    """It quotes files, and the metadata store refuses values of more than a megabyte or so."""
+    assert failed(task(), "why", 1).reason == "why"
+    assert len(failed(task(), "x" * 10_000_000, 1).reason) < 5000

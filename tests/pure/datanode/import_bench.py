@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -50,10 +51,12 @@ class Spark:
     slots: int = 2
     surveys: list[SurveyPlan] = field(default_factory=list)
     imports: list[ImportPlan] = field(default_factory=list)
+    tasks: list[Callable[..., Any]] = field(default_factory=list)
 
     async def run(self, job: Job[Any, Any], cause: str, waiting: tuple[str, ...]) -> list[Any]:
         outcomes = []
         for plan in job.plans:
+            self.tasks.append(job.task)
             if job.task is survey_task:
                 self.surveys.append(plan)
             elif job.task is import_task:

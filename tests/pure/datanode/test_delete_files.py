@@ -16,6 +16,7 @@ from import_bench import Node
 from elanus.core.errors import InvalidParameter
 from elanus.core.imports import WriteMode
 from elanus.pipeline import write_deletes
+from elanus.pipeline.delete_job import deletes_task
 from elanus.storage.delta_log import PARTITION_COLUMN, PRIMARY_KEY_COLUMN, read_delta_log
 from elanus.storage.objects import open_store
 
@@ -80,3 +81,13 @@ async def test_a_large_json_list_of_keys_is_refused(tmp_path: Path, monkeypatch:
         InvalidParameter, match=r"a\.json has \d+ bytes; .* write the keys as Parquet, or as J"
     ):
         await deleted(tmp_path, "a.json")
+
+
+async def test_users_files_are_read_by_a_task_and_not_by_the_data_node(tmp_path: Path) -> None:
+    """A file may hold any amount: in a worker the memory for it is bounded."""
+    node = Node(tmp_path)
+    (tmp_path / "import").mkdir()
+    (tmp_path / "import" / "a.parquet").write_bytes(FORMATS["a.parquet"])
+    outcome = await node.run("a.parquet", mode=WriteMode.DELETE)
+    assert node.spark.tasks == [deletes_task]
+    assert sum(log.file.rows for log in outcome.deltas) == len(KEYS)

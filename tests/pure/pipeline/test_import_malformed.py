@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,18 @@ DEEP = b"[" * 5000 + b"]" * 5000
 
 
 def imported(
-    directory: Path, files: dict[str, bytes], rejects: Rejects | None, schema: CollectionSchema = SCHEMA
+    directory: Path,
+    files: dict[str, bytes],
+    rejects: Rejects | None,
+    schema: CollectionSchema = SCHEMA,
+    there: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
+    """``there``: further files, which exist."""
     for name, content in files.items():
         (directory / name).write_bytes(content)
     source = open_store(directory.as_uri())
     rows = []
-    for given in given_rows(survey(source, tables(list(files)), schema), source, schema, 1000):
+    for given in given_rows(survey(source, tables([*files, *there]), schema), source, schema, 1000):
         for batch, _ in fitting(schema, given.table, given.rows, given.place, 1, rejects):
             rows += batch.to_pylist()
     return rows

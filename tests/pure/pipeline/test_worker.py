@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,7 @@ from elanus.core.errors import DiskFull
 from elanus.core.faults import Fault
 from elanus.log.port import CorruptLog, LogUnreadable, RewoundLog, TrimmedLog
 from elanus.pipeline.port import JobFailed
-from elanus.pipeline.worker import Guarded, TaskFailure
+from elanus.pipeline.worker import Guarded, TaskFailure, scratch_directory
 from elanus.storage.port import CorruptObject, ObjectExists, ObjectMissing, StorageFailed
 
 OWN = [
@@ -57,3 +58,16 @@ def test_errors_of_libraries_are_failed_jobs_with_their_names(error: Exception) 
     assert isinstance(raised, JobFailed)
     assert f"flush: p0: {type(error).__name__}" in str(raised)
     assert not isinstance(error, Fault)
+
+
+def test_the_directory_of_a_killed_task_is_removed_by_the_next(tmp_path: Path) -> None:
+    """Spark kills the worker of a task that is cancelled: nothing runs there any more."""
+    with scratch_directory(str(tmp_path)) as living:
+        (living / "half").write_bytes(b"rows")
+        killed = tmp_path / "task-killed"
+        killed.mkdir()
+        (killed / "half").write_bytes(b"rows")
+        with scratch_directory(str(tmp_path)) as further:
+            assert set(tmp_path.iterdir()) == {living, further}
+            assert (living / "half").exists(), "its process lives"
+    assert not list(tmp_path.iterdir())
