@@ -22,6 +22,7 @@ from elanus.proxy.access.guard import AllowAll, Guard
 from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.calls import Calls
 from elanus.proxy.wire.families import milvus_families
+from elanus.proxy.wire.interfaces import interface_paths
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation
 from elanus.proxy.wire.server import MilvusServer
@@ -171,13 +172,22 @@ def test_definitions_writes_and_own_interfaces_are_passed_on_as_they_came(pair: 
     pair.call("CreateDatabase", milvus_pb2.CreateDatabaseRequest(db_name="shop"))
     assert "shop" in pair.verbs.databases
     assert "shop" not in pair.reading.databases
-    with pytest.raises(grpc.RpcError) as unknown:
-        pair.channel.unary_unary(f"/elanus.{ConnectorApi.__name__}/no_such_method")(b"")
-    assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    with pytest.raises(grpc.RpcError) as foreign:
-        pair.channel.unary_unary("/some.Service/Method")(b"")
-    assert foreign.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert pair.main.passed_on == 2, "services that the main process does not have are refused here"
+    (path, *_) = interface_paths(ConnectorApi)
+    assert path.startswith("/elanus.ConnectorApi/")
+    assert pair.channel.unary_unary(path)(b""), "the main process's error about its arguments"
+    assert pair.main.passed_on == 2
+
+
+def test_names_that_are_no_method_are_refused_here_and_not_remembered(pair: Pair) -> None:
+    """A client that invents names must find no table that grows with them."""
+    for service in (SERVICE.full_name, f"elanus.{ConnectorApi.__name__}", "some.Service"):
+        for number in range(20):
+            with pytest.raises(grpc.RpcError) as refused:
+                pair.channel.unary_unary(f"/{service}/Invented{number}")(b"")
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert pair.main.passed_on == 0
+    pair.call("GetVersion", milvus_pb2.GetVersionRequest())
+    assert pair.main.passed_on == 1
 
 
 def test_streams_are_passed_on(pair: Pair) -> None:

@@ -164,16 +164,17 @@ def _headers(context: Context) -> list[tuple[str, str | bytes]]:
 
 
 class PassingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Answers the operations of ``calls``, and passes on the others of the Milvus service and of ``others``.
+    """Answers the operations of ``calls``, and passes on the others of the Milvus service and ``others``.
 
-    ``others``: the names of further services that the main process has.
+    ``others``: the paths of further methods that the main process may have. Names that are no method's are
+    refused here: what is remembered by method could otherwise grow with every name that a client invents.
     """
 
     def __init__(self, calls: Calls, main: MainProcess, others: Iterable[str] = ()) -> None:
         self._calls = calls
         self._main = main
-        self._services = (f"/{SERVICE.full_name}/", *(f"/{name}/" for name in others))
         self._own = f"/{SERVICE.full_name}/"
+        self._paths = {*(self._own + method.name for method in SERVICE.methods), *others}
         self._streams = {
             self._own + method.name
             for method in SERVICE.methods
@@ -182,14 +183,14 @@ class PassingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         path: str = handler_call_details.method
-        if not path.startswith(self._services):
+        if path not in self._paths:
             return None
         if path in self._streams:
             return grpc.stream_stream_rpc_method_handler(
                 lambda requests, context: self._main.stream(path, requests, context)
             )
         name = path.removeprefix(self._own)
-        if path.startswith(self._own) and name in self._calls:
+        if name in self._calls:
             return self._reading(name, path)
         return grpc.unary_unary_rpc_method_handler(
             lambda request, context: self._main.answer(path, request, context)

@@ -18,7 +18,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connection_limit import ConnectionLimit, accepted_max, connected_ports
-from elanus.proxy.wire.interfaces import interface_handler
+from elanus.proxy.wire.interfaces import interface_handler, interface_paths
 from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
 from elanus.proxy.wire.passing import MainProcess, PassingHandler
 from elanus.proxy.wire.service import milvus_handlers
@@ -99,8 +99,8 @@ class MilvusServer:
         if main is None:
             handlers = (milvus_handlers(calls), *(interface_handler(api, calls) for api in _INTERFACES))
         else:
-            names = (f"elanus.{api.__name__}" for api in _INTERFACES)
-            handlers = (PassingHandler(calls, main, names),)
+            others = (path for api in _INTERFACES for path in interface_paths(api))
+            handlers = (PassingHandler(calls, main, others),)
         limited = tuple(LimitedHandler(handler, request_max_bytes, connections) for handler in handlers)
         options = (*limits, *_OPTIONS)
         self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes, held)
