@@ -13,6 +13,7 @@ import pytest
 from console_client import books
 from fake_verbs import FakeVerbs
 from wire_calls import calls_of, observe_nothing
+from wire_messages import pairs, search_request
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import NotReady, PermissionDenied
@@ -115,6 +116,26 @@ def test_a_read_that_fails_here_is_answered_there_and_counted_once(
     assert pair.answers_here == []
     assert pair.answers == [("Search", 100), ("Search", 100)]
     assert pair.main.passed_on == 2
+
+
+def test_a_search_that_fails_once_it_is_decoded_is_passed_on_whole(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding takes the vectors and the moment out of the message; the main process must get them still."""
+    for verbs in (pair.verbs, pair.reading):
+        books(verbs)
+    monkeypatch.setattr(pair.reading, "search", raising(NotReady("behind")))
+    monkeypatch.setattr(pair.reading, "hybrid_search", raising(NotReady("behind")))
+    one: Any = search_request([[2.0, 1.0]], {"topk": 1}, guarantee_timestamp=5)
+    found = milvus_pb2.SearchResults.FromString(pair.call("Search", one))
+    assert (found.status.code, list(found.results.ids.int_id.data)) == (0, [2]), found.status.reason
+    assert pair.verbs.searches[-1].consistency.guarantee_ts == 5
+    both = milvus_pb2.HybridSearchRequest(
+        collection_name="books", requests=[one, one], rank_params=pairs({"limit": 1})
+    )
+    found = milvus_pb2.SearchResults.FromString(pair.call("HybridSearch", both))
+    assert (found.status.code, list(found.results.ids.int_id.data)) == (0, [2]), found.status.reason
+    assert pair.answers_here == []
 
 
 def test_a_read_that_can_be_answered_here_is(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connection_limit import ConnectionLimit, accepted_max, connected_ports
 from elanus.proxy.wire.interfaces import interface_handler, interface_paths
 from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
-from elanus.proxy.wire.passing import MainProcess, PassingHandler
+from elanus.proxy.wire.passing import MainProcess, PassingHandler, passing_kind_of
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
@@ -103,7 +103,8 @@ class MilvusServer:
             handlers = (PassingHandler(calls, main, others),)
         limited = tuple(LimitedHandler(handler, request_max_bytes, connections) for handler in handlers)
         options = (*limits, *_OPTIONS)
-        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes, held)
+        kinds = kind_of if main is None else passing_kind_of
+        self._server = grpc_server(serving, limited, self.workers, options, kinds, request_max_bytes, held)
 
     def start(self) -> int:
         """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""
