@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from elanus.api.cache_invalidation import Invalidations
 from elanus.api.querynode import QueryNodeReads
-from elanus.api.serving import EVERY_COLLECTION, ServingObserved
+from elanus.api.serving import EVERY_COLLECTION, ServingFacts, ServingObserved
 from elanus.core.errors import CoordinatorReplaced, DeadlineExceeded, NotReady, Unavailable
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.slow_requests import SlowRequest
@@ -249,6 +249,11 @@ class FakeControl:
         self._observed = observed
         self._fault = fault
 
+    async def facts(self) -> ServingFacts:
+        if self._fault is not None:
+            raise self._fault
+        return ServingFacts(0, 0, 0, 0, 0.0)
+
     async def observed(self) -> ServingObserved:
         if self._fault is not None:
             raise self._fault
@@ -266,6 +271,19 @@ def pool_of(*controls: FakeControl | None) -> ServingPool:
     for slot, control in zip(pool._slots, controls, strict=True):
         slot.control = cast(Any, control)
     return pool
+
+
+async def test_a_process_that_does_not_answer_is_killed_at_once() -> None:
+    """Not asked to end first: revokes and drops wait for its end, and their clients for those."""
+    process = FakeProcess()
+    pool = pool_of(None)
+    silent = cast(Any, FakeControl(ServingObserved((), ()), DeadlineExceeded("no answer")))
+    await pool._watch(pool._slots[0], process, silent)
+    assert process.kills == 1
+    ended = FakeProcess()
+    ended.ended.set_result(0)
+    await pool._watch(pool._slots[0], ended, silent)
+    assert ended.kills == 0
 
 
 async def test_what_the_processes_observe_is_gathered_from_those_that_answer() -> None:
