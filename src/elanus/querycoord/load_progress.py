@@ -68,9 +68,14 @@ class LoadProgress:
         self, partition_ids: Sequence[PartitionID], replicas: Sequence[Replica], statuses: Statuses
     ) -> dict[PartitionID, int]:
         """Return each partition's progress: 100 once all replicas answer as of the load, and as long as
-        their nodes follow them."""
+        their nodes follow them.
+
+        A node that serves a collection already has the rows of a partition that is added before it is told
+        to serve them.
+        """
         complete = bool(replicas) and self._is_complete and all(r.is_followed(statuses) for r in replicas)
-        self._is_complete = is_ready = complete or self._is_ready(replicas, statuses)
+        are_read = all(r.reads(partition_ids) for r in replicas)
+        self._is_complete = is_ready = complete or (are_read and self._is_ready(replicas, statuses))
         here = [replica.here(statuses) | replica.stood_in_for for replica in replicas]
         return {p: 100 if is_ready else self._share(p, here) for p in partition_ids}
 

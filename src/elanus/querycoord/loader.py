@@ -147,6 +147,8 @@ class CollectionLoader:
         """
         target = await self._target(self.load)
         request = load_request(target, self.load.whole)
+        for replica in self._replicas:
+            replica.narrow(target.partition_ids)
         for node_id in self._replicas.nodes():
             try:
                 node = self._peers.fleet.node(node_id)

@@ -15,12 +15,12 @@ there, with the same placement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import replace
 
 from elanus.api.query_channel import QueryChannelInfo
 from elanus.api.querynode import DamagedFile, QueryNodeStatus, SegmentServing
-from elanus.core.ids import CollectionID, NodeID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 from elanus.querycoord.fleet import Fleet, Pulses, Statuses
 from elanus.querycoord.long_rounds import let_others_run
@@ -60,6 +60,8 @@ class Replica:
         self._version = VersionSwitch(record, fleet, state, stamp)
         self.stood_in_for: frozenset[SegmentID] = frozenset()
         """Segments that cannot be read, but whose rows something else serves."""
+        self._readable = None if record.partitions is None else frozenset(record.partitions)
+        """The partitions that its nodes were last told to serve; None: all."""
 
     @property
     def record(self) -> ReplicaRecord:
@@ -108,6 +110,14 @@ class Replica:
     def is_followed(self, statuses: Pulses) -> bool:
         """See `served.is_followed`."""
         return is_followed(self.info, statuses)
+
+    def reads(self, partition_ids: Collection[PartitionID]) -> bool:
+        """Whether its nodes have been told to serve these partitions."""
+        return self._readable is None or self._readable.issuperset(partition_ids)
+
+    def narrow(self, partition_ids: Collection[PartitionID]) -> None:
+        """Its nodes are about to be told to serve these partitions only."""
+        self._readable = frozenset(partition_ids)
 
     # reconciliation
 
@@ -187,4 +197,8 @@ class Replica:
         partitions = None if whole else target.partition_ids
         await version.persist(replace(self.record, info=info, plan={}, stamps={}, partitions=partitions))
         await let_others_run(target.segments)
-        return await version.complete(planned.layout, target, statuses)
+        readable = self._readable
+        is_complete = await version.complete(planned.layout, target, statuses)
+        if self._readable is readable:  # else the nodes were told to serve fewer meanwhile
+            self._readable = None if whole else frozenset(target.partition_ids)
+        return is_complete

@@ -193,6 +193,15 @@ class _RemoteClient:
                 )
             except aio.AioRpcError as error:
                 raise _typed(error, self._peer, name) from error
+            except asyncio.CancelledError:
+                caller = asyncio.current_task()
+                if caller is not None and caller.cancelling():
+                    raise
+                raise _closed(
+                    self._peer, name
+                ) from None  # gRPC cancels the calls of a channel that is closed
+            except aio.UsageError as error:
+                raise _closed(self._peer, name) from error
             except TimeoutError as error:
                 raise _late(self._peer, name) from error
             except errors.Unavailable as error:
@@ -209,6 +218,10 @@ class _RemoteClient:
 
 def _late(peer: str, method: str) -> errors.DeadlineExceeded:
     return errors.DeadlineExceeded(f"{peer} did not answer {method} in time")
+
+
+def _closed(peer: str, method: str) -> errors.Unavailable:
+    return errors.Unavailable(f"{peer} cannot be reached: the connection was closed during {method}")
 
 
 def _typed(error: aio.AioRpcError, peer: str, method: str) -> errors.ElanusError:

@@ -199,6 +199,39 @@ class OtherDataNodeApi(Protocol):
     ) -> int: ...
 
 
+def test_a_connection_that_is_closed_ends_its_calls_as_unavailable() -> None:
+    """gRPC cancels them. Nobody has cancelled the caller, who must not look as if."""
+
+    class Waits(Protocol):
+        async def hang(self) -> int: ...
+
+    class Hanging:
+        def __init__(self) -> None:
+            self.began = asyncio.Event()
+
+        async def hang(self) -> int:
+            self.began.set()
+            await asyncio.Event().wait()
+            return 1
+
+    async def run() -> None:
+        role = Hanging()
+        async with served((Waits, role)) as channel:
+            client = channel.client(Waits)
+            call, given_up = asyncio.ensure_future(client.hang()), asyncio.ensure_future(client.hang())
+            await role.began.wait()
+            given_up.cancel()
+            await asyncio.wait([given_up])
+            assert given_up.cancelled(), "its own caller"
+            await channel.close()
+            with pytest.raises(Unavailable, match="closed during hang"):
+                await call
+            with pytest.raises(Unavailable, match="closed during hang"):
+                await client.hang()
+
+    asyncio.run(run())
+
+
 def as_release(api: type[Any]) -> type[Any]:
     """The interface under the name that the peer serves."""
     return type("DataNodeApi", (api,), {"__annotations__": {}})

@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,20 +14,36 @@ from pydantic import SecretStr
 
 from elanus.api.cache_invalidation import Invalidations
 from elanus.api.querynode import QueryNodeReads
-from elanus.api.serving import EVERY_COLLECTION, ServingObserved
-from elanus.core.errors import CoordinatorReplaced, DeadlineExceeded, NotReady, Unavailable
+from elanus.api.serving import EVERY_COLLECTION, ServingFacts, ServingObserved
+from elanus.core.access import AccessPolicy, User
+from elanus.core.errors import (
+    CoordinatorReplaced,
+    DeadlineExceeded,
+    NotReady,
+    Unauthenticated,
+    Unavailable,
+)
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.slow_requests import SlowRequest
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.access.caller import Caller, FinishedCall
+from elanus.proxy.access.passwords import hash_password
 from elanus.proxy.access.permission import ObjectType, Permission
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.read_watch import ReadWatch
+from elanus.server.access import port_access
 from elanus.server.fronts import check_free
 from elanus.server.report import Report
 from elanus.server.serving.members import Both, Member, Members, SureGrants
 from elanus.server.serving.pool import ServingPool, settings_line
-from elanus.server.serving.reads import BEHIND_MAX_S, GrantedReads, Grants, PagesElsewhere, PassedWrites
+from elanus.server.serving.reads import (
+    BEHIND_MAX_S,
+    GrantedReads,
+    Grants,
+    PagesElsewhere,
+    PassedWrites,
+    reading_settings,
+)
 from elanus.server.settings import ProxySettings, Settings
 from elanus.server.settings_functions import FunctionSettings, ProviderSettings
 
@@ -97,6 +114,24 @@ def test_a_read_waits_for_its_client_s_last_write_to_any_collection() -> None:
 def test_search_iterators_are_the_main_process_s() -> None:
     with pytest.raises(NotReady):
         PagesElsewhere().page(None, None, {}, None)
+
+
+def test_a_process_tries_one_wrong_password_of_an_address_and_leaves_the_others_to_the_main_process() -> None:
+    """An address would else have the allowance once for each process."""
+    ada, bob = (User(name, hash_password(name + name), 1) for name in ("ada", "bob"))
+    policy = AccessPolicy(users={"ada": ada, "bob": bob})
+    proxy = SimpleNamespace(policies=SimpleNamespace(current=lambda: policy))
+    settings = ProxySettings(authorization_enabled=True)
+    sign_in = port_access(reading_settings(settings), lambda: cast(Any, proxy)).sign_in
+    assert sign_in.user_of("ada", "adaada", "ipv4:10.0.0.1:5") == "ada"
+    with pytest.raises(Unauthenticated, match="check failure"):
+        sign_in.user_of("bob", "wrong", "ipv4:10.0.0.1:5")
+    with pytest.raises(Unauthenticated, match="too many wrong passwords"):
+        sign_in.user_of("bob", "bobbob", "ipv4:10.0.0.1:6")
+    assert sign_in.user_of("ada", "adaada", "ipv4:10.0.0.1:5") == "ada", "it has signed in before"
+    assert sign_in.user_of("bob", "bobbob", "ipv4:10.0.0.2:5") == "bob"
+    unlimited = ProxySettings(wrong_passwords_per_minute=0)
+    assert reading_settings(unlimited).wrong_passwords_per_minute == 0
 
 
 # what the main process makes sure of
@@ -249,6 +284,11 @@ class FakeControl:
         self._observed = observed
         self._fault = fault
 
+    async def facts(self) -> ServingFacts:
+        if self._fault is not None:
+            raise self._fault
+        return ServingFacts(0, 0, 0, 0, 0.0)
+
     async def observed(self) -> ServingObserved:
         if self._fault is not None:
             raise self._fault
@@ -266,6 +306,19 @@ def pool_of(*controls: FakeControl | None) -> ServingPool:
     for slot, control in zip(pool._slots, controls, strict=True):
         slot.control = cast(Any, control)
     return pool
+
+
+async def test_a_process_that_does_not_answer_is_killed_at_once() -> None:
+    """Not asked to end first: revokes and drops wait for its end, and their clients for those."""
+    process = FakeProcess()
+    pool = pool_of(None)
+    silent = cast(Any, FakeControl(ServingObserved((), ()), DeadlineExceeded("no answer")))
+    await pool._watch(pool._slots[0], process, silent)
+    assert process.kills == 1
+    ended = FakeProcess()
+    ended.ended.set_result(0)
+    await pool._watch(pool._slots[0], ended, silent)
+    assert ended.kills == 0
 
 
 async def test_what_the_processes_observe_is_gathered_from_those_that_answer() -> None:

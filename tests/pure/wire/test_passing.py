@@ -13,6 +13,7 @@ import pytest
 from console_client import books
 from fake_verbs import FakeVerbs
 from wire_calls import calls_of, observe_nothing
+from wire_messages import pairs, search_request
 
 from elanus.api.connector import ConnectorApi
 from elanus.core.errors import NotReady, PermissionDenied
@@ -22,6 +23,7 @@ from elanus.proxy.access.guard import AllowAll, Guard
 from elanus.proxy.access.permission import ObjectType
 from elanus.proxy.calls import Calls
 from elanus.proxy.wire.families import milvus_families
+from elanus.proxy.wire.interfaces import interface_paths
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingOperation
 from elanus.proxy.wire.server import MilvusServer
@@ -116,6 +118,26 @@ def test_a_read_that_fails_here_is_answered_there_and_counted_once(
     assert pair.main.passed_on == 2
 
 
+def test_a_search_that_fails_once_it_is_decoded_is_passed_on_whole(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Decoding takes the vectors and the moment out of the message; the main process must get them still."""
+    for verbs in (pair.verbs, pair.reading):
+        books(verbs)
+    monkeypatch.setattr(pair.reading, "search", raising(NotReady("behind")))
+    monkeypatch.setattr(pair.reading, "hybrid_search", raising(NotReady("behind")))
+    one: Any = search_request([[2.0, 1.0]], {"topk": 1}, guarantee_timestamp=5)
+    found = milvus_pb2.SearchResults.FromString(pair.call("Search", one))
+    assert (found.status.code, list(found.results.ids.int_id.data)) == (0, [2]), found.status.reason
+    assert pair.verbs.searches[-1].consistency.guarantee_ts == 5
+    both = milvus_pb2.HybridSearchRequest(
+        collection_name="books", requests=[one, one], rank_params=pairs({"limit": 1})
+    )
+    found = milvus_pb2.SearchResults.FromString(pair.call("HybridSearch", both))
+    assert (found.status.code, list(found.results.ids.int_id.data)) == (0, [2]), found.status.reason
+    assert pair.answers_here == []
+
+
 def test_a_read_that_can_be_answered_here_is(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair.reading, "collection", lambda database, name: object())
     monkeypatch.setattr("elanus.proxy.wire.reads.decode_query", lambda *_: _Query())
@@ -171,13 +193,22 @@ def test_definitions_writes_and_own_interfaces_are_passed_on_as_they_came(pair: 
     pair.call("CreateDatabase", milvus_pb2.CreateDatabaseRequest(db_name="shop"))
     assert "shop" in pair.verbs.databases
     assert "shop" not in pair.reading.databases
-    with pytest.raises(grpc.RpcError) as unknown:
-        pair.channel.unary_unary(f"/elanus.{ConnectorApi.__name__}/no_such_method")(b"")
-    assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    with pytest.raises(grpc.RpcError) as foreign:
-        pair.channel.unary_unary("/some.Service/Method")(b"")
-    assert foreign.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert pair.main.passed_on == 2, "services that the main process does not have are refused here"
+    (path, *_) = interface_paths(ConnectorApi)
+    assert path.startswith("/elanus.ConnectorApi/")
+    assert pair.channel.unary_unary(path)(b""), "the main process's error about its arguments"
+    assert pair.main.passed_on == 2
+
+
+def test_names_that_are_no_method_are_refused_here_and_not_remembered(pair: Pair) -> None:
+    """A client that invents names must find no table that grows with them."""
+    for service in (SERVICE.full_name, f"elanus.{ConnectorApi.__name__}", "some.Service"):
+        for number in range(20):
+            with pytest.raises(grpc.RpcError) as refused:
+                pair.channel.unary_unary(f"/{service}/Invented{number}")(b"")
+            assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert pair.main.passed_on == 0
+    pair.call("GetVersion", milvus_pb2.GetVersionRequest())
+    assert pair.main.passed_on == 1
 
 
 def test_streams_are_passed_on(pair: Pair) -> None:

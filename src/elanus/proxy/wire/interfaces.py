@@ -93,7 +93,16 @@ def interface_handler(api: type[Any], calls: Calls) -> grpc.GenericRpcHandler:
         for name in methods_of(api)
         if (operation := _operation_name(api, name)) in calls
     }
-    return grpc.method_handlers_generic_handler(f"elanus.{api.__name__}", handlers)
+    return grpc.method_handlers_generic_handler(_service_name(api), handlers)
+
+
+def interface_paths(api: type[Any]) -> Iterator[str]:
+    """Yield the gRPC paths of all methods of the interface."""
+    return (f"/{_service_name(api)}/{name}" for name in methods_of(api))
+
+
+def _service_name(api: type[Any]) -> str:
+    return f"elanus.{api.__name__}"
 
 
 def _answering(operation: str, calls: Calls) -> Callable[[bytes, Context], bytes]:

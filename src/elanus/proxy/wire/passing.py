@@ -12,7 +12,8 @@ differ in what they refuse, and a read that is passed on is counted and recorded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import grpc
@@ -28,6 +29,7 @@ from elanus.proxy.access.permission import ObjectType, Permission
 from elanus.proxy.calls import Calls, Operation, PassedOn
 from elanus.proxy.wire.context import ORIGIN_HEADER, Context, caller_of, time_left_s, with_user
 from elanus.proxy.wire.message_parts import decoder
+from elanus.proxy.wire.short_reads import kind_of
 from elanus.proxy.wire.stubs import SERVICE, milvus_pb2
 from elanus.rpc.serving.waiting import about_to_wait
 
@@ -49,6 +51,15 @@ class PassingContext(Context, Protocol):
 
     def add_callback(self, callback: Callable[[], None]) -> bool: ...
     def set_trailing_metadata(self, trailing_metadata: Any) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SentRead:
+    """A read and the bytes that it came as. Answering consumes the message (`decode_search`), so what is
+    passed on is the bytes."""
+
+    message: Message
+    data: bytes
 
 
 class PassingOperation:
@@ -164,16 +175,17 @@ def _headers(context: Context) -> list[tuple[str, str | bytes]]:
 
 
 class PassingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
-    """Answers the operations of ``calls``, and passes on the others of the Milvus service and of ``others``.
+    """Answers the operations of ``calls``, and passes on the others of the Milvus service and ``others``.
 
-    ``others``: the names of further services that the main process has.
+    ``others``: the paths of further methods that the main process may have. Names that are no method's are
+    refused here: what is remembered by method could otherwise grow with every name that a client invents.
     """
 
     def __init__(self, calls: Calls, main: MainProcess, others: Iterable[str] = ()) -> None:
         self._calls = calls
         self._main = main
-        self._services = (f"/{SERVICE.full_name}/", *(f"/{name}/" for name in others))
         self._own = f"/{SERVICE.full_name}/"
+        self._paths = {*(self._own + method.name for method in SERVICE.methods), *others}
         self._streams = {
             self._own + method.name
             for method in SERVICE.methods
@@ -182,14 +194,14 @@ class PassingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         path: str = handler_call_details.method
-        if not path.startswith(self._services):
+        if path not in self._paths:
             return None
         if path in self._streams:
             return grpc.stream_stream_rpc_method_handler(
                 lambda requests, context: self._main.stream(path, requests, context)
             )
         name = path.removeprefix(self._own)
-        if path.startswith(self._own) and name in self._calls:
+        if name in self._calls:
             return self._reading(name, path)
         return grpc.unary_unary_rpc_method_handler(
             lambda request, context: self._main.answer(path, request, context)
@@ -198,18 +210,28 @@ class PassingHandler(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has 
     def _reading(self, name: str, path: str) -> grpc.RpcMethodHandler:
         calls, main = self._calls, self._main
 
-        def answer(request: Message, context: PassingContext) -> Message | bytes:
+        def answer(request: SentRead, context: PassingContext) -> Message | bytes:
             try:
                 caller = caller_of(context)
                 if caller.explain is None:
-                    found: Message = calls.answer(name, request, with_user(caller, context, calls))
+                    found: Message = calls.answer(name, request.message, with_user(caller, context, calls))
                     return found
             except (PassedOn, ElanusError):
                 pass
-            return main.answer(path, request.SerializeToString(), context)
+            return main.answer(path, request.data, context)
 
-        read = decoder(SERVICE.methods_by_name[name].input_type)
-        return grpc.unary_unary_rpc_method_handler(answer, read, _encoded)
+        decode = decoder(SERVICE.methods_by_name[name].input_type)
+        return grpc.unary_unary_rpc_method_handler(
+            answer, lambda data: SentRead(decode(data), data), _encoded
+        )
+
+
+def passing_kind_of(path: str) -> Callable[[Any], Hashable] | None:
+    """Implements `elanus.rpc.serving.loop.KindOf`, for requests as `PassingHandler` has them decoded."""
+    kind = kind_of(path)
+    if kind is None:
+        return None
+    return lambda sent: kind(sent.message if isinstance(sent, SentRead) else sent)
 
 
 def _encoded(answer: Message | bytes) -> bytes:

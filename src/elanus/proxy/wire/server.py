@@ -18,9 +18,9 @@ from elanus.core.errors import Unavailable
 from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.proxy.calls import Calls
 from elanus.proxy.wire.connection_limit import ConnectionLimit, accepted_max, connected_ports
-from elanus.proxy.wire.interfaces import interface_handler
+from elanus.proxy.wire.interfaces import interface_handler, interface_paths
 from elanus.proxy.wire.message_limit import LimitedHandler, received_max_bytes
-from elanus.proxy.wire.passing import MainProcess, PassingHandler
+from elanus.proxy.wire.passing import MainProcess, PassingHandler, passing_kind_of
 from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
@@ -99,11 +99,12 @@ class MilvusServer:
         if main is None:
             handlers = (milvus_handlers(calls), *(interface_handler(api, calls) for api in _INTERFACES))
         else:
-            names = (f"elanus.{api.__name__}" for api in _INTERFACES)
-            handlers = (PassingHandler(calls, main, names),)
+            others = (path for api in _INTERFACES for path in interface_paths(api))
+            handlers = (PassingHandler(calls, main, others),)
         limited = tuple(LimitedHandler(handler, request_max_bytes, connections) for handler in handlers)
         options = (*limits, *_OPTIONS)
-        self._server = grpc_server(serving, limited, self.workers, options, kind_of, request_max_bytes, held)
+        kinds = kind_of if main is None else passing_kind_of
+        self._server = grpc_server(serving, limited, self.workers, options, kinds, request_max_bytes, held)
 
     def start(self) -> int:
         """Start serving and return the port. Raises `Unavailable` if the address cannot be listened on."""

@@ -24,7 +24,7 @@ from elanus.core.ids import NodeID
 from elanus.meta.tasks import cancel_and_wait
 from elanus.rpc.carrier import RpcChannel
 from elanus.server.data_dir import DataDir
-from elanus.server.serving.members import Member, Members
+from elanus.server.serving.members import Ending, Member, Members
 from elanus.server.settings import Settings
 from elanus.server.status import ServingStatus
 
@@ -33,6 +33,9 @@ _FIRST_ID = 1_000_000_000
 _START_S = 60.0
 _LOOK_S = 1.0
 _SILENCE_MAX_S = 10.0
+"""Less than a change of definitions waits for its proxies (`elanus.api.cache_invalidation`)."""
+_ENDING_S = 0.5
+"""A call to a process that ends fails a little before its end is known."""
 _STOP_GRACE_S = 10.0
 _OBSERVE_S = 2.0
 """A status is not to wait longer for what one process has observed."""
@@ -160,9 +163,7 @@ class ServingPool:
             control = channel.client(ServingProcessApi, _SILENCE_MAX_S)
             await control.open(port)
             slot.control = control
-            while not process.ended.done():
-                self._note(slot, await control.facts())
-                await asyncio.wait([process.ended], timeout=_LOOK_S)
+            await self._watch(slot, process, control)
         finally:
             slot.control = None
             await _end(child)
@@ -171,6 +172,21 @@ class ServingPool:
             if node_id in self._members:
                 self._members.leave(node_id)
             await channel.close()
+
+    async def _watch(self, slot: _Slot, process: Ending, control: ServingProcessApi) -> None:
+        """Return when the process has ended. One that does not answer is killed at once: changes that have to
+        be in force everywhere wait for its end, and not for much longer than it may be silent."""
+        try:
+            while not process.ended.done():
+                self._note(slot, await control.facts())
+                await asyncio.wait([process.ended], timeout=_LOOK_S)
+        except ElanusError as error:
+            await asyncio.wait([process.ended], timeout=_ENDING_S)
+            if not process.ended.done():
+                _log.warning(
+                    "serving process killed: it does not answer", number=slot.number, error=error.message
+                )
+                await process.kill()
 
     def _note(self, slot: _Slot, facts: ServingFacts) -> None:
         slot.facts = facts

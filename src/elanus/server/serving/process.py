@@ -47,7 +47,7 @@ from elanus.server.own_resources import resident_bytes
 from elanus.server.parent import when_parent_ends
 from elanus.server.policies import proxy_policy
 from elanus.server.process_setup import set_up_process
-from elanus.server.serving.reads import GrantedReads, Grants, PagesElsewhere, PassedWrites
+from elanus.server.serving.reads import GrantedReads, Grants, PagesElsewhere, PassedWrites, reading_settings
 from elanus.server.settings import Settings
 from elanus.server.threads import ProcessThreads
 
@@ -181,7 +181,7 @@ class ServingProcess:
     async def open(self, port: int) -> None:
         """Raises `Unavailable`, `CannotStart`."""
         settings = self._settings.proxy
-        access = port_access(settings, lambda: self._proxy)
+        access = port_access(reading_settings(settings), lambda: self._proxy)
         no_pressure = cast(Any, None)  # no write comes here
         verbs = ProxyVerbs(lambda: self._proxy, no_pressure, list)
         reads = (o for o in milvus_operations((Reads(verbs),)) if o.name in READS)

@@ -16,9 +16,21 @@ from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.iterator_pages import Pages
 from elanus.proxy.role.own_writes import OwnWrites
+from elanus.server.settings import ProxySettings
 
 BEHIND_MAX_S = 1.0
 """A read that its own node cannot serve within this time is passed on."""
+
+
+def reading_settings(settings: ProxySettings) -> ProxySettings:
+    """Return the settings by which a serving process lets clients sign in.
+
+    What it refuses is passed on, and the main process decides. So it looks at one wrong password of an
+    address per minute and leaves the others to the main process: each process would else allow as many as the
+    server should in all.
+    """
+    tries = min(settings.wrong_passwords_per_minute, 1)  # 0: no limit
+    return settings.model_copy(update={"wrong_passwords_per_minute": tries})
 
 
 class Grants:
