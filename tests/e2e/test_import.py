@@ -259,9 +259,9 @@ COPIED = """id,vector,title,price
 """As PostgreSQL writes the rows of the page."""
 NARROW = {
     "index = client": 'schema.add_field("narrow", DataType.FLOAT16_VECTOR, dim=4)',
-    "client.create_collection": 'index.add_index("narrow", "IVF_PQ", metric_type="L2", params={"nlist": 1, "m": 2})',
+    "client.create_co": 'index.add_index("narrow", "IVF_PQ", metric_type="L2", params={"nlist": 1, "m": 2})',
 }
-"""Before which calls of the page a field is added that the client reads in another form than it writes, and its index."""
+"""Before which calls of the page a field is added that the client reads in another form than it writes."""
 
 
 @pytest.mark.parametrize(
