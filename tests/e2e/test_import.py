@@ -257,6 +257,11 @@ COPIED = """id,vector,title,price
 3,"[0,0,1,0]",,7
 """
 """As PostgreSQL writes the rows of the page."""
+NARROW = {
+    "index = client": 'schema.add_field("narrow", DataType.FLOAT16_VECTOR, dim=4)',
+    "client.create_co": 'index.add_index("narrow", "IVF_PQ", metric_type="L2", params={"nlist": 1, "m": 2})',
+}
+"""Before which calls of the page a field is added that the client reads in another form than it writes."""
 
 
 @pytest.mark.parametrize(
@@ -290,9 +295,13 @@ def test_the_page_for_those_who_come_from_elsewhere(
         (block,) = re.findall(
             r"```python\n(.*?)```", page[page.index("## pgvector") : page.index("## LanceDB")], re.DOTALL
         )
+        for before, more in NARROW.items():
+            block = block.replace(before, f"{more}\n{before}")
         exec(block.replace("http://127.0.0.1:19530", shared.uri), {})
         found = [
-            {"id": n, "vector": VECTORS[n][:4], "title": "t", "price": [None, 1.0, 2.0][n]} for n in range(3)
+            {"id": n, "vector": VECTORS[n][:4], "title": "t", "price": [None, 1.0, 2.0][n]}
+            | {"narrow": VECTORS[n][:4].astype(np.float16)}
+            for n in range(3)
         ]
         client.insert("films", found)
         client.create_database("elsewhere")
@@ -312,6 +321,8 @@ def test_the_page_for_those_who_come_from_elsewhere(
     (some,) = moved.query("films", filter=filter_, output_fields=["count(*)"], consistency_level="Strong")
     assert (count["count(*)"], some["count(*)"]) == (rows, matching)
     if part.startswith("milvus"):
+        copied = moved.describe_index("films", "narrow")
+        assert (copied["index_type"], copied["m"], copied["nlist"]) == ("IVF_PQ", "2", "1")
         moved.drop_collection("films")
         moved.drop_database("elsewhere")
         moved.close()

@@ -156,7 +156,9 @@ def _pipeline(pipeline: PipelineStatus) -> Text:
     where = f"pid {pipeline.pid}" if pipeline.pid else "no process" if rests else "not running"
     style = "" if pipeline.pid or rests else "red"
     spark = f", Spark {pipeline.spark}" if pipeline.spark else ""
-    return Text(f"pipeline: {pipeline.state}, {where}, {pipeline.restarts} restarts{spark}", style)
+    ended = pipeline.cause if pipeline.state != "Healthy" else ""
+    cause = f"; ended the last time: {ended}" if ended else ""
+    return Text(f"pipeline: {pipeline.state}, {where}, {pipeline.restarts} restarts{spark}{cause}", style)
 
 
 def _garbage(garbage: GarbageStatus) -> Text:

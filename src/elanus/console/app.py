@@ -2,6 +2,7 @@
 
 ::
 
+    GET    /                     leads to the page
     GET    /ui/                  the page; /ui/NAME are its files
     GET    /ui/api/session       who signed in, and whether anybody has to
     POST   /ui/api/session       sign in: {"user": ..., "password": ...}
@@ -88,6 +89,7 @@ def console_routes(calls: Calls, sessions: Sessions, workers: Executor, site: Si
     """
     console = _Console(calls, sessions, workers, site)
     return [
+        Route("/", console.guarded(console.lead), methods=["GET"]),
         Route("/ui", console.guarded(console.redirect), methods=["GET"]),
         Route("/ui/", console.guarded(console.file), methods=["GET"]),
         Route("/ui/api/session", console.guarded(console.session), methods=["GET", "POST", "DELETE"]),
@@ -127,6 +129,10 @@ class _Console:
             return response
 
         return handle
+
+    async def lead(self, request: Request) -> Response:
+        """The address that the server prints is opened as it is."""
+        return RedirectResponse("/ui/", HTTPStatus.TEMPORARY_REDIRECT)
 
     async def redirect(self, request: Request) -> Response:
         return RedirectResponse("/ui/", HTTPStatus.PERMANENT_REDIRECT)

@@ -263,7 +263,8 @@ class Report:
         if self._supervisor is None:
             return PipelineStatus("Disabled", None, 0)
         state = "Healthy" if spark else "Initializing" if self._supervisor.pid else "Abnormal"
-        return PipelineStatus(state, self._supervisor.pid, self._supervisor.restarts, spark or "")
+        supervisor = self._supervisor
+        return PipelineStatus(state, supervisor.pid, supervisor.restarts, spark or "", supervisor.cause)
 
 
 class _Asked:

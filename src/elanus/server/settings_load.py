@@ -159,6 +159,12 @@ def _keys_of_file(path: Path) -> dict[str, str]:
         raise InvalidSettings(
             f"{path}: {name} is there twice: only the last one would count" for name in twice
         )
+    if with_dots := [str(key) for key in content if "." in str(key)]:
+        raise InvalidSettings(
+            f"{path}: {name} is written with a dot: in a file it is {name.rpartition('.')[2]} in the section "
+            f"{name.rpartition('.')[0]}, as `elanus settings` shows"
+            for name in with_dots
+        )
     return {name: name for name in _dotted(content)}
 
 

@@ -109,12 +109,14 @@ class JobStatus:
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
     """Data node and index node. ``pid``: of the process with their Spark; ``None`` while there is none.
-    ``spark``: what that does, an `elanus.api.pipeline.SparkState`; "" when that is not known."""
+    ``spark``: what that does, an `elanus.api.pipeline.SparkState`; "" when that is not known. ``cause``: why
+    it ended the last time, "" if it never did."""
 
     state: str
     pid: int | None
     restarts: int
     spark: str = ""
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

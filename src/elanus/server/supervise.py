@@ -60,6 +60,8 @@ class PipelineSupervisor:
         self._task: asyncio.Task[None] | None = None
         self._running = False
         self.restarts = 0
+        self.cause = ""
+        """Why it ended the last time; "" if it never did."""
 
     @property
     def pid(self) -> int | None:
@@ -96,6 +98,7 @@ class PipelineSupervisor:
             if loop.time() - started >= _STEADY_S:
                 wait_s = self._backoff_s
             self._restarted()
+            self.cause = cause
             _log.warning("data node ended; restarting it", cause=cause, wait_s=wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, self._backoff_max_s)

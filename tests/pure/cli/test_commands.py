@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from elanus import __version__
 from elanus.api.gc import Finding, GcReport, GcState, GcStatus, PinnedSegment
 from elanus.api.pipeline import SparkState
+from elanus.cli import INTERRUPTED, main
 from elanus.cli.app import app
 from elanus.cli.pages import pages
 from elanus.cli.status import jobs_table
@@ -472,3 +473,13 @@ def test_gc_that_was_cut_off_fails(running: Path, monkeypatch: pytest.MonkeyPatc
     result = elanus("gc", "--data-dir", running)
     assert result.exit_code == 1
     assert "not finished: the pipeline is down" in result.output
+
+
+def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("elanus.cli.set_up_library", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == INTERRUPTED

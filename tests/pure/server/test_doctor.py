@@ -93,6 +93,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     "pipeline-down hanging": ({"pipeline": PipelineStatus("Initializing", 5, 0)}, "warning", "process 5"),
     "pipeline-down disabled": ({"pipeline": PipelineStatus("Disabled", None, 0)}, "warning", "switched off"),
     "pipeline-restarts": ({"pipeline": PipelineStatus("Healthy", 5, 3)}, "warning", "3 times in 1.0 h"),
+    "pipeline-restarts without Java": (
+        {"pipeline": PipelineStatus("Healthy", 5, 3, cause="no Java 17 or newer")},
+        "warning",
+        "the last time: no Java 17 or newer",
+    ),
     "loop-late": ({"loop_lag_ms": 700.0}, "warning", "700 ms"),
     "serving-processes": ({"serving": [ServingStatus(2, None, 0)]}, "warning", "do not run"),
     "serving-processes restarted": (

@@ -144,6 +144,12 @@ def test_a_file_that_cannot_be_read_is_named(config: Path) -> None:
         load(config)
 
 
+def test_a_name_with_a_dot_in_a_file_gets_the_form_that_files_have(config: Path) -> None:
+    config.write_text("proxy.port: 31900\nproxy: {host: localhost}\n")
+    with pytest.raises(InvalidSettings, match=r"proxy\.port is written .* port in the section proxy"):
+        load(config)
+
+
 def test_unknown_variables_are_refused_with_the_variable_that_was_meant(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

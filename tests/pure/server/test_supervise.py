@@ -94,6 +94,7 @@ async def test_one_that_ends_starts_again_with_a_new_session_after_growing_pause
     assert pauses_s == pytest.approx([1, 2, 4, 4])
     assert place.closed == place.sessions[:-1]
     assert (place.supervisor.restarts, place.counted) == (4, 4)
+    assert place.supervisor.cause == "RuntimeError: Spark died"
     await place.supervisor.stop()
     assert place.closed == place.sessions
     assert place.node.cancelled == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -180,15 +180,21 @@ def served(verbs: FakeVerbs, *, users: bool) -> Iterator[World]:
 
 def books(verbs: FakeVerbs, count: int = 3, name: str = "books") -> None:
     """Make a loaded collection with some rows, by way of the REST API."""
+    rows = [{"id": key, "vector": [float(key), 1.0], "title": f"<b>{key}</b>"} for key in range(count)]
+    shelve(verbs, name, rows)
+
+
+def shelve(verbs: FakeVerbs, name: str, rows: Sequence[Mapping[str, object]], id_type: str = "Int64") -> None:
+    """Make a loaded collection with a dynamic field, vectors of two dimensions and these rows."""
     calls = Calls(
         (*milvus_operations(milvus_families(verbs, "STANDALONE")), *rest_operations(verbs)),
         AllowAll(),
         observe_nothing,
     )
     rest = RestFront(calls, strict=False)
-    rows = [{"id": key, "vector": [float(key), 1.0], "title": f"<b>{key}</b>"} for key in range(count)]
+    keys = {"idType": id_type, "params": {"max_length": 100}}
     for path, body in (
-        ("collections/create", {"collectionName": name, "dimension": 2, "metricType": "L2"}),
+        ("collections/create", {"collectionName": name, "dimension": 2, "metricType": "L2", **keys}),
         ("entities/insert", {"collectionName": name, "data": rows}),
     ):
         reply = rest.answer(path, {}, json.dumps(body).encode(), "here")

@@ -124,7 +124,14 @@ def test_pages_of_other_origins_and_other_names_get_nothing(browser: Browser, pa
     assert browser.ask("GET", path, Host="evil.example")[0] == 403
 
 
-@pytest.mark.parametrize("path", ["/ui", "/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", STATUS_PATH])
+def test_the_address_that_a_server_prints_leads_to_the_page(browser: Browser) -> None:
+    assert browser.ask("GET", "/")[0] == 307
+    assert browser.headers["location"] == "/ui/"
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/ui", "/ui/", "/ui/main.js", "/ui/none", "/ui/api/session", STATUS_PATH]
+)
 def test_every_answer_has_the_policy(browser: Browser, path: str) -> None:
     browser.ask("GET", path)
     assert {name: browser.headers[name.lower()] for name in HEADERS} == HEADERS

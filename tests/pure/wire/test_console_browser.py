@@ -5,12 +5,13 @@ The browser is Chromium: an installed one, or that of the variable ``CHROMIUM``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from console_client import World, books, served
+from console_client import World, books, served, shelve
 from fake_verbs import FakeVerbs
 
 from elanus.console.sessions import SESSION_S
@@ -135,6 +136,28 @@ def test_a_page_says_what_is_wrong_and_comes_back(page: Page, world: World) -> N
     page.value("location.hash = '#/users'")
     page.wait_for_text("The session has ended: sign in again.")
     assert page.problems == []
+
+
+def test_a_row_is_searched_for_by_its_whole_key(page: Page, world: World) -> None:
+    """A field of one line drops the line breaks of a key, and spaces at its ends belong to it."""
+    keys = ["  two\nlines\t ", "\"<i>'{\u2028"]
+    shelve(world.verbs, "odd", [{"id": key, "vector": [1.0, at]} for at, key in enumerate(keys)], "VarChar")
+    sign_in(page, "root", "Milvus")
+    page.wait_for_text("Sign out")
+    for key in keys:
+        page.value(f"location.hash = '#/playground/default/odd/' + encodeURIComponent({json.dumps(key)})")
+        page.wait_for("document.title.startsWith('playground') && document.querySelector('form')")
+        page.value("document.querySelector('form').requestSubmit()")
+        page.wait_for("document.querySelector('[aria-live=polite]').innerText")  # the answer of the fake
+        page.value("location.hash = '#/estimate'")
+        page.wait_for_text("Values of a sparse vector")
+    asked = [search.query_ids.to_pylist() for search in world.verbs.searches if search.query_ids is not None]
+    assert asked == [[key] for key in keys]
+    page.value("location.hash = '#/playground/default/odd/1'")
+    page.wait_for("document.title.startsWith('playground') && document.querySelector('form')")
+    world.clock.now_s += SESSION_S
+    page.value("document.querySelector('form').requestSubmit()")
+    page.wait_for_text("The session has ended: sign in again.")
 
 
 def test_ten_thousand_segments_are_one_picture(

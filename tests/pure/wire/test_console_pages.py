@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from console_client import World, books, served
+from console_client import World, books, served, shelve
 from fake_verbs import FakeVerbs
 
 from elanus.console.files import static_files
@@ -179,6 +179,34 @@ def test_the_next_page_of_rows_begins_after_the_last_key(drawn: Drawn, world: Wo
     following = drawn("#/collections/default/shelf", "Next")["text"]
     shown = [f"<b>{key}</b>" in following for key in (24, 25, 39)]
     assert shown == [False, True, True]
+
+
+@with_node
+def test_every_key_of_any_row_is_a_column(drawn: Drawn, world: World) -> None:
+    rows = [{"id": 1, "vector": [1, 1]}, {"id": 2, "vector": [2, 1], "#tone": "a dark tone"}]
+    shelve(world.verbs, "tones", rows)
+    for pressed in ({"address": "#/collections/default/tones"}, {**playground("tones"), "button": "Search"}):
+        shown = drawn(**pressed)["text"]
+        assert ("#tone" in shown, "a dark tone" in shown) == (True, True), shown
+
+
+def playground(collection: str) -> dict[str, str]:
+    return {"address": f"#/playground/default/{collection}"}
+
+
+@with_node
+def test_a_long_text_is_cut_until_it_is_asked_for(drawn: Drawn, world: World) -> None:
+    shelve(world.verbs, "long", [{"id": 1, "vector": [1, 1], "text": "word " * 2000 + "end"}])
+    address = "#/collections/default/long"
+    assert 500 < len(drawn(address)["text"]) < 2000
+    assert "word end" in drawn(address, "All 10,003 characters")["text"]
+
+
+@with_node
+def test_an_address_of_what_is_not_there_says_so(drawn: Drawn) -> None:
+    assert "There is no films that you may see." in drawn("#/collections/default/films")["text"]
+    assert "There is no shop that you may see." in drawn("#/segments/shop/books")["text"]
+    assert "that you may see" not in drawn("#/segments/default/books")["text"]
 
 
 @with_node

@@ -2,7 +2,7 @@
 
 import { call } from "./api.js";
 import { address, chosen } from "./chooser.js";
-import { h, table } from "./dom.js";
+import { column, h, table } from "./dom.js";
 import { count, plural } from "./format.js";
 
 const PAGE_ROWS = 25;
@@ -17,7 +17,7 @@ export default async function collections(place, parts, life) {
   const found = await call("collections/describe", body);
   const [partitions, indexes] = await Promise.all([call("partitions/list", body), described(found, body)]);
   if (!life.active) return;
-  detail.replaceChildren(...schema(found), ...below(found, indexes, partitions), h("h2", {}, "Rows"), ...rows(found, body));
+  detail.replaceChildren(...schema(found), ...below(found, indexes, partitions), h("h2", {}, "Rows"), ...rows(found, body, life));
 }
 
 function described(found, body) {
@@ -60,7 +60,7 @@ export function plainFields(found) {
 }
 
 // Pages are read by key: a page costs the same however far it is, and rows that come meanwhile move none.
-function rows(found, body) {
+function rows(found, body, life) {
   const key = keyOf(found);
   const filter = h("input", { placeholder: "all rows", spellcheck: "false", "aria-label": "Filter" });
   const place = h("div");
@@ -83,10 +83,11 @@ function rows(found, body) {
     try {
       page = await call("entities/query", { ...body, filter: filters.join(" and "), limit: PAGE_ROWS, outputFields: plainFields(found) });
     } catch (error) {
+      if (error.status === 401) return life.failed(error);
       return place.replaceChildren(h("div", { class: "error", role: "alert" }, error.message));
     }
-    const names = page.length ? Object.keys(page[0]) : [];
-    place.replaceChildren(table(names, page.map((row) => names.map((name) => row[name])), "no rows"));
+    const names = [...new Set(page.flatMap(Object.keys))]; // rows with dynamic fields have different keys
+    place.replaceChildren(table(names.map(column), page.map((row) => names.map((name) => row[name])), "no rows"));
     back.disabled = begins.length === 1;
     next.disabled = page.length < PAGE_ROWS;
     last = page.at(-1);

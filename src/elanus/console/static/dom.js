@@ -21,13 +21,28 @@ export function svg(tag, attributes = {}, ...children) {
   return filled(document.createElementNS(SVG, tag), attributes, children);
 }
 
-// `columns`: names; one that begins with "#" is a column of numbers. `rows`: lists of texts or nodes.
+const CELL_CHARACTERS_MAX = 500; // a page of rows with megabytes of text would keep the browser busy for minutes
+
+// `columns`: names; one that begins with "#" is a column of numbers, and one that is a node is shown as it is. `rows`: lists of
+// texts or nodes. A long text is cut, and a button shows the whole.
 export function table(columns, rows, none = "nothing") {
   if (rows.length === 0) return h("p", { class: "quiet" }, none);
-  const kind = columns.map((name) => (name.startsWith("#") ? "number" : undefined));
-  const head = columns.map((name, at) => h("th", { class: kind[at], scope: "col" }, name.replace("#", "")));
-  const body = rows.map((row) => h("tr", {}, row.map((cell, at) => h("td", { class: kind[at] }, shown(cell)))));
+  const kind = columns.map((name) => (typeof name === "string" && name.startsWith("#") ? "number" : undefined));
+  const head = columns.map((name, at) => h("th", { class: kind[at], scope: "col" }, kind[at] ? name.slice(1) : name));
+  const body = rows.map((row) => h("tr", {}, row.map((cell, at) => h("td", { class: kind[at] }, cut(shown(cell))))));
   return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body)));
+}
+
+// A column that users named, whatever its name begins with.
+export function column(name) {
+  return h("span", {}, name);
+}
+
+function cut(cell) {
+  if (typeof cell !== "string" || cell.length <= CELL_CHARACTERS_MAX) return cell;
+  const whole = () => place.replaceChildren(cell);
+  const place = h("span", {}, `${cell.slice(0, CELL_CHARACTERS_MAX)}… `, h("button", { type: "button", onclick: whole }, `All ${cell.length.toLocaleString("en")} characters`));
+  return place;
 }
 
 export function shown(value) {

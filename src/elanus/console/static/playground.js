@@ -4,7 +4,7 @@
 import { answer, call, view } from "./api.js";
 import { chosen } from "./chooser.js";
 import { keyOf, plainFields } from "./collections.js";
-import { h, table } from "./dom.js";
+import { column, h, table } from "./dom.js";
 import { count } from "./format.js";
 
 const RANDOM_ROWS_MAX = 10000;
@@ -17,13 +17,16 @@ export default async function playground(place, parts, life) {
   const found = await call("collections/describe", body);
   if (!life.active) return;
   const vectors = found.fields.filter((field) => field.type.endsWith("Vector")).map((field) => field.name);
-  place.replaceChildren(line, ...form(found, body, vectors, parts[2] || ""));
+  place.replaceChildren(line, ...form(found, body, vectors, parts[2] || "", life));
 }
 
-function form(found, body, vectors, rowKey) {
+function form(found, body, vectors, rowKey, life) {
   const key = keyOf(found);
   const field = h("select", {}, vectors.map((name) => h("option", { value: name }, name)));
-  const id = h("input", { spellcheck: "false", value: rowKey });
+  let exact = null; // the key of a row, until another is typed: a field of one line drops the line breaks of a text
+  const id = h("input", { spellcheck: "false", oninput: () => (exact = null) });
+  const take = (rowId) => (id.value = exact = String(rowId));
+  if (rowKey) take(rowKey);
   const vector = h("textarea", { placeholder: "[0.1, 0.2, …], instead of a row's vector; or a text, for full-text search", spellcheck: "false" });
   const checked = h("p", { class: "quiet", role: "status" });
   const check = liveCheck(body, checked);
@@ -38,11 +41,12 @@ function form(found, body, vectors, rowKey) {
     try {
       await work();
     } catch (error) {
+      if (error.status === 401) return life.failed(error);
       results.replaceChildren(h("div", { class: "error", role: "alert" }, error.message));
     }
   };
   const search = async () => {
-    const sent = { ...body, ...query(id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
+    const sent = { ...body, ...query(exact ?? id.value, vector.value, key), annsField: field.value, filter: filter.value.trim(), limit: Number(limit.value), outputFields: plainFields(found) };
     const searchParams = params.value.trim() ? parsed(params.value, "The search parameters") : {};
     if (asOf.value.trim()) searchParams.travel_timestamp = (await view("check", { ...body, asOf: asOf.value.trim() })).timestamp;
     if (Object.keys(searchParams).length) sent.searchParams = { params: searchParams };
@@ -52,7 +56,7 @@ function form(found, body, vectors, rowKey) {
     const hits = whole.data;
     const took = (performance.now() - began).toFixed(1);
     const names = [...new Set(["distance", key.name, ...hits.flatMap(Object.keys)])].filter((name) => name !== "id" || key.name === "id");
-    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(names.map((name) => (name === "distance" ? "#distance" : name)), hits.map((hit) => names.map((name) => hit[name])), "no hits"),
+    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(names.map((name) => (name === "distance" ? "#distance" : column(name))), hits.map((hit) => names.map((name) => hit[name])), "no hits"),
       ...(whole.explain ? [h("h2", {}, "What the search did"), h("pre", {}, whole.explain.text)] : []));
   };
   const random = async () => {
@@ -61,7 +65,7 @@ function form(found, body, vectors, rowKey) {
     if (!rows) throw new Error("the collection has no rows");
     const one = await call("entities/query", { ...body, offset: Math.floor(Math.random() * rows), limit: 1, outputFields: [key.name] });
     if (!one.length) throw new Error("the row was deleted meanwhile: try again");
-    id.value = one[0][key.name];
+    take(one[0][key.name]);
     vector.value = "";
     await search();
   };
@@ -111,6 +115,7 @@ export function query(id, vector, key) {
   const pasted = vector.trim();
   if (pasted.startsWith("[") || pasted.startsWith("{")) return { data: [parsed(pasted, "The vector")] };
   if (pasted) return { data: [pasted] };
-  if (!id.trim()) throw new Error(`give the ${key.name} of a row, a vector, or a text`);
-  return { ids: [id.trim()] };
+  const asked = key.type === "VarChar" ? id : id.trim(); // a text may begin or end with spaces
+  if (!asked) throw new Error(`give the ${key.name} of a row, a vector, or a text`);
+  return { ids: [asked] };
 }

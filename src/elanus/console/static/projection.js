@@ -3,7 +3,7 @@
 import { call, view } from "./api.js";
 import { address, chosen } from "./chooser.js";
 import { plainFields } from "./collections.js";
-import { h } from "./dom.js";
+import { h, shown } from "./dom.js";
 import { count } from "./format.js";
 import { nearest, placed } from "./points.js";
 
@@ -45,8 +45,8 @@ export default async function projection(place, parts, life) {
 
 function drawn(sample, colorField, search) {
   const { rows, share } = sample;
-  const values = [...new Set(rows.map((row) => String(row[3])))].sort();
-  const colorOf = (row) => COLORS[values.indexOf(String(row[3])) % COLORS.length];
+  const values = [...new Set(rows.map((row) => brief(row[3])))].sort();
+  const colorOf = (row) => COLORS[values.indexOf(brief(row[3])) % COLORS.length];
   const marks = colorField && values.length <= COLORS.length ? values.map((value, at) => {
     const mark = h("span", { class: "key" });
     mark.style.background = COLORS[at];
@@ -59,6 +59,12 @@ function drawn(sample, colorField, search) {
   canvas.style.height = `${HEIGHT}px`;
   requestAnimationFrame(() => paint(canvas, rows, colorOf, detail, colorField, search));
   return [text, canvas, detail];
+}
+
+// A value in a line of text; one of JSON is written as such.
+function brief(value) {
+  const text = value === null ? "null" : shown(value);
+  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
 }
 
 function paint(canvas, rows, colorOf, detail, colorField, search) {
@@ -85,7 +91,7 @@ function paint(canvas, rows, colorOf, detail, colorField, search) {
     context.lineWidth = 2;
     context.strokeRect(points[at][0] - 5, points[at][1] - 5, 10, 10);
     const [key, , , value] = rows[at];
-    detail.textContent = `row ${key}${colorField ? ` · ${colorField} ${value}` : ""}`;
+    detail.textContent = `row ${brief(key)}${colorField ? ` · ${colorField} ${brief(value)}` : ""}`;
   };
   canvas.addEventListener("pointermove", (event) => pick(nearest(points, event.offsetX, event.offsetY)));
   canvas.addEventListener("click", () => at >= 0 && search(rows[at][0]));

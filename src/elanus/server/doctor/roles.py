@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from elanus.server.doctor.finding import Finding, critical, some, warning
-from elanus.server.status import Status
+from elanus.server.status import PipelineStatus, Status
 
 SETTLED_S = 120.0
 """A server that started less than this ago may still be starting roles and loading collections."""
@@ -39,17 +39,21 @@ def pipeline_down(status: Status) -> Iterator[Finding]:
     elif pipeline.state == "Abnormal" and status.uptime_s > SETTLED_S:
         yield critical(
             "no data node answers, so nothing is flushed or indexed",
-            f"started again {pipeline.restarts} times, its Spark does not run",
+            f"started again {pipeline.restarts} times, its Spark does not run{_the_last(pipeline)}",
             "look for `data node ended` in the server's log: mostly Java is missing or Spark lacks memory "
             "(pipeline.driver_memory_mb); in a cluster, run `elanus run datanode`",
         )
     elif pipeline.state == "Initializing" and status.uptime_s > SETTLED_S:
         yield warning(
             "the data node does not answer although its Spark runs",
-            f"Spark in process {pipeline.pid}, started again {pipeline.restarts} times",
+            f"Spark in process {pipeline.pid}, started again {pipeline.restarts} times{_the_last(pipeline)}",
             f"it has just been started again, or Spark hangs: end process {pipeline.pid} if this lasts, and "
             "the server starts another",
         )
+
+
+def _the_last(pipeline: PipelineStatus) -> str:
+    return f"; the last time: {pipeline.cause}" if pipeline.cause else ""
 
 
 def pipeline_restarts(status: Status) -> Iterator[Finding]:
@@ -58,9 +62,10 @@ def pipeline_restarts(status: Status) -> Iterator[Finding]:
     if status.pipeline.restarts >= RESTARTS_MAX:
         yield warning(
             "Spark keeps ending, and the data node with it",
-            f"started again {status.pipeline.restarts} times in {status.uptime_s / 3600:.1f} h",
-            "look for `data node ended` and its cause in the server's log, and for the kernel's "
-            "out-of-memory killer; lower imports.task_mb, or give the machine more memory",
+            f"started again {status.pipeline.restarts} times in {status.uptime_s / 3600:.1f} h"
+            f"{_the_last(status.pipeline)}",
+            "remove the cause; if it names none, look for `data node ended` in the server's log and for the "
+            "kernel's out-of-memory killer, and lower imports.task_mb, or give the machine more memory",
         )
 
 
