@@ -28,10 +28,10 @@ from elanus.core.errors import (
     TimestampTooOld,
 )
 from elanus.core.grouping import Grouping
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, FieldID
 from elanus.core.ordering import OrderBy
 from elanus.core.requests import RequestLimits
-from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api.query import Query
 from elanus.proxy.api.search import IteratorPage, Search
@@ -322,6 +322,23 @@ def test_an_order_goes_with_groups_of_one_field_only() -> None:
     asked = search(order=(OrderBy("price"),), grouping=Grouping(("pk", "price")))
     with pytest.raises(InvalidParameter, match=r"^order_by_fields is not supported with multi-field"):
         Bench().verbs.search(asked)
+
+
+@pytest.mark.parametrize("text", ["", "  "])
+def test_a_query_of_all_rows_without_a_limit_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParameter, match="empty expression should be used with limit"):
+        Bench().verbs.query(query(filter=text))
+
+
+def test_a_filter_whose_list_is_empty_is_a_filter_like_any_other() -> None:
+    plain = schema()
+    tags = FieldSchema(FieldID(0), "tags", DataType.ARRAY, element_type=DataType.INT64, max_capacity=4)
+    bench = Bench()
+    of = cached(replace(plain, fields=(*plain.fields, replace(tags, field_id=FieldID(120)))))
+    bench.verbs.query(
+        query(collection=of, filter="array_contains_all(tags, {wanted})", filter_values={"wanted": []})
+    )
+    assert bench.nodes.asked
 
 
 def test_a_bad_filter_is_refused_as_a_query_plan() -> None:

@@ -132,7 +132,8 @@ def _planned(request: Query) -> _Plan:
     outputs = cached.plans.outputs(request.output_fields if returns_rows else (), with_key=True)
     bound = plan_filter(cached, request.filter, request.filter_values)
     partitions = read_partitions(cached, request.partitions, bound)
-    if bound.matches_all and request.ids is None and request.limit is None and returns_rows:
+    # A filter that turns out to match all rows, as one with an empty list can, is still what was asked for.
+    if not request.filter.strip() and request.ids is None and request.limit is None and returns_rows:
         raise InvalidParameter(
             "empty expression should be used with limit: invalid parameter: give a filter, ids or a limit"
         )

@@ -16,10 +16,12 @@ MODE, DUPLICATES = "mode", "duplicates"
 FAIL, REJECT = "fail", "reject"
 SEPARATOR, NULL = "sep", "nullkey"
 TIMEOUT = "timeout"
+COMMITS = "auto_commit"
 INSERT, UPSERT = "insert", "upsert"
 REJECTS_DEFAULT = 1000
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
+_YES, _NO = ("1", "t", "true"), ("0", "f", "false")
 _NO_SEPARATORS = '\0\r\n"'
 
 
@@ -29,8 +31,9 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
     Raises `InvalidParameter`, and `NotSupported` for an option that is not known.
     """
     for name in given:
-        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL, TIMEOUT):
+        if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL, TIMEOUT, COMMITS):
             raise unsupported(f"the option {name} of Import", "leave it out")
+    _check_commits(given.get(COMMITS, "true"))
     key = given.get(KEY, "")
     if KEY in given:
         check_key(KEY, key)
@@ -43,6 +46,16 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
         return ImportOptions(key, 0, *_mode(given), _csv(given), _timeout_ms(given))
     rejects_max = _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT)))
     return ImportOptions(key, rejects_max, *_mode(given), _csv(given), _timeout_ms(given))
+
+
+def _check_commits(text: str) -> None:
+    """Every import commits by itself when it is done, which clients may ask for by name."""
+    if text.lower() in _NO:
+        raise unsupported(
+            f"the option {COMMITS}=false of Import", "leave it out: an import commits when it is done"
+        )
+    if text.lower() not in _YES:
+        raise InvalidParameter(f"{COMMITS} is {text!r}: give true")
 
 
 def _timeout_ms(given: Mapping[str, str]) -> int:
