@@ -1,4 +1,5 @@
-"""Fences in the JetStream log: a writer that was counted out stores nothing that counts."""
+"""Fences in the JetStream log: a writer that was counted out stores nothing that counts. And servers that
+store nothing at all."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Container
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from elanus.core.errors import LeaseLost, NoSession
+from elanus.core.errors import LeaseLost, NoSession, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.packs import ORIGIN, PackAssembler
@@ -17,6 +19,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.devcluster.nats import Nats
 from elanus.log.jetstream.log import NatsLog
 from elanus.log.port import START, EntryHeader, LogEntry, NewEntry, Position
+from elanus.nats.connection import NatsConnection, Unanswered
 from elanus.nats.source import NatsSource
 
 pytestmark = pytest.mark.services
@@ -27,8 +30,9 @@ TIMEOUT_S = 40
 
 
 @asynccontextmanager
-async def log_at(server: Nats) -> AsyncIterator[NatsLog]:
-    log = await NatsLog.open(NatsSource((server.url,), prefix=f"fences-{uuid.uuid4().hex}"))
+async def log_at(server: Nats, append_timeout_s: float = 30.0) -> AsyncIterator[NatsLog]:
+    source = NatsSource((server.url,), prefix=f"fences-{uuid.uuid4().hex}")
+    log = await NatsLog.open(source, append_timeout_s=append_timeout_s)
     try:
         yield log
     finally:
@@ -153,5 +157,28 @@ def test_readers_pass_over_fences(nats_server: Nats) -> None:
             assert len(last.entries) == 1
             assert assembler.in_force == (20, 3)
             assert assembler.late_rows == 0
+
+    run(work())
+
+
+def test_servers_that_answer_but_store_nothing_are_named(
+    nats_server: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one does whose disk was full, also when there is room again."""
+    request = NatsConnection.request
+
+    async def unstored(self: NatsConnection, subject: str, *args: Any) -> Any:
+        if not subject.startswith("$JS.API."):
+            raise Unanswered(f"no answer on {subject}")
+        return await request(self, subject, *args)
+
+    async def work() -> None:
+        async with log_at(nats_server, append_timeout_s=1.0) as log:
+            await log.append(CHANNEL, [entry(1)])
+            monkeypatch.setattr(NatsConnection, "request", unstored)
+            with pytest.raises(
+                Unavailable, match=r"stores nothing: .* disks .* restarted"
+            ):
+                await log.append(CHANNEL, [entry(2)])
 
     run(work())

@@ -47,7 +47,7 @@ from elanus.log.jetstream.messages import (
     place_of,
 )
 from elanus.log.port import NewEntry, Position
-from elanus.nats.connection import Interrupted, NatsConnection, Refused, client_error, decoded
+from elanus.nats.connection import Interrupted, NatsConnection, Refused, Unanswered, client_error, decoded
 from elanus.nats.messages import IncomingMessage
 
 _GROUP_BYTES_MAX = 8 * 1024 * 1024
@@ -57,6 +57,10 @@ _SLOWEST_BYTES_PER_S = 10_000_000
 _MAY_GO_AGAIN = frozenset({10071, 10164, 10176, 10210})
 """Wrong last sequence, an incomplete batch, too many batches in flight."""
 _NO_MESSAGE = 10037
+_STORES_NOTHING = (
+    "NATS answers, but stores nothing: see that the disks of its servers have room; one whose disk was full "
+    "stores nothing until it is restarted"
+)
 _logger = structlog.get_logger(__name__)
 
 
@@ -193,6 +197,8 @@ class StreamWriter:
             try:
                 if self._has_stream and await self._find_stored(messages, sequences):
                     return
+                if isinstance(why, Unanswered):
+                    why = _STORES_NOTHING
             except Interrupted as interruption:
                 why = interruption
             await asyncio.sleep(wait_s)
