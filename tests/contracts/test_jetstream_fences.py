@@ -176,9 +176,7 @@ def test_servers_that_answer_but_store_nothing_are_named(
         async with log_at(nats_server, append_timeout_s=1.0) as log:
             await log.append(CHANNEL, [entry(1)])
             monkeypatch.setattr(NatsConnection, "request", unstored)
-            with pytest.raises(
-                Unavailable, match=r"stores nothing: .* disks .* restarted"
-            ):
+            with pytest.raises(Unavailable, match=r"stores nothing: .* disks .* restarted"):
                 await log.append(CHANNEL, [entry(2)])
 
     run(work())
