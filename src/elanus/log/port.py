@@ -14,7 +14,7 @@ from typing import NewType, Protocol, runtime_checkable
 from elanus.core.backends import Backend
 from elanus.core.errors import ChannelRewound
 from elanus.core.faults import LogFault
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.ids import CollectionID, NodeID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
 from elanus.core.timestamps import Timestamp
 
@@ -141,6 +141,41 @@ class Log(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class Appender(Protocol):
+    """The appends of one writer."""
+
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
+        """As `Log.append`. Also raises `elanus.core.errors.NoSession` for a writer that was fenced."""
+        ...
+
+
+@runtime_checkable
+class FencingLog(Log, Protocol):
+    """A log with several writing processes. It refuses the appends of a writer that others no longer count.
+
+    No clock has a part in this: an append that the log takes is before the fence in the log, whatever the
+    writer believed about its lease, and however long it was suspended.
+    """
+
+    def appender(self, writer: NodeID, confirm: Callable[[], Awaitable[None]]) -> Appender:
+        """Return what a node appends with. ``writer``: an id that is never used again.
+
+        ``confirm``: asks the store of the sessions whether the writer still has its own, and raises an
+        `elanus.core.errors.ElanusError` if not. It is called where the log itself can no longer tell
+        whether there was a fence: seldom.
+        """
+        ...
+
+    async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
+        """Return when the pchannel takes no append of the writers that are gone any more.
+
+        Repeatable. ``is_gone``: of writers whose sessions have ended. Raises what `append` raises.
+        """
+        ...
 
 
 class RangeReader(Protocol):

@@ -169,7 +169,8 @@ def _meaning(error: Any) -> Exception:
             return Unavailable(f"etcd has more changes to make than it keeps up with ({text}); retry")
         case grpc.StatusCode.RESOURCE_EXHAUSTED:
             return DiskFull(
-                f"etcd takes no more ({text}); compact and defragment it, raise its quota-backend-bytes"
+                f"etcd takes no more ({text}); compact and defragment it or raise its quota-backend-bytes, "
+                "then end its alarm with `etcdctl alarm disarm`: it takes nothing before"
             )
         case _:
             return Internal(f"etcd refused a request: {error.code().name} {text}")

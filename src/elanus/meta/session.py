@@ -140,6 +140,10 @@ class Session:
     def node_id(self) -> NodeID:
         return self.info.node_id
 
+    @property
+    def lease(self) -> LeaseID:
+        return self._lease
+
     def is_valid(self) -> bool:
         """Whether no other node can have seen this session as ended by now."""
         return not self.lost.is_set() and self._held.is_valid(self._monotonic_s())
@@ -156,6 +160,17 @@ class Session:
             except ElanusError as error:
                 raise LeaseLost(f"the session of {self._name} cannot be confirmed: {error}; retry") from error
         raise LeaseLost(f"the session of {self._name} was not confirmed in time; retry")
+
+    async def confirm_in_store(self) -> None:
+        """As `confirm`, but always ask the store, whose answer needs no clock.
+
+        A lease that was revoked by hand ends early, and the clock of a machine that was suspended may have
+        stood still. Raises `LeaseLost` when the session has ended, and `Unavailable`.
+        """
+        found = await self._meta.get(self.fence.key)
+        if found is None or found.revision != self.fence.revision:
+            self.give_up("its record is gone")
+            raise LeaseLost(f"the session of {self._name} is over; retry when it has joined again")
 
     def give_up(self, why: str) -> None:
         """Mark the session as lost, and set `lost`."""

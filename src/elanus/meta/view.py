@@ -50,8 +50,16 @@ class View:
 
     async def refresh(self) -> None:
         """Show every entry that existed when this was called. Raises `Unavailable`."""
+        known = self._revision
         listing = await self._meta.listing(self._prefix)
-        if listing.revision < self._revision:
+        if listing.revision < known:
+            _log.error(
+                "the metadata went back: it was put back to an older copy, or emptied",
+                prefix=self._prefix,
+                revision=listing.revision,
+                known=known,
+            )
+        elif listing.revision < self._revision:
             return  # the watch is already further
         self._revision = listing.revision
         entries = dict(listing.entries)

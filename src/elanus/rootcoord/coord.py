@@ -36,7 +36,7 @@ from elanus.core.errors import ElanusError, NoSession
 from elanus.core.ids import CollectionID, NodeID
 from elanus.core.lease import Lease
 from elanus.core.nodes import Nodes
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.log.port import Log
 from elanus.meta.port import MetaStore, Put
 from elanus.meta.tasks import cancel_and_wait
@@ -139,8 +139,15 @@ class RootCoord:
         self._tidier = asyncio.create_task(self._tidy_loop(), name="rootcoord tidy")
 
     async def _next_epoch(self) -> int:
+        """Return an epoch above all former ones, also those that the metadata does not know.
+
+        Metadata may be restored from a copy that is older than the log. An epoch that merely counted on from
+        there would be below those in the log, and readers would ignore its ticks. So it is the time in
+        milliseconds, unless clocks went back.
+        """
         saved = await self._meta.get(_EPOCH_KEY)
-        epoch = (msgspec.json.decode(saved.value, type=int) if saved else 0) + 1
+        former = msgspec.json.decode(saved.value, type=int) if saved else 0
+        epoch = max(former + 1, physical_ms(self._oracle.allocate()))
         await self._meta.txn([Put(_EPOCH_KEY, msgspec.json.encode(epoch))])
         return epoch
 
@@ -193,10 +200,12 @@ class RootCoord:
 
     async def update_channel_time_tick(self, report: TickReport) -> Mapping[str, float]:
         """A first report is accepted only by a root coordinator that is still active once it knows the proxy.
-        So its successor, which reads the sessions later, knows the proxy as well."""
+        So its successor, which reads the sessions later, knows the proxy as well. The store is asked: the
+        clock does not tell of a lease that was revoked."""
         if not self._sync.has_reported(report.node_id):
             await self._proxies.refresh()
             await self._lease.confirm()
+            await self._meta.txn(())
         if not self._sync.take(report):
             raise NoSession(f"proxy {report.node_id} has no session: it has to join again under a new id")
         await self._sync.write_ticks()

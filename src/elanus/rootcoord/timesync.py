@@ -31,7 +31,7 @@ from elanus.core.nodes import Nodes
 from elanus.core.rate_shares import RateShares
 from elanus.core.ticks import TickBarrier
 from elanus.core.timestamps import Timestamp
-from elanus.log.port import EntryHeader, Log, NewEntry
+from elanus.log.port import EntryHeader, FencingLog, Log, NewEntry
 from elanus.meta.tasks import cancel_and_wait
 from elanus.rootcoord.tick_requests import TickRequests
 
@@ -89,6 +89,9 @@ class TimeSync:
         """By pchannel: the append that is under way."""
         self._missed: set[str] = set()
         """The pchannels whose next tick was asked for meanwhile."""
+        self._departures = 1  # those before the start
+        self._fenced: dict[str, int] = {}
+        """By pchannel: as of how many departures of proxies its log refuses those that are gone."""
 
     def start(self, epoch: int) -> None:
         """``epoch`` is this root coordinator's: readers ignore ticks of older epochs that come after it."""
@@ -112,6 +115,7 @@ class TimeSync:
 
     def _leave_lost(self) -> None:
         for node_id in self._joined.difference(self._proxies):
+            self._departures += 1
             self._barrier.leave(node_id)
             self._shares.forget([node_id])
             self._joined.discard(node_id)
@@ -199,6 +203,7 @@ class TimeSync:
 
     def unuse(self, pchannels: Iterable[str]) -> None:
         for pchannel in pchannels:
+            self._fenced.pop(pchannel, None)
             self._in_use.discard(pchannel)
             self._refused.pop(pchannel, None)
             self._failing.pop(pchannel, None)
@@ -246,6 +251,7 @@ class TimeSync:
     async def _write(self, pchannel: str, tick: Timestamp) -> None:
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
         try:
+            await self._fence(pchannel)
             await self._log.append(pchannel, [entry], durable=False)
         except ChannelRewound as error:
             self._refuse(pchannel, error)
@@ -264,6 +270,17 @@ class TimeSync:
         if pchannel in self._missed:
             self._missed.discard(pchannel)
             self._requested.set()  # the next round follows at once
+
+    async def _fence(self, pchannel: str) -> None:
+        """Before a tick that no longer waits for a proxy that is gone: have the log refuse its entries.
+
+        The proxy may not know yet that its session has ended, and acknowledge what comes after the tick.
+        """
+        departures = self._departures
+        if self._fenced.get(pchannel) == departures or not isinstance(self._log, FencingLog):
+            return
+        await self._log.fence(pchannel, lambda n: n not in self._joined and n not in self._proxies)
+        self._fenced[pchannel] = departures
 
     def _fail(self, pchannel: str, error: ElanusError) -> None:
         if pchannel not in self._failing:

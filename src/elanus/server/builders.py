@@ -32,7 +32,7 @@ from elanus.datacoord.ledger import JobLedger
 from elanus.indexcoord.builds import IndexPolicy
 from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
-from elanus.log.port import Log
+from elanus.log.port import Appender, FencingLog, Log
 from elanus.log.shared_reader import LogSource
 from elanus.meta.election import FencedMeta, elect
 from elanus.meta.keeper import LeaseKeeper
@@ -274,11 +274,14 @@ class Builders:
     def proxy(self, session: Session, nodes: ReadNodes, stamps: Stamps) -> Proxy:
         """``nodes`` answers reads."""
         needs = self._needs
+        log: Appender = needs.log
+        if isinstance(needs.log, FencingLog):
+            log = needs.log.appender(session.node_id, session.confirm_in_store)
         return Proxy(
             session,
             needs.coordinators,
             nodes,
-            needs.log,
+            log,
             stamps,
             needs.pools.encoding,
             proxy_policy(needs.settings),

@@ -48,6 +48,8 @@ class _Hosted:
     session: Session | None = None
     instance: Role | None = None
     watch: asyncio.Task[None] | None = None
+    why_not: str = ""
+    """Why the last attempt to start it failed."""
 
 
 class RoleHost:
@@ -81,6 +83,11 @@ class RoleHost:
         if hosted.instance is not None:
             return "Healthy"
         return "Standby" if hosted.stands_by and hosted.session is None else "Initializing"
+
+    def why_not(self, name: str) -> str:
+        """Return why the last attempt to start the role failed; "" if it runs, or none has failed."""
+        hosted = self._hosted[name]
+        return "" if hosted.instance is not None else hosted.why_not
 
     def node_id(self, name: str) -> NodeID:
         """Return the role's node id, 0 while it does not run."""
@@ -136,9 +143,10 @@ class RoleHost:
                 async with hosted.changing:
                     await self._stop(hosted)
                     await self._start(hosted)
+                hosted.why_not = ""
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, a role that is gone is worse
-                why = str(error) or repr(error)
+                hosted.why_not = why = str(error) or repr(error)
                 if why != said:  # once for each cause: it may last for hours
                     said = why
                     _log.warning(

@@ -30,6 +30,7 @@ from elanus.datacoord.ledger import JobLedger, LedgerPolicy
 from elanus.indexcoord.builds import IndexPolicy
 from elanus.indexcoord.coord import IndexCoord
 from elanus.indexcoord.state import IndexState
+from elanus.log.port import Appender, FencingLog
 from elanus.meta.election import FencedMeta
 from elanus.meta.session import Session
 from elanus.proxy.fanout.client import FanOut
@@ -284,7 +285,7 @@ class SimBuilders:
             berth.joined,
             needs.coordinators(berth.life),
             self._fan_out(berth) if needs.reading.is_cluster else self._reads_in_process(berth),
-            needs.log.handle(berth.life),
+            self._appender(berth),
             OwnStamps(needs.stamp),
             needs.offload,
             proxy_policy(needs.density),
@@ -295,6 +296,12 @@ class SimBuilders:
         proxy.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, needs.turns.now_s)
         self.verbs[berth.life.role] = ClientVerbs(proxy, berth.life, needs.turns)
         return proxy
+
+    def _appender(self, berth: Berth) -> Appender:
+        log = self._needs.log.handle(berth.life)
+        if not isinstance(log, FencingLog):
+            return log
+        return log.appender(berth.joined.node_id, berth.joined.confirm_in_store)
 
     def _reads_in_process(self, berth: Berth) -> ReadsInTurns:
         needs = self._needs

@@ -45,6 +45,8 @@ class Disasters:
                 system.clocks[target].step_ms(int(fault.amount))
             case FaultKind.PARTITION:
                 system.network.part(frozenset(target.split("|")), fault.amount)
+            case FaultKind.REVOKE_LEASE:
+                system.revoke(target)
             case FaultKind.CHANNELS_LOST:
                 system.channels.lose()
             case FaultKind.PCHANNEL_FULL:

@@ -9,12 +9,13 @@ read by separate rules (`elanus.sim.truth`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from elanus.core.errors import DiskFull
+from elanus.core.errors import DiskFull, NoSession
+from elanus.core.ids import NodeID
 from elanus.log.memory import MemoryLog
-from elanus.log.port import LogEntry, LogReader, NewEntry, Position
+from elanus.log.port import Appender, LogEntry, LogReader, NewEntry, Position
 from elanus.sim.chance import Chance
 from elanus.sim.incarnation import Life, working_for
 from elanus.sim.scenario import FaultKind
@@ -43,6 +44,7 @@ class _Append:
     durable: bool
     done: asyncio.Future[list[Position]]
     straggles: bool = False
+    writer: NodeID | None = None
 
 
 class SimLog:
@@ -62,9 +64,13 @@ class SimLog:
         self._full_until_s: dict[str, float] = {}
         self._delayed_until_s: dict[str, float] = {}
         self._outages = 0
+        self.is_fencing = False
+        """Whether it can refuse a writer, as that of a cluster; otherwise leases and clocks alone count."""
+        self.writers: set[NodeID] = set()
+        self._fenced: set[tuple[str, NodeID | None]] = set()
 
     def handle(self, life: Life) -> LogHandle:
-        return LogHandle(self, life)
+        return FencingHandle(self, life) if self.is_fencing else LogHandle(self, life)
 
     def hold(self, life: Life) -> None:
         """Hold back this life's appends from now on, until `let_go` (for scripts that control the timing)."""
@@ -117,14 +123,24 @@ class SimLog:
             self._tape.cut(pchannel, self.durable_end(pchannel))
         return {pchannel: self._tape.end(pchannel) for pchannel in self._tape.pchannels()}
 
+    async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
+        await asyncio.sleep(self._delay_s())
+        self._fenced.update((pchannel, writer) for writer in self.writers if is_gone(writer))
+
     async def append(
-        self, life: Life, pchannel: str, entries: Sequence[NewEntry], durable: bool
+        self,
+        life: Life,
+        pchannel: str,
+        entries: Sequence[NewEntry],
+        durable: bool,
+        writer: NodeID | None = None,
     ) -> Sequence[Position]:
         if self.is_full(pchannel):
             raise DiskFull(f"no room left while writing pchannel {pchannel}; free disk space, then retry")
         if durable and self._chance.meets(FaultKind.LOG_FULL):
             raise DiskFull("no room left while writing the log; free disk space, then retry")
-        append = _Append(life, entries, durable, asyncio.get_running_loop().create_future())
+        done: asyncio.Future[list[Position]] = asyncio.get_running_loop().create_future()
+        append = _Append(life, entries, durable, done, writer=writer)
         if life in self._held:
             self._held[life].append((pchannel, append))
         else:
@@ -140,6 +156,11 @@ class SimLog:
             await asyncio.sleep(self._delay_s())
             append = queue.pop(0)
             if append.life.is_stopped and not append.straggles and self._leaves_late(pchannel, append):
+                continue
+            if (pchannel, append.writer) in self._fenced:
+                if not append.done.done():
+                    append.done.set_exception(NoSession("the others have counted this node out"))
+                    append.done.exception()  # there may be nobody who waits for it
                 continue
             positions: list[Position] = []
             for entry in append.entries:  # one by one: the observer looks at the last entry
@@ -188,18 +209,19 @@ class SimLog:
 
 
 class LogHandle:
-    """`elanus.log.port.Log` for one life."""
+    """`elanus.log.port.Log` for one life. ``writer``: the node that appends, if it can be fenced."""
 
-    def __init__(self, log: SimLog, life: Life) -> None:
+    def __init__(self, log: SimLog, life: Life, writer: NodeID | None = None) -> None:
         self._log = log
         self._life = life
+        self._writer = writer
 
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
         if self._life.is_held:
             await self._life.gate()
-        positions = await self._log.append(self._life, pchannel, entries, durable)
+        positions = await self._log.append(self._life, pchannel, entries, durable, self._writer)
         if self._life.is_held:
             await self._life.gate()
         return positions
@@ -238,6 +260,20 @@ class LogHandle:
 
     async def close(self) -> None:
         """Do nothing: the log outlives the roles that use it."""
+
+
+class FencingHandle(LogHandle):
+    """`elanus.log.port.FencingLog` for one life."""
+
+    def appender(self, writer: NodeID, confirm: Callable[[], Awaitable[None]]) -> Appender:
+        """No fence is ever trimmed here, so nothing needs to be confirmed."""
+        self._log.writers.add(writer)
+        return LogHandle(self._log, self._life, writer)
+
+    async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
+        if self._life.is_held:
+            await self._life.gate()
+        await self._log.fence(pchannel, is_gone)
 
 
 class _Reader:

@@ -152,6 +152,7 @@ FAULTS: Mapping[FaultKind, float] = {
     _K.PCHANNEL_FULL: 1,
     _K.STORE_SLOW: 6,
     _K.NODE_LAGS: 1.5,
+    _K.REVOKE_LEASE: 1.0,
 }
 """The mean number of each kind of fault per run."""
 _INTENSITIES = (0.0, 0.5, 1.0, 1.0, 2.0)
@@ -330,7 +331,7 @@ def collections_of(scenario: Scenario) -> tuple[str, ...]:
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
     reading, pipelines = draw_reading(seed), draw_pipelines(seed)
     roles = roles_of(reading)
-    targets = {_K.NODE_LAGS: reading.query_nodes, _K.PCHANNEL_FULL: PCHANNELS}
+    targets = {_K.NODE_LAGS: reading.query_nodes, _K.PCHANNEL_FULL: PCHANNELS, _K.REVOKE_LEASE: PROXIES}
     for kind, mean in profile.faults.items():
         if kind in _OF_CHANNELS and not reading.is_cluster:
             continue

@@ -33,7 +33,7 @@ from elanus.sim.lost_errors import Tasks
 from elanus.sim.plan import AUTO_IDS, Reading, collections_of, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.quiescence import Rest
-from elanus.sim.scenario import Operation, Scenario
+from elanus.sim.scenario import FaultKind, Operation, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
 from elanus.sim.workload import Client
@@ -138,6 +138,7 @@ class _Run:
             draw_pipelines(seed),
             self._reading,
         )
+        system.log.is_fencing = any(f.kind is FaultKind.REVOKE_LEASE for f in self._scenario.faults)
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -35,6 +35,7 @@ class FaultKind(StrEnum):
     STEP_CLOCK = "clock steps"
     SKEW_CLOCK = "clock of one role is off"
     PARTITION = "partition"
+    REVOKE_LEASE = "lease revoked"
     LOSE_CALL = "call lost"
     LOSE_ANSWER = "answer lost"
     DOUBLE_CALL = "call doubled"
@@ -72,6 +73,7 @@ AT_ONCE = frozenset(
         FaultKind.STEP_CLOCK,
         FaultKind.SKEW_CLOCK,
         FaultKind.PARTITION,
+        FaultKind.REVOKE_LEASE,
         FaultKind.CHANNELS_LOST,
         FaultKind.PCHANNEL_FULL,
         FaultKind.NODE_LAGS,

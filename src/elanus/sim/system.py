@@ -258,6 +258,12 @@ class System:
         life.pause()
         asyncio.get_running_loop().call_later(seconds, self._wake, life)
 
+    def revoke(self, name: str) -> None:
+        """End the lease of a role while its holder believes in it, as an operator can in etcd."""
+        session = self._sessions.get(name)
+        if session is not None:
+            self._revoking = asyncio.ensure_future(self.meta.store.revoke_lease(session.lease))
+
     def _wake(self, life: Life) -> None:
         self.trace.note(f"{life.name} goes on")
         life.release()

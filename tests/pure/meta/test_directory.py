@@ -10,7 +10,7 @@ from session_bench import TTL_S, Bench, now_s
 from elanus.core.errors import Unavailable
 from elanus.meta.directory import Directory
 from elanus.meta.memory import MemoryMeta
-from elanus.meta.port import Put, WatchBroken
+from elanus.meta.port import Listing, Put, WatchBroken
 from elanus.meta.session import Session, SessionInfo
 from elanus.meta.view import View
 
@@ -193,5 +193,31 @@ async def test_a_change_that_was_not_applied_is_reported_again() -> None:
     await store.txn([Put("p/b", b"")])
     await asyncio.sleep(0.01)
     assert seen == [{"p/a"}, {"p/a"}, {"p/a"}, {"p/a", "p/b"}]
+    await view.stop()
+    await store.close()
+
+
+async def test_a_store_that_went_back_is_shown_as_it_is_now() -> None:
+    """etcd came back empty, or with an older copy: what it shows no more is gone."""
+
+    class Exchanged(MemoryMeta):
+        def __init__(self) -> None:
+            super().__init__(now_s)
+            self.older: Listing | None = None
+
+        async def listing(self, prefix: str) -> Listing:
+            return self.older or await super().listing(prefix)
+
+    store, seen = Exchanged(), list[set[str]]()
+    view = View(store, "p/", lambda: seen.append(set(view.entries)))
+    await view.start()
+    await store.txn([Put("p/a", b"")])
+    await store.txn([Put("p/b", b"")])
+    await asyncio.sleep(0.01)
+    found = await store.get("p/a")
+    assert found is not None
+    store.older = Listing([("p/a", found)], found.revision)
+    await view.refresh()
+    assert seen[-1] == {"p/a"}
     await view.stop()
     await store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fakes import FakeNodes, FakeProxy, settle
@@ -13,6 +13,7 @@ from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.timestamps import Timestamp, compose, physical_ms
 from elanus.log.memory import MemoryLog
+from elanus.log.port import Log
 from elanus.rootcoord.timesync import TimeSync
 
 P, Q = "dml_0", "dml_1"
@@ -39,10 +40,33 @@ def stamp() -> Timestamp:
     return compose(1 + round(asyncio.get_running_loop().time() * 1000))
 
 
+class Fences(MemoryLog):
+    """A log that is fenced when ``takes`` is set. ``fenced``: by pchannel, who is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fenced: dict[str, list[NodeID]] = {}
+        self.writers: list[NodeID] = []
+        self.takes = asyncio.Event()
+        self.takes.set()
+        self.broken = False
+
+    def appender(self, writer: NodeID, confirm: Callable[[], Awaitable[None]]) -> Fences:
+        return self
+
+    async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
+        await self.takes.wait()
+        if self.broken:
+            raise Unavailable("no servers")
+        self.fenced[pchannel] = [writer for writer in self.writers if is_gone(writer)]
+
+
 @asynccontextmanager
-async def several(*node_ids: NodeID, idle_tick_ms: int = 0) -> AsyncIterator[tuple[TimeSync, FakeNodes]]:
+async def several(
+    *node_ids: NodeID, idle_tick_ms: int = 0, log: Log | None = None
+) -> AsyncIterator[tuple[TimeSync, FakeNodes]]:
     proxies = FakeNodes({node_id: Proxy(node_id) for node_id in node_ids})
-    sync = TimeSync(MemoryLog(), proxies, stamp, idle_tick_ms=idle_tick_ms)
+    sync = TimeSync(log or MemoryLog(), proxies, stamp, idle_tick_ms=idle_tick_ms)
     sync.start(epoch=1)
     await sync.use([P, Q], stamp())
     sync.follow()
@@ -229,3 +253,48 @@ async def test_a_definition_is_passed_by_the_next_tick_where_it_is_written() -> 
         sync.begin_ddl(at_ms(10_100), [P])
         sync.end_ddl(at_ms(10_100))
         assert await ticks_after(sync, 10_200) == (10_200, 10_000)
+
+
+async def test_a_tick_leaves_nobody_out_whose_writes_the_log_still_takes() -> None:
+    log = Fences()
+    log.writers = [ONE, TWO, THREE]
+    async with several(ONE, TWO, log=log) as (sync, proxies):
+        for proxy in proxies.values():
+            await report(sync, proxy)
+        assert log.fenced == {P: [THREE], Q: [THREE]}, "one that was gone before this root coordinator began"
+        log.takes.clear()
+        before = {p: sync.tick_of(p) for p in (P, Q)}
+        proxies[TWO].answers.clear()
+        proxies.leave(TWO)
+        await asyncio.sleep(1.0)
+        wanted = stamp()
+        asking = asyncio.ensure_future(sync.tick_now([P], wanted))
+        await asyncio.sleep(5.0)
+        assert not asking.done()
+        assert before[P] < wanted
+        log.takes.set()
+        await asking
+        assert log.fenced[P] == [TWO, THREE]
+        await report(sync, proxies[ONE])
+        assert log.fenced[Q] == [TWO, THREE], "each pchannel before its own next tick"
+
+
+async def test_a_fence_that_fails_holds_the_tick_and_is_tried_again() -> None:
+    log = Fences()
+    log.writers = [ONE, TWO]
+    async with several(ONE, TWO, log=log) as (sync, proxies):
+        for proxy in proxies.values():
+            await report(sync, proxy)
+        log.broken = True
+        proxies.leave(TWO)
+        await asyncio.sleep(1.0)
+        end = log.end(P)
+        await report(sync, proxies[ONE])
+        assert log.end(P) == end
+        assert "no servers" in sync.refused()[P]
+        log.broken = False
+        await asyncio.sleep(1.0)
+        await report(sync, proxies[ONE])
+        assert log.fenced[P] == [TWO]
+        assert log.end(P) > end
+        assert not sync.refused()

@@ -1,4 +1,4 @@
-"""Planted bugs in who owns which vchannel."""
+"""Planted bugs in who owns which vchannel, and who may write to it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.state import DataState
+from elanus.rootcoord.timesync import TimeSync
 
 SEEDS = 12
 
@@ -43,6 +44,14 @@ def moved_under_its_old_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DataState, "put", kept)
 
 
+def counted_out_without_a_fence(patch: pytest.MonkeyPatch) -> None:
+    """Ticks pass the writes of a proxy whose lease was revoked and that does not know it yet."""
+
+    async def unfenced(self: TimeSync, pchannel: str) -> None: ...
+
+    patch.setattr(TimeSync, "_fence", unfenced)
+
+
 BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
     (
         "former owner believed",
@@ -51,6 +60,7 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int
         SEEDS,
         48,
     ),
+    ("counted out without a fence", counted_out_without_a_fence, frozenset({"DUR1", "TT2"}), SEEDS, 0),
     ("moved under its old epoch", moved_under_its_old_epoch, frozenset({"OWN1"}), SEEDS, 1),
 )
 """Name, patch, the invariants under which it counts as found, how many seeds it may take, and the first."""

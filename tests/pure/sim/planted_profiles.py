@@ -8,7 +8,7 @@ from elanus.sim.plan import FAULTS, Profile
 from elanus.sim.scenario import FaultKind
 
 _K = FaultKind
-_ADDED = frozenset({_K.PCHANNEL_FULL, _K.STORE_SLOW, _K.NODE_LAGS})
+_ADDED = frozenset({_K.PCHANNEL_FULL, _K.STORE_SLOW, _K.NODE_LAGS, _K.REVOKE_LEASE})
 OLDER = Profile(
     import_clients=0,
     partition_clients=0,
@@ -16,7 +16,7 @@ OLDER = Profile(
     only_lags=False,
     faults={kind: mean for kind, mean in FAULTS.items() if kind not in _ADDED},
 )
-"""Runs without imports, many partitions, slow objects, lagging nodes and full pchannels."""
+"""Runs without imports, many partitions, slow objects, lagging nodes, full pchannels and revoked leases."""
 _PLAIN = replace(OLDER, auto_id_clients=0)
 _SLOW_CHANNELS = replace(_PLAIN, faults={_K.CHANNEL_SLOW: 300, _K.LOG_SLOW: 100, _K.RESTART: 3})
 _BRIEF = Profile(
@@ -31,6 +31,7 @@ _READ_OFTEN = replace(_ONLY_LAGS, clients=8, pause_s=0.3)
 _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
 _CLONING = replace(_BRIEF, clients=1, import_clients=0, clone_clients=2, faults={}, work_s=54.0)
 _CLUSTERING = replace(_BRIEF, import_clients=0, work_s=40.0, faults={_K.CHANNEL_SLOW: 10, _K.STORE_SLOW: 4})
+_REVOKING = replace(_BRIEF, import_clients=0, faults={_K.REVOKE_LEASE: 20, _K.LOG_SLOW: 30})
 _CALM = replace(_BRIEF, import_clients=0, faults={})
 PROFILES = {
     "late rule dropped": _PLAIN,
@@ -49,6 +50,7 @@ PROFILES = {
     "weak reads sent to any replica": _READ_OFTEN,
     "partly written acknowledged": _FULL,
     "refused write stays unfinished": _FULL,
+    "counted out without a fence": _REVOKING,
     "sealed for memory at once": _CALM,
     "references of clones ignored": _CLONING,
     "clone forgets the last deletes": _CLONING,

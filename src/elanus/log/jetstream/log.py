@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 import weakref
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -17,10 +17,13 @@ from urllib.parse import quote, unquote
 import structlog
 
 from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
+from elanus.log.jetstream.messages import fence_headers
 from elanus.log.jetstream.reader import READ_BYTES_MAX, EndReached, StreamReader
 from elanus.log.jetstream.writer import StreamWriter
 from elanus.log.port import (
     START,
+    Appender,
     HeldPositions,
     LogClosed,
     LogEntry,
@@ -36,6 +39,7 @@ from elanus.nats.connection import (
     NatsConnection,
     Refused,
     client_error,
+    decoded,
 )
 from elanus.nats.source import NatsSource
 from elanus.nats.streams import stream_pages, very_first
@@ -44,6 +48,8 @@ _LIST_EVERY_S = 10.0
 _RETRY_S = 0.2
 _ANSWER_TIMEOUT_S = 30.0
 _PCHANNEL_LENGTH_MAX = 60
+_NODE = "node-"
+"""Begins the last level of the subjects of `NatsLog.appender`; those of whole processes are hexadecimal."""
 _OTHER_CONFIG = 10058
 """JetStream's error code for a stream that exists with another configuration."""
 _logger = structlog.get_logger(__name__)
@@ -76,8 +82,10 @@ class NatsLog:
         self._held = held
         self._source = connection.source
         self._append_timeout_s = append_timeout_s
-        self._writer_id = uuid.uuid4().hex
-        self._writers: dict[str, StreamWriter] = {}
+        own_id = uuid.uuid4().hex
+        self._own = _Appender(self, lambda pchannel: self._writer(pchannel, own_id))
+        self._appenders = weakref.WeakSet([self._own])
+        self._fenced: dict[str, set[NodeID]] = {}
         self._states: dict[str, _State] = {}
         self._readers: weakref.WeakSet[_Reader] = weakref.WeakSet()
         self._listing: asyncio.Task[None] | None = None
@@ -117,15 +125,40 @@ class NatsLog:
         `elanus.core.errors.InvalidParameter` for an entry that is too large, `ValueError` for a header value
         that cannot be stored, and `elanus.core.errors.PartlyWritten` as in the port.
         """
-        self._check_open()
-        if not entries:
-            return ()
-        if pchannel not in self._writers:
-            self._writers[pchannel] = self._writer(pchannel)
-        return await self._writers[pchannel].append(entries)
+        return await self._own.append(pchannel, entries, durable=durable)
+
+    def appender(self, writer: NodeID, confirm: Callable[[], Awaitable[None]]) -> Appender:
+        made = _Appender(self, lambda pchannel: self._writer(pchannel, f"{_NODE}{writer}", confirm))
+        self._appenders.add(made)
+        return made
+
+    async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
+        """As in the port. Raises `Unavailable` and `DiskFull`."""
+        self.check_open()
+        stream = _stream(self._source, pchannel)
+        try:
+            info = await self._ask(f"STREAM.INFO.{stream}", {"subjects_filter": f"{stream}.*"})
+        except _NoStream:
+            return
+        nodes = f"{stream}.{_NODE}"
+        subjects = info["state"].get("subjects") or ()
+        there = {NodeID(int(s.removeprefix(nodes))) for s in subjects if s.startswith(nodes)}
+        fenced = self._fenced[pchannel] = self._fenced.get(pchannel, set()) & there
+        for writer in sorted(filter(is_gone, there - fenced)):
+            await self._put_fence(pchannel, f"{nodes}{writer}")
+            fenced.add(writer)
+
+    async def _put_fence(self, pchannel: str, subject: str) -> None:
+        try:
+            answer = await self._connection.request(subject, b"", fence_headers())
+            decoded(answer.data)
+        except Interrupted as interruption:
+            raise Unavailable(f"NATS has not taken an entry of {pchannel}: {interruption}") from None
+        except Refused as refusal:
+            raise client_error(refusal, f"an append to {pchannel}") from None
 
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
-        self._check_open()
+        self.check_open()
         inner = StreamReader(
             self._connection,
             _stream(self._source, pchannel),
@@ -147,12 +180,12 @@ class NatsLog:
     async def sync(self, pchannel: str) -> Position:
         """Return the end, requested from the server. Acknowledged entries are already as durable as they will
         be."""
-        self._check_open()
+        self.check_open()
         await self._refresh(pchannel)
         return self.end(pchannel)
 
     async def trim(self, pchannel: str, before: Position) -> None:
-        self._check_open()
+        self.check_open()
         await self._refresh(pchannel)
         cut = min(before, self.end(pchannel))
         if cut > START:
@@ -170,7 +203,7 @@ class NatsLog:
         if self._closed:
             return
         self._closed = True
-        await asyncio.gather(*(writer.finish() for writer in self._writers.values()))
+        await asyncio.gather(*(writer.finish() for writer in self._writers()))
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.gather(self._listing, return_exceptions=True)
@@ -181,8 +214,10 @@ class NatsLog:
     def source(self) -> NatsSource:
         return self._source
 
-    def _writer(self, pchannel: str) -> StreamWriter:
-        """Return the pchannel's writer. Raises `ValueError` for a name that is not valid for a stream."""
+    def _writer(
+        self, pchannel: str, name: str, confirm: Callable[[], Awaitable[None]] | None = None
+    ) -> StreamWriter:
+        """Return a writer of the pchannel. Raises `ValueError` for a name that is not valid for a stream."""
 
         def stored(last: int, payload_bytes: int) -> None:
             old = self._states.get(pchannel, _State())
@@ -193,10 +228,11 @@ class NatsLog:
         return StreamWriter(
             self._connection,
             stream,
-            f"{stream}.{self._writer_id}",
+            f"{stream}.{name}",
             self._append_timeout_s,
             partial(self._check_stream, pchannel),
             stored,
+            confirm,
         )
 
     async def _check_stream(self, pchannel: str) -> None:
@@ -218,8 +254,11 @@ class NatsLog:
 
     async def _check_again(self) -> None:
         """Have every writer check its stream: a server that was away may come back with an older copy."""
-        for writer in self._writers.values():
+        for writer in self._writers():
             writer.check_again()
+
+    def _writers(self) -> list[StreamWriter]:
+        return [writer for appender in list(self._appenders) for writer in appender.writers.values()]
 
     async def _make_stream(self, pchannel: str) -> None:
         """Create the stream; an existing one is not changed. Raises `Interrupted`, `ElanusError`.
@@ -273,8 +312,10 @@ class NatsLog:
         """Return the newer state: an append of this process may have been acknowledged since the server
         answered."""
         last, known = info["state"]["last_seq"], self.end(pchannel)
-        if last + 1 < known and pchannel in self._writers:
-            self._writers[pchannel].check_again()
+        if last + 1 < known:
+            for appender in list(self._appenders):
+                if pchannel in appender.writers:
+                    appender.writers[pchannel].check_again()
         end = max(last + 1 if last >= very_first(info) else START, known)
         return _State(Position(end), info["state"]["bytes"])
 
@@ -302,9 +343,29 @@ class NatsLog:
                     raise Unavailable(f"NATS does not answer {subject}: {interruption}") from None
                 await asyncio.sleep(_RETRY_S)
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raises `LogClosed`."""
         if self._closed:
             raise LogClosed("the log is closed")
+
+
+class _Appender:
+    """One writer's appends: a `StreamWriter` for each pchannel. ``make``: makes one."""
+
+    def __init__(self, log: NatsLog, make: Callable[[str], StreamWriter]) -> None:
+        self._check_open = log.check_open
+        self._make = make
+        self.writers: dict[str, StreamWriter] = {}
+
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
+        self._check_open()
+        if not entries:
+            return ()
+        if pchannel not in self.writers:
+            self.writers[pchannel] = self._make(pchannel)
+        return await self.writers[pchannel].append(entries)
 
 
 class _Reader:

@@ -14,20 +14,22 @@ and of the messages that continue it::
 *Group* numbers the groups that one writer has published, *index* the messages within one. With them
 a writer determines whether a group without an answer was stored (`elanus.log.jetstream.writer`).
 
+A *fence* is an entry of group 0 (`fence_headers`): a mark of epoch 0, which readers pass over.
+
 A crash of the server while it stores a group may leave the beginning of an entry without its end. The
 writer then writes the whole entry again, and the `Assembler` skips the incomplete beginning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.messages import MsgKind
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.log.port import CorruptLog, EntryHeader, LogEntry, NewEntry, Position
 from elanus.nats.messages import HEADERS_MAX_BYTES, IncomingMessage
 
@@ -37,6 +39,8 @@ BATCH_MESSAGES_MAX = 1000
 """The most messages that servers accept in one atomic batch."""
 _FORMAT = "1"
 _FIELDS = 14
+_FENCE_GROUP = 0
+"""Writers number their groups from 1."""
 _VCHANNEL_MAX_BYTES = 512
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -100,6 +104,16 @@ def place_of(message: IncomingMessage) -> Place:
         return Place(int(group), int(index))
     except ValueError:
         raise _foreign(message) from None
+
+
+def fence_headers() -> dict[str, str]:
+    """Return the headers of a message that ends what its subject's writer may publish."""
+    mark = EntryHeader(MsgKind.EPOCH, NO_TIMESTAMP)
+    return {ENTRY_HEADER: _head(mark, _FENCE_GROUP, 0, 1, 0)}
+
+
+def is_fence(headers: Mapping[str, str]) -> bool:
+    return headers.get(ENTRY_HEADER, "").startswith(f"{_FORMAT},{_FENCE_GROUP},")
 
 
 def parse_headers(block: bytes) -> dict[str, str]:

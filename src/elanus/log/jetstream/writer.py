@@ -16,6 +16,11 @@ accepted. This holds however long the servers were unavailable; a window of reme
 
 A log is trimmed only up to what every reader has finished with, which excludes unanswered writes: a write
 keeps its channel's ticks below it. So if a subject has no messages, all of its answered groups were trimmed.
+
+**Fences.** Whoever counts a writer out publishes a *fence*, a message under the writer's subject. The groups
+that the writer publishes after it name an earlier message, and are refused; the writer finds the fence and
+ends. A group that names no message, the first one or the first after a trim, would be accepted behind a fence
+that was trimmed too. So after such a group the writer has its session confirmed before it answers.
 """
 
 from __future__ import annotations
@@ -30,18 +35,19 @@ from dataclasses import dataclass
 
 import structlog
 
-from elanus.core.errors import ElanusError, Internal, InvalidParameter, PartlyWritten, Unavailable
+from elanus.core.errors import ElanusError, Internal, InvalidParameter, NoSession, PartlyWritten, Unavailable
 from elanus.log.jetstream.messages import (
     BATCH_MESSAGES_MAX,
     OutgoingMessage,
     Place,
     batch_of,
+    is_fence,
     messages_of,
     parse_headers,
     place_of,
 )
 from elanus.log.port import NewEntry, Position
-from elanus.nats.connection import Interrupted, NatsConnection, Refused, client_error, decoded
+from elanus.nats.connection import Interrupted, NatsConnection, Refused, Unanswered, client_error, decoded
 from elanus.nats.messages import IncomingMessage
 
 _GROUP_BYTES_MAX = 8 * 1024 * 1024
@@ -51,6 +57,10 @@ _SLOWEST_BYTES_PER_S = 10_000_000
 _MAY_GO_AGAIN = frozenset({10071, 10164, 10176, 10210})
 """Wrong last sequence, an incomplete batch, too many batches in flight."""
 _NO_MESSAGE = 10037
+_STORES_NOTHING = (
+    "NATS answers, but stores nothing: see that the disks of its servers have room; one whose disk was full "
+    "stores nothing until it is restarted"
+)
 _logger = structlog.get_logger(__name__)
 
 
@@ -72,10 +82,12 @@ class StreamWriter:
         timeout_s: float,
         check_stream: Callable[[], Awaitable[None]],
         stored: Callable[[int, int], None],
+        confirm: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``subject``: used by no other writer. ``timeout_s``: how long storing a group is tried.
-        ``check_stream``: creates the stream, and raises if it must not be written to. Called before the first
-        group, after each attempt that failed, and after `check_again`."""
+        """``subject``: used by no other writer, except for fences. ``timeout_s``: how long storing a group is
+        tried. ``check_stream``: creates the stream, and raises if it must not be written to. Called before
+        the first group, after each attempt that failed, and after `check_again`. ``confirm``: as in
+        `elanus.log.port.FencingLog.appender`."""
         self._connection = connection
         self._stream = stream
         self._subject = subject
@@ -88,6 +100,10 @@ class StreamWriter:
         self._task: asyncio.Task[None] | None = None
         self._group = 0
         self._last = 0
+        self._confirm = confirm
+        self._is_confirmed = confirm is None
+        """Whether the session was confirmed after the last group that named no message."""
+        self._fenced = ""
 
     def append(self, entries: Sequence[NewEntry]) -> asyncio.Future[Sequence[Position]]:
         """Queue an append; the future gets its positions, or an `ElanusError`, or a `ValueError`."""
@@ -123,7 +139,7 @@ class StreamWriter:
                 _logger.exception("append failed unexpectedly", stream=self._stream)
                 _fail(appends, Internal(f"appending to {self._stream} failed: {error!r}"))
             else:
-                _answer(appends, messages, sequences)
+                await self._answer_confirmed(appends, messages, sequences)
 
     def _take(self) -> tuple[list[_Append], list[OutgoingMessage]]:
         """Return the next group. Appends that cannot be encoded as messages are answered at once."""
@@ -154,6 +170,8 @@ class StreamWriter:
 
         ``sequences``: of the messages that are known to be stored, whole entries. Empty at first.
         """
+        if self._fenced:
+            raise NoSession(self._fenced)
         deadline_s = time.monotonic() + self._timeout_s
         why: object = "no answer"
         wait_s = 0.0  # the first attempt may only have failed by naming a last message that is trimmed
@@ -179,6 +197,8 @@ class StreamWriter:
             try:
                 if self._has_stream and await self._find_stored(messages, sequences):
                     return
+                if isinstance(why, Unanswered):
+                    why = _STORES_NOTHING
             except Interrupted as interruption:
                 why = interruption
             await asyncio.sleep(wait_s)
@@ -191,6 +211,8 @@ class StreamWriter:
     async def _publish(self, messages: Sequence[OutgoingMessage]) -> int:
         """Publish the messages. Returns the last one's sequence. Raises `Interrupted`, `Refused`."""
         batch = uuid.uuid4().hex
+        if not self._last and self._confirm is not None:
+            self._is_confirmed = False
         for number, message in enumerate(messages, 1):
             headers = dict([message.header])
             if number == 1:
@@ -206,10 +228,24 @@ class StreamWriter:
         answer = await self._connection.request(self._subject, messages[-1].payload, headers, timeout_s)
         return int(decoded(answer.data)["seq"])
 
+    async def _answer_confirmed(
+        self, appends: Sequence[_Append], messages: Sequence[OutgoingMessage], sequences: Sequence[int]
+    ) -> None:
+        """Answer the appends of a stored group, unless it may have been accepted behind a fence."""
+        if not self._is_confirmed and self._confirm is not None:
+            try:
+                await self._confirm()
+            except ElanusError as error:
+                _fail(appends, error)
+                return
+            self._is_confirmed = True
+        _answer(appends, messages, sequences)
+
     async def _find_stored(self, messages: Sequence[OutgoingMessage], sequences: list[int]) -> bool:
         """Determine how much of the group is stored, and record it. Returns whether all of it is.
 
-        Raises `Interrupted`, `Unavailable`.
+        Raises `Interrupted`, `Unavailable`, and `NoSession` if there is a fence: what was stored before it
+        counts, but how much that is cannot be told any more.
         """
         known = len(sequences)
         found = await self._last_stored()
@@ -232,7 +268,7 @@ class StreamWriter:
         )
 
     async def _last_stored(self) -> tuple[int, Place] | None:
-        """This writer's last message in the stream. Raises `Interrupted`, `Unavailable`."""
+        """This writer's last message in the stream. Raises `Interrupted`, `Unavailable`, `NoSession`."""
         try:
             answer = await self._connection.api(
                 f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": self._subject}
@@ -243,6 +279,12 @@ class StreamWriter:
             raise client_error(refusal, f"a lookup in {self._stream}") from None
         message = answer["message"]
         headers = parse_headers(base64.b64decode(message["hdrs"]))
+        if is_fence(headers):
+            self._fenced = (
+                "the others have counted this node out, since its session had ended: it has to join again "
+                f"under a new id; whether an append to {self._stream} was stored before that is not known"
+            )
+            raise NoSession(self._fenced)
         return message["seq"], place_of(IncomingMessage(message["seq"], headers, None))
 
 

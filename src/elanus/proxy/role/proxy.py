@@ -25,7 +25,7 @@ from elanus.core.offload import Offload
 from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
 from elanus.core.requests import RequestLimits
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
-from elanus.log.port import Log
+from elanus.log.port import Appender
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.cache import CachedCollection, MetaCache
@@ -92,7 +92,7 @@ class Proxy:
         lease: Lease,
         coordinators: Coordinators,
         nodes: ReadNodes,
-        log: Log,
+        log: Appender,
         stamps: Stamps,
         offload: Offload,
         policy: ProxyPolicy,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from elanus.core.allocation import SegmentRows
 from elanus.core.begun import Begun
 from elanus.core.channels import pchannel_of
-from elanus.core.errors import ChannelRewound, ElanusError, PartlyWritten, Unavailable
+from elanus.core.errors import ChannelRewound, ElanusError, NoSession, PartlyWritten, Unavailable
 from elanus.core.ids import CollectionID, PartitionID, SegmentID
 from elanus.core.lease import Lease
 from elanus.core.limits import LOG_ENTRY_TARGET_BYTES
@@ -24,7 +24,7 @@ from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, Wr
 from elanus.core.offload import Offload
 from elanus.core.timestamps import Timestamp
 from elanus.log.codec import encode
-from elanus.log.port import Log, NewEntry
+from elanus.log.port import Appender, NewEntry
 from elanus.proxy.role.queues import Turn
 from elanus.proxy.role.segments import SegmentAssigner
 from elanus.proxy.role.shards import ShardKeys, ShardRows
@@ -63,7 +63,7 @@ class KeyDelete:
 class LogWriter:
     """Carries out writes, each within its turn of the DmQueue (`elanus.proxy.role.queues`)."""
 
-    def __init__(self, log: Log, assigner: SegmentAssigner, offload: Offload, lease: Lease) -> None:
+    def __init__(self, log: Appender, assigner: SegmentAssigner, offload: Offload, lease: Lease) -> None:
         self._log = log
         self._assigner = assigner
         self._offload = offload
@@ -128,6 +128,9 @@ class LogWriter:
     async def _append(self, turn: Turn, pchannel: str, entries: Sequence[NewEntry]) -> None:
         try:
             await self._log.append(pchannel, entries)
+        except NoSession as error:
+            self._lease.give_up(error.message)
+            raise
         finally:
             turn.ended(pchannel)
 

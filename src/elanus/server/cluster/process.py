@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -44,6 +44,7 @@ from elanus.rpc.carrier import RpcChannel, RpcServer
 from elanus.rpc.local import LocalRole, local_client
 from elanus.server.builders import Builders, RoleDependencies, recall_sampler
 from elanus.server.certificates import cluster_security
+from elanus.server.cluster.identity import ClusterIdentity
 from elanus.server.cluster.peers import COORDINATORS, NODES, ClusterPeers
 from elanus.server.cluster.workspace import Workspace
 from elanus.server.connections import Connections
@@ -82,6 +83,7 @@ class Services:
     log: Log
     store: ObjectStore
     channels: QueryChannels
+    identity: ClusterIdentity
 
 
 class Pipeline(Protocol):
@@ -201,7 +203,8 @@ class ClusterProcess:
     def current_proxy(self) -> Proxy:
         proxy = self._handles["proxy"].instance
         if proxy is None:
-            raise NotReady("the proxy has not joined the cluster yet; retry")
+            why = self.roles.why_not("proxy")
+            raise NotReady(f"the proxy has not joined the cluster yet{why and f': {why}'}; retry")
         return cast(Proxy, proxy)
 
     def _current_fan_out(self) -> FanOut:
@@ -261,8 +264,23 @@ class ClusterProcess:
         }
         for role, handle in self._handles.items():
             stands_by = role in COORDINATORS
-            join = make.elect if stands_by else make.register
-            self.roles.add(handle, partial(join, role, self.address), builders[role], stands_by=stands_by)
+            join = partial(make.elect if stands_by else make.register, role, self.address)
+            self.roles.add(handle, partial(self._join, join), builders[role], stands_by=stands_by)
+
+    async def _join(self, join: Callable[[], Awaitable[Session]]) -> Session:
+        """Join a cluster whose metadata is that of the objects: etcd may have come back with other data.
+
+        It is compared again after the wait for an election.
+        """
+        identity = self._services.identity
+        await identity.check()
+        session = await join()
+        try:
+            await identity.check()
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     def _build_querynode(self, session: Session) -> QueryNode:
         reads = ChannelReads(self._services.channels, self._payloads.__getitem__, self._offload_read)

@@ -23,6 +23,7 @@ from elanus.server.access import check_openness, open_audit
 from elanus.server.announce import Announcement, announce, withdraw
 from elanus.server.backends import check_cluster, open_channels, open_log, open_meta, open_objects
 from elanus.server.certificates import cluster_security, front_security
+from elanus.server.cluster.identity import ClusterIdentity
 from elanus.server.cluster.peers import ROLES
 from elanus.server.cluster.process import ClusterProcess, Services
 from elanus.server.cluster.workspace import Workspace
@@ -166,6 +167,9 @@ async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     meta = open_meta(settings, owner)
     stack.push_async_callback(meta.close)
     await check_format(meta)
+    identity = await ClusterIdentity.open(
+        meta, store, meta_url=settings.meta.url, store_url=settings.storage.url
+    )
     leases = LeaseKeeper(partial(open_meta, settings, f"{owner}-leases"), SystemClock().elapsed_s)
     stack.push_async_callback(leases.close)
     leases.start()
@@ -173,4 +177,4 @@ async def _open(stack: AsyncExitStack, settings: Settings) -> Services:
     stack.push_async_callback(log.close)
     channels = await open_channels(settings)
     stack.push_async_callback(channels.close)
-    return Services(meta, leases, log, store, channels)
+    return Services(meta, leases, log, store, channels, identity)
