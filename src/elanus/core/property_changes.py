@@ -56,7 +56,7 @@ def changed_properties(
 ) -> dict[str, str]:
     """Return properties of a database or a collection after a change.
 
-    Raises `InvalidParameter` for too many. What has more of an earlier release may change them and lose some.
+    Raises `InvalidParameter` for too many. Those with more of an earlier release may change and lose some.
     """
     gone = set(deleted)  # a client may send many of either, and this runs on the event loop
     changed = {k: v for k, v in {**known, **added}.items() if k not in gone}

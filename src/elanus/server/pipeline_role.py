@@ -297,12 +297,12 @@ class PipelineRole:
         return SparkImports(needs.runner, needs.root, settings, offload_to(self._import_threads))
 
     async def _leave(self) -> None:
-        """Tell indexcoord that no builds can be made here. Else it would wait until this node is silent."""
+        """Notify indexcoord that no builds can be made here. Else it would wait until this node is silent."""
         try:
             async with asyncio.timeout(_LEAVE_S):
                 await self._needs.index.indexnode_stops(self._node_id)
         except (ElanusError, TimeoutError) as error:
-            _log.info("indexcoord not told that the index node stops", error=str(error))
+            _log.info("indexcoord not notified of the stop of the index node", error=str(error))
 
     async def _heartbeat(self) -> None:
         needs = self._needs

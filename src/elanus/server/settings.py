@@ -76,9 +76,8 @@ class ProxySettings(AccessSettings):
     """The most memory for requests of more than 64 kB that are being received or answered, at least
     `message_max_mb`. Further ones are refused with the gRPC status UNAVAILABLE or the HTTP status 503, and
     clients send them again. gRPC does not show how much of a request has arrived: it counts, or is refused,
-    once it is there as a whole, before it is decoded: small integers and empty texts take up to eight times as
-    much then. With the `serving` mode `grpc` at most `workers`
-    requests arrive at a time."""
+    once it is there as a whole, before it is decoded: small integers and empty texts take up to eight times
+    as much then. With the `serving` mode `grpc` at most `workers` requests arrive at a time."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
     """How far a read with Bounded consistency may be behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)

@@ -1,4 +1,4 @@
-"""The stop of a data node: indexcoord is told, so that no index build waits for it."""
+"""The stop of a data node: indexcoord is notified, so that no index build waits for it."""
 
 from __future__ import annotations
 

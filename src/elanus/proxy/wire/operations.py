@@ -66,7 +66,7 @@ def milvus_operations(families: Iterable[object], by_id: ById | None = None) -> 
             if (declared := permission_of(handler)) not in (None, needed[method.name]):
                 raise ValueError(f"{method.name} declares {declared}, but needs {needed[method.name]}")
             permission = needed[method.name]
-            find = _method_beside(handler, permission.found_by)
+            find = _sibling_method(handler, permission.found_by)
             yield MilvusOperation(method, handler, status or "", permission, by_id, find)
         elif status is not None and not method.client_streaming:
             yield MilvusOperation(method, _refusal(method.name), status, needed[method.name])
@@ -84,7 +84,7 @@ def _implemented(families: Iterable[object]) -> dict[str, Handler]:
     return found
 
 
-def _method_beside(handler: Handler, name: str) -> Find | None:
+def _sibling_method(handler: Handler, name: str) -> Find | None:
     """Return another method of the family that implements an RPC; None for no name."""
     found: Find | None = getattr(getattr(handler, "__self__", None), name) if name else None
     return found

@@ -1,4 +1,4 @@
-"""What the guard needs to know about a request that has only the id of a pin."""
+"""The place of a pin, for the guard: a request that releases one has only its id."""
 
 from __future__ import annotations
 
