@@ -165,7 +165,7 @@ class FencingLog(Log, Protocol):
         """Return what a node appends with. ``writer``: an id that is never used again.
 
         ``confirm``: asks the store of the sessions whether the writer still has its own, and raises an
-        `elanus.core.errors.ElanusError` if not. It is called where the log itself can no longer tell
+        `elanus.core.errors.ElanusError` if not. It is called where the log itself no longer shows
         whether there was a fence: seldom.
         """
         ...

@@ -201,7 +201,7 @@ class RootCoord:
     async def update_channel_time_tick(self, report: TickReport) -> Mapping[str, float]:
         """A first report is accepted only by a root coordinator that is still active once it knows the proxy.
         So its successor, which reads the sessions later, knows the proxy as well. The store is asked: the
-        clock does not tell of a lease that was revoked."""
+        clock does not show a lease that was revoked."""
         if not self._sync.has_reported(report.node_id):
             await self._proxies.refresh()
             await self._lease.confirm()

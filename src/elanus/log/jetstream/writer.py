@@ -17,7 +17,7 @@ accepted. This holds however long the servers were unavailable; a window of reme
 A log is trimmed only up to what every reader has finished with, which excludes unanswered writes: a write
 keeps its channel's ticks below it. So if a subject has no messages, all of its answered groups were trimmed.
 
-**Fences.** Whoever counts a writer out publishes a *fence*, a message under the writer's subject. The groups
+**Fences.** The process that counts a writer out publishes a *fence*, a message under its subject. The groups
 that the writer publishes after it name an earlier message, and are refused; the writer finds the fence and
 ends. A group that names no message, the first one or the first after a trim, would be accepted behind a fence
 that was trimmed too. So after such a group the writer has its session confirmed before it answers.
@@ -245,7 +245,7 @@ class StreamWriter:
         """Determine how much of the group is stored, and record it. Returns whether all of it is.
 
         Raises `Interrupted`, `Unavailable`, and `NoSession` if there is a fence: what was stored before it
-        counts, but how much that is cannot be told any more.
+        counts, but how much that is cannot be found out any more.
         """
         known = len(sequences)
         found = await self._last_stored()

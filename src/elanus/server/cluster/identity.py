@@ -63,9 +63,9 @@ class ClusterIdentity:
         what = "is empty" if found is None else f"is that of cluster {found.value.decode(errors='replace')}"
         raise Unavailable(
             f"the metadata at {self._meta_url} {what}, but the objects at {self._store_url} belong to "
-            f"cluster {self._id}: restore etcd from its snapshot, or correct meta.url or storage.url. To "
-            f"begin anew, use other prefixes. If this metadata is the right one, remove the object {PATH!r} "
-            "from there"
+            f"cluster {self._id}: restore etcd from its snapshot, or correct meta.url or storage.url. For "
+            f"a new cluster use other prefixes. If this metadata is the right one, remove the object "
+            f"{PATH!r} from there"
         )
 
 
