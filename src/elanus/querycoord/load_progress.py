@@ -70,8 +70,8 @@ class LoadProgress:
         """Return each partition's progress: 100 once all replicas answer as of the load, and as long as
         their nodes follow them.
 
-        A node that serves a collection already has the rows of a partition that is added before it is told
-        to serve them.
+        A node that serves a collection already has the rows of an added partition before reads there see
+        them.
         """
         complete = bool(replicas) and self._is_complete and all(r.is_followed(statuses) for r in replicas)
         are_read = all(r.reads(partition_ids) for r in replicas)

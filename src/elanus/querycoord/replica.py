@@ -61,7 +61,7 @@ class Replica:
         self.stood_in_for: frozenset[SegmentID] = frozenset()
         """Segments that cannot be read, but whose rows something else serves."""
         self._readable = None if record.partitions is None else frozenset(record.partitions)
-        """The partitions that its nodes were last told to serve; None: all."""
+        """The partitions that its nodes were last ordered to serve; None: all."""
 
     @property
     def record(self) -> ReplicaRecord:
@@ -112,11 +112,11 @@ class Replica:
         return is_followed(self.info, statuses)
 
     def reads(self, partition_ids: Collection[PartitionID]) -> bool:
-        """Whether its nodes have been told to serve these partitions."""
+        """Whether its nodes have been ordered to serve these partitions."""
         return self._readable is None or self._readable.issuperset(partition_ids)
 
     def narrow(self, partition_ids: Collection[PartitionID]) -> None:
-        """Its nodes are about to be told to serve these partitions only."""
+        """Its nodes are about to be ordered to serve these partitions only."""
         self._readable = frozenset(partition_ids)
 
     # reconciliation
@@ -199,6 +199,6 @@ class Replica:
         await let_others_run(target.segments)
         readable = self._readable
         is_complete = await version.complete(planned.layout, target, statuses)
-        if self._readable is readable:  # else the nodes were told to serve fewer meanwhile
+        if self._readable is readable:  # else the nodes were ordered to serve fewer meanwhile
             self._readable = None if whole else frozenset(target.partition_ids)
         return is_complete

@@ -25,9 +25,9 @@ BEHIND_MAX_S = 1.0
 def reading_settings(settings: ProxySettings) -> ProxySettings:
     """Return the settings by which a serving process lets clients sign in.
 
-    What it refuses is passed on, and the main process decides. So it looks at one wrong password of an
-    address per minute and leaves the others to the main process: each process would else allow as many as the
-    server should in all.
+    A refused call is passed on, and the main process decides. So the process looks at one wrong password of
+    an address per minute and leaves the others to the main process: each process would else allow as many as
+    the server should in all.
     """
     tries = min(settings.wrong_passwords_per_minute, 1)  # 0: no limit
     return settings.model_copy(update={"wrong_passwords_per_minute": tries})
