@@ -197,9 +197,8 @@ class _RemoteClient:
                 caller = asyncio.current_task()
                 if caller is not None and caller.cancelling():
                     raise
-                raise _closed(
-                    self._peer, name
-                ) from None  # gRPC cancels the calls of a channel that is closed
+                # gRPC cancels the calls of a channel that is closed.
+                raise _closed(self._peer, name) from None
             except aio.UsageError as error:
                 raise _closed(self._peer, name) from error
             except TimeoutError as error:
