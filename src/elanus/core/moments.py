@@ -36,7 +36,7 @@ _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _MICROS_OF_UNIT = {"s": 1_000_000, "ms": 1000, "us": 1, "ns": None}
-"""Of the units of Arrow's timestamps; all nanoseconds of 64 bits are in the calendar."""
+"""The microseconds in the units of Arrow's timestamps; all nanoseconds of 64 bits are in the calendar."""
 _MONTHS_MAX, _DAY_MICROS = 12 * 9_999, 86_400_000_000
 _MONTHS_OF_CALENDAR = 12 * 400
 _OFFSET_MAX, _OFFSET_MIN = timedelta(hours=14), timedelta(hours=-12)

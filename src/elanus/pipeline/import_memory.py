@@ -1,4 +1,4 @@
-"""How much memory a task of an import may take: its rows, and what reading a user's files takes besides.
+"""How much memory a task of an import may take: its rows, and what reading a user's files takes in addition.
 
 The files say little of that: a Parquet file of 300 kB may hold one text of a megabyte 50,000 times. So a task
 that reads them is bounded, and an import that would outgrow the machine fails alone.
@@ -16,9 +16,9 @@ SURVEY_BYTES = 2 << 30
 """For the heads and ends of files: a footer of Parquet grows fortyfold when it is read."""
 _READING_BYTES = 1 << 30
 _COPIES = 4
-"""Of the rows that a task holds: while they are put together, sorted and encoded there are others."""
+"""How often a task holds its rows: while they are put together, sorted and encoded there are others."""
 _LIST_COPIES = 5
-"""Of a JSON list, which is decoded as a whole: its text, its rows, and its characters if a row is wrong."""
+"""How often it holds a JSON list, which is decoded as a whole: text, rows, characters if one is wrong."""
 _NAMED_MAX = 3
 _REMEDY = (
     "write Parquet files with smaller row groups and shorter values, and other files as several; or raise "

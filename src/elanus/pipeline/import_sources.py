@@ -30,7 +30,7 @@ from elanus.pipeline.import_views import plain_rows, plain_schema
 from elanus.storage.port import ObjectStore
 
 _BATCH_BYTES = 64 << 20
-"""Of a Parquet file whose rows are larger than those of the collection usually are."""
+"""The size of a batch of a Parquet file whose rows are larger than those of the collection usually are."""
 _NO_MEMORY = "bad_alloc"
 """In the text of an error of Arrow's about a footer for which there is no memory."""
 _NUMPY, _CSV = ".npy", ".csv"

@@ -5,7 +5,7 @@ tries: nothing says why. So a task that cannot fit is refused before it begins. 
 limit, whatever else runs there: it refuses only what can never succeed. Builds that fit alone and not
 together wait for each other (`elanus.pipeline.memory_share`).
 
-What a user's file takes in memory is not known before it is read: a small one may hold any amount. The task
+The memory that a user's file takes is not known before it is read: a small one may hold any amount. The task
 that reads it is therefore bounded (`bounded_memory`): it fails by itself, before the system kills anything.
 """
 

@@ -5,7 +5,7 @@ the partition has. The collection is not read: of an upsert only the keys of the
 itself, of an overwrite the keys of the partition. All deletes get the timestamp of the commit, as the rows
 do, so the rows themselves are spared: a delete concerns older rows only.
 
-Of an upsert or an overwrite this runs in the data node's process, next to whatever else is there. Users'
+Upserts and overwrites run this in the data node's process, next to whatever else is there. Users'
 files are read by a task in a worker (`elanus.pipeline.delete_job`), in small pieces. Memory: of an upsert or
 an overwrite the keys of one vchannel; of a delete one row group for each vchannel.
 """

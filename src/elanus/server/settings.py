@@ -300,7 +300,7 @@ class ImportsSettings(Section):
     server can have every file in it imported, those behind symbolic links included."""
     task_mb: int = Field(default=512, ge=1, le=65_536)
     """The size of the rows that one task of an import holds in memory, and so of the largest segments it
-    writes, over all shards. As many tasks run at a time as Spark has slots. Whatever its files hold, a task
+    writes, over all shards. As many tasks run at a time as Spark has slots. A task
     takes at most 1 GiB and four times this, and for JSON lists five times the size of the largest in
     addition, but no more than three quarters of the memory there is."""
     at_once: int = Field(default=4, ge=1, le=64)
