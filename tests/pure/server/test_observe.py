@@ -122,7 +122,8 @@ def test_who_stands_by_is_healthy_and_not_ready(port: ObservePort, server: FakeS
 def test_status_is_the_servers_own_account(port: ObservePort) -> None:
     status, text = ask(port.url + "/status")
     assert status == 200
-    assert json.loads(text)["pipeline"] == {"state": "Healthy", "pid": 7, "restarts": 0, "spark": ""}
+    pipeline = {"state": "Healthy", "pid": 7, "restarts": 0, "spark": "", "cause": ""}
+    assert json.loads(text)["pipeline"] == pipeline
 
 
 def test_a_defect_answers_one_request_and_the_port_lives_on(port: ObservePort, server: FakeServer) -> None:

@@ -238,6 +238,10 @@ class StreamWriter:
             except ElanusError as error:
                 _fail(appends, error)
                 return
+            except Exception as error:
+                _logger.exception("session not confirmed", stream=self._stream)
+                _fail(appends, Internal(f"an append to {self._stream} was not confirmed: {error!r}"))
+                return
             self._is_confirmed = True
         _answer(appends, messages, sequences)
 
