@@ -63,14 +63,14 @@ class _Column:
                         "structured arrays: save the column with a plain dtype"
                     )
                 length_bytes, read = _HEADERS[version]
-                begin = file.tell()
+                length_at = file.tell()
                 header_bytes = int.from_bytes(file.read(length_bytes), "little")
                 if header_bytes > _HEADER_BYTES_MAX:
                     raise InvalidParameter(
                         f"{name} cannot be read as NumPy: it has a header of {header_bytes} bytes, at most "
                         f"{_HEADER_BYTES_MAX} are accepted"
                     )
-                file.seek(begin)
+                file.seek(length_at)
                 self.shape, is_fortran, self.dtype = read(file)
             except _NO_HEADER as error:
                 raise InvalidParameter(f"{name} cannot be read as NumPy: {error}") from error

@@ -29,7 +29,7 @@ def short_s(processors: int) -> float:
     """Return up to which mean a kind of call runs in the reading thread of a machine with so many processors.
 
     Longer ones are left to the pool, where several threads compute at a time. With few processors that wins
-    little, since the clients need one of them: there, searches of 1 to 1.5 ms had 4 to 13 % more answers
+    little, since the clients need one of them: there, searches of 1 to 1.8 ms had 7 to 13 % more answers
     from the reading thread, at 5 to 12 % less processor time (four clients, rounds in turn).
     """
     return _SHORT_ON_FEW_S if processors <= _FEW_PROCESSORS else _SHORT_S
