@@ -103,7 +103,8 @@ class Snapshot:
     def _segments(self, partition_ids: tuple[PartitionID, ...]) -> Iterator[SnapshotSegment]:
         if not partition_ids:
             return iter(self.segments)
-        return (segment for segment in self.segments if segment.partition_id in partition_ids)
+        wanted = frozenset(partition_ids)
+        return (segment for segment in self.segments if segment.partition_id in wanted)
 
 
 class PublishedSnapshot:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pytest
 from fakes import collection
 from proxy_bench import Bench, resolved
 
-from elanus.core.errors import CollectionNotLoaded, InvalidParameter
+from elanus.api.querynode import NodeQuery
+from elanus.core.errors import CollectionNotLoaded, InvalidParameter, PartitionNotLoaded
 from elanus.core.messages import UpsertMessage
 from elanus.proxy.api.writes import Update
+from elanus.proxy.fanout.deadline import Patience
 
 PLAIN = collection(shards=2)
 VECTOR = PLAIN.schema.field("v0").arrow_type
@@ -84,5 +86,26 @@ def test_a_refused_update_writes_nothing() -> None:
         with pytest.raises(InvalidParameter, match=r"fieldSchema\(v0\) has no corresponding fieldData"):
             bench.verbs.update(update(KEYS, PRICES))
         assert bench.messages() == []
+
+    in_a_thread(work)
+
+
+def test_a_row_that_may_be_in_a_partition_that_is_not_loaded_is_not_taken_for_new() -> None:
+    def work(bench: Bench) -> None:
+        loaded = bench.nodes.query
+        present = {"pk": pa.array([8, 7], pa.int64()), "v0": pa.array([[8.0, 8.0], [7.0, 7.0]], VECTOR)}
+
+        def partly_loaded(query: NodeQuery, patience: Patience) -> Mapping[str, pa.Array]:
+            if query.partition_ids:
+                raise PartitionNotLoaded("partition not loaded[partition=5]; load it first")
+            return loaded(query, patience)
+
+        bench.nodes.query = partly_loaded  # type: ignore[method-assign]
+        bench.nodes.rows = {name: values[:1] for name, values in present.items()}
+        with pytest.raises(PartitionNotLoaded, match=r"keys \[7\] are in no loaded .*load the coll"):
+            bench.verbs.update(update(KEYS, PRICES))
+        assert bench.messages() == []
+        bench.nodes.rows = present
+        assert bench.verbs.update(update(KEYS, PRICES)).upsert_count == 2
 
     in_a_thread(work)

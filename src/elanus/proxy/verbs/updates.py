@@ -1,18 +1,22 @@
 """Partial updates: the present rows are read, and whole rows are upserted.
 
-The read sees every acknowledged write. Another client's write to the same row between the read and the upsert
-is overwritten, as in the reference: there is no lock on rows.
+The read sees every acknowledged write, in all partitions: an upsert replaces a row wherever it is. So a row
+counts as new only if all partitions are loaded; else one in a partition that is not would lose the fields
+that are not sent. Another client's write to the same row between the read and the upsert is overwritten, as
+in the reference: there is no lock on rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elanus.api.querynode import NodeQuery
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
-from elanus.core.errors import CollectionNotLoaded, InvalidParameter
+from elanus.core.errors import CollectionNotLoaded, InvalidParameter, PartitionNotLoaded
 from elanus.core.partial_update import check_update, kept_fields, updated
 from elanus.core.rate_limits import Action
 from elanus.proxy.api.writes import Insert, MutationResult, Update
@@ -20,6 +24,7 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.mutations import Mutations
 from elanus.proxy.verbs.row_writes import write_partition
 
+_KEYS_SHOWN_MAX = 10
 _REMEDY = "a partial update reads the rows that are there; load the collection, or send whole rows"
 
 
@@ -41,16 +46,17 @@ class Updates(Mutations):
     def _present(
         self, cached: CachedCollection, keys: pa.Array, fields: tuple[str, ...]
     ) -> Mapping[str, pa.Array]:
-        """Return the rows with these keys. Raises `CollectionNotLoaded`, among others."""
+        """Return the rows with these keys. Raises `CollectionNotLoaded`, `PartitionNotLoaded`, and others."""
         reads = self._proxy.reads
+        key = cached.view.schema.primary_field.name
         with reads.begin() as patience:
             read_ts = reads.read_timestamp(cached, ReadConsistency(ConsistencyLevel.STRONG), patience)
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
-                partition_ids=(),
+                partition_ids=tuple(cached.partitions.values()),
                 filter=cached.plans.filter("", {}),
                 primary_keys=keys,
-                output_fields=(cached.view.schema.primary_field.name, *fields),
+                output_fields=(key, *fields),
                 limit=None,
                 read_ts=read_ts,
                 answer_bytes_max=self._proxy.limits.answer_bytes_max,
@@ -60,3 +66,13 @@ class Updates(Mutations):
                 return reads.nodes.query(wanted, patience)
             except CollectionNotLoaded as error:
                 raise type(error)(f"failed to query: {error.message}: {_REMEDY}") from error
+            except PartitionNotLoaded as error:
+                found = reads.nodes.query(replace(wanted, partition_ids=()), patience)
+                unknown = keys.filter(pc.invert(pc.is_in(keys, found[key])))
+                if unknown:
+                    raise PartitionNotLoaded(
+                        f"failed to query: {error.message}: the rows with the primary keys "
+                        f"{unknown.slice(0, _KEYS_SHOWN_MAX).to_pylist()} are in no loaded partition, and "
+                        f"may be in others: {_REMEDY}"
+                    ) from error
+                return found
