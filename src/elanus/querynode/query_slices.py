@@ -32,25 +32,35 @@ TIMED_QUERIES_MIN = 32
 
 
 class SearchDeadline:
-    """Until when the client waits for a search. ``timeout_s``: from now on; None: as long as it takes."""
+    """Until when the client waits for a search.
 
-    def __init__(self, timeout_s: float | None) -> None:
+    ``timeout_s``: from now on; None: as long as it takes. ``is_gone`` says that the client has given up
+    meanwhile; None: it cannot be known.
+    """
+
+    def __init__(self, timeout_s: float | None, is_gone: Callable[[], bool] | None = None) -> None:
         self._timeout_s = timeout_s
         self._until_s = None if timeout_s is None else time.monotonic() + timeout_s
+        self._is_gone = is_gone
+
+    @property
+    def may_come(self) -> bool:
+        return self._until_s is not None or self._is_gone is not None
 
     def check(self, done: int, queries: int) -> None:
         """Raise `DeadlineExceeded` if nobody waits any longer; ``done`` of the ``queries`` were searched."""
-        if self._until_s is not None and time.monotonic() > self._until_s:
-            raise DeadlineExceeded(
-                f"the client waits for {self._timeout_s:.3g} s, in which {done} of the {queries} vectors "
-                "were searched: send fewer vectors in one request, or wait longer"
-            )
+        self._check(f"{done} of the {queries} vectors were searched")
 
     def check_part(self) -> None:
         """Raise `DeadlineExceeded` if nobody waits any longer, and some segments are left to search."""
+        self._check("not all segments were searched")
+
+    def _check(self, progress: str) -> None:
+        if self._is_gone is not None and self._is_gone():
+            raise DeadlineExceeded(f"the client has given up, when {progress}")
         if self._until_s is not None and time.monotonic() > self._until_s:
             raise DeadlineExceeded(
-                f"the client waits for {self._timeout_s:.3g} s, in which not all segments were searched: "
+                f"the client waits for {self._timeout_s:.3g} s, in which {progress}: "
                 "send fewer vectors in one request, or wait longer"
             )
 

@@ -217,19 +217,19 @@ class Ranking:
         if TRUTH in self.request.params:
             column = one.block.vectors[self.request.field_id]
             return true_hits(column, queries, k, self.params, one.mask)
-        if self.request.timeout_s is None or not self.spec.metric_type.takes_queries_singly:
+        if not (self.deadline.may_come and self.spec.metric_type.takes_queries_singly):
             return one.index.search(queries, k, self.params, one.mask, self.threads)
         return self._search_singly(one, k, queries)
 
     def _search_singly(self, one: _Candidate, k: int, queries: Queries) -> Hits:
-        """Search with one query after the other, unless they are so many that cores share them, as long as
-        the client waits."""
+        """Search with one query after the other, or with as many as cores share, as long as the client
+        waits."""
         count = len(queries)
-        at_once = count if count >= PARALLEL_QUERIES_MIN else 1
+        at_once = PARALLEL_QUERIES_MIN if count >= PARALLEL_QUERIES_MIN else 1
         parts = []
         for start in range(0, count, at_once):
             self.deadline.check_part()
-            some = queries if at_once == count else queries[np.arange(start, start + at_once)]
+            some = queries[np.arange(start, min(start + at_once, count))]
             parts.append(one.index.search(some, k, self.params, one.mask, self.threads))
         return stacked(parts)
 

@@ -19,6 +19,7 @@ from elanus.querynode.grouped_search import grouped
 from elanus.querynode.query_slices import SearchDeadline
 from elanus.querynode.ranking import Ranking
 from elanus.querynode.snapshot import Snapshot
+from elanus.rpc.serving.waiting import client_of_thread
 
 _resolved: IdentityCache[Mapping[str, object], tuple[IndexSpec, int, SearchParams]] = IdentityCache(256)
 """The parameters of recent searches, by those that were sent, for an index and a number of hits."""
@@ -36,7 +37,8 @@ def search(snapshot: Snapshot, request: NodeSearch, threads: int) -> NodeHits:
     blocks = snapshot.blocks(
         request.read_ts, request.partition_ids, request.ignore_growing, request.expired_until
     )
-    ranking = Ranking(request, spec, params, threads, SearchDeadline(request.timeout_s))
+    deadline = SearchDeadline(request.timeout_s, client_of_thread())
+    ranking = Ranking(request, spec, params, threads, deadline)
     step("rank rows")
     found = ranking.rank(blocks) if request.grouping is None else grouped(ranking, blocks, snapshot.schema)
     schema = snapshot.schema

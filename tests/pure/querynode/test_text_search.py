@@ -11,6 +11,7 @@ import asyncio
 import math
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
@@ -29,6 +30,7 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.index import query_of, weighted
 from elanus.querynode import growing, query_slices
+from elanus.rpc.serving.waiting import serves
 from elanus.text import analyzer_from, query_terms
 from elanus.text.analyzer import Analyzer
 
@@ -209,6 +211,29 @@ def test_a_search_of_few_texts_ends_when_its_client_does_not_wait_any_longer(tmp
         ):
             world.node.search(world.request(asked=("apple", "pear", "plum"), timeout_s=10.0))
         assert next(looks, None) is None, "it looked before each text"
+        await world.node.stop()
+
+    asyncio.run(play())
+
+
+def test_a_search_of_texts_ends_when_its_client_is_gone(tmp_path: Path) -> None:
+    async def play() -> None:
+        world = TextWorld(tmp_path)
+        await world.start()
+        await world.insert([(key, key) for key in range(60)])
+        await world.tick()
+        for texts, answers in (
+            (("apple", "pear", "plum"), [False, True]),
+            (("apple",) * 40, [False, True]),
+        ):
+            looks = iter(answers)
+            serves(partial(next, looks))
+            try:
+                with pytest.raises(DeadlineExceeded, match="client has given up"):
+                    world.node.search(world.request(asked=texts))
+            finally:
+                serves(None)
+            assert next(looks, None) is None, "it looks between texts, and between shares of many"
         await world.node.stop()
 
     asyncio.run(play())

@@ -19,7 +19,7 @@ from elanus.rpc.serving.placement import Placement
 from elanus.rpc.serving.pooled import PooledServer
 from elanus.rpc.serving.queue import TESTED_RELEASE
 from elanus.rpc.serving.selftest import fault_of, loop_fault
-from elanus.rpc.serving.waiting import about_to_wait
+from elanus.rpc.serving.waiting import about_to_wait, client_of_thread
 
 LIMIT_S = 60.0
 """For a broken server only."""
@@ -33,6 +33,7 @@ class Handlers:
         self.gate = threading.Event()
         self.began = threading.Semaphore(0)
         self.given_up = threading.Event()
+        self.is_gone: Callable[[], bool] | None = None
         self.threads: list[str] = []
         self.after = 0
         """Calls of ``count`` that were run."""
@@ -73,6 +74,7 @@ class Handlers:
 
     def stay(self, request: bytes, context: Any) -> bytes:
         context.add_callback(self.given_up.set)
+        self.is_gone = client_of_thread()
         self.began.release()
         assert self.gate.wait(LIMIT_S)
         return request
@@ -373,8 +375,11 @@ def test_a_client_of_a_call_in_the_reading_thread_may_give_up(
 ) -> None:
     blocked = hasty.unary_unary("/test/stay").future(b"")
     assert handlers.began.acquire(timeout=LIMIT_S)
+    assert handlers.is_gone is not None
+    assert not handlers.is_gone()
     blocked.cancel()
     assert handlers.given_up.wait(LIMIT_S)
+    assert handlers.is_gone()
     assert call(hasty, "echo") == b"x"
 
 

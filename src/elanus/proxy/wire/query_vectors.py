@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from google.protobuf.message import DecodeError
 
 from elanus.core.errors import InvalidDimension, InvalidParameter
@@ -21,6 +22,7 @@ from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 from elanus.text import QueryTexts
 
 _TYPES = frozenset(DataType)
+_IDS_SHOWN_MAX = 10
 _HALVES = (DataType.FLOAT16_VECTOR, DataType.BFLOAT16_VECTOR)
 
 
@@ -98,11 +100,19 @@ def key_array(ids: schema_pb2.IDs) -> pa.Array:
 
 
 def check_keys(ids: pa.Array, nq: int, schema: CollectionSchema) -> None:
-    """Raises `InvalidParameter` for keys of another type than the primary key's, and for a wrong ``nq``."""
+    """Raises `InvalidParameter` for keys of another type than the primary key's, for repeated ones, as the
+    reference, and for a wrong ``nq``."""
     check_query_count(len(ids))
     if nq not in (0, len(ids)):
         raise InvalidParameter(f"nq is {nq}, but the request holds {len(ids)} ids")
     primary = schema.primary_field
+    if len(ids.unique()) < len(ids):
+        twice = pc.value_counts(ids)
+        repeated = twice.field("values").filter(pc.greater(twice.field("counts"), 1))
+        raise InvalidParameter(
+            f"duplicate IDs found in search request: {repeated.slice(0, _IDS_SHOWN_MAX).to_pylist()}: send "
+            "each id once"
+        )
     if ids.type != primary.arrow_type:
         raise InvalidParameter(
             f"primary key is {primary.data_type.name.lower()}, but IDs type mismatch: ids of type {ids.type} "

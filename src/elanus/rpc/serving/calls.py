@@ -18,6 +18,7 @@ import grpc
 import structlog
 
 from elanus.rpc.serving import queue
+from elanus.rpc.serving.waiting import serves
 
 _log = structlog.get_logger("rpc")
 
@@ -162,6 +163,7 @@ class UnaryCall:
     def run(self, request: Any) -> None:
         """Run the handler on a request and answer. Raises nothing that the handler raises."""
         method = self.method
+        serves(self._is_gone)
         try:
             response = method.behavior(request, self)
         except Aborted:
@@ -171,6 +173,8 @@ class UnaryCall:
             self.end(grpc.StatusCode.UNKNOWN, f"Exception calling application: {error}")
             _log.error("handler failed", rpc=method.path, error=repr(error), exc_info=True)
             return
+        finally:
+            serves(None)
         try:
             message = method.serialize(response)
         except Exception as error:  # noqa: BLE001 - as above
@@ -178,6 +182,9 @@ class UnaryCall:
             _log.error("response not serialized", rpc=method.path, error=repr(error), exc_info=True)
             return
         self.end(None, "", message)
+
+    def _is_gone(self) -> bool:
+        return self._closed
 
     def request_of(self, data: bytes) -> Any:
         """Return the request; None if it is malformed: then the call has ended."""
