@@ -8,9 +8,10 @@ traceback.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from elanus.cli.backup_commands import backup, restore, verify
 from elanus.cli.development_commands import demo, dev_cluster, docs, init, sim
@@ -24,8 +25,22 @@ from elanus.cli.serve_commands import pipeline, run, serve, serving, settings
 from elanus.cli.share_port import share_port
 from elanus.cli.snapshot_commands import clone, snapshot_app, undrop
 
+
+class _Commands(TyperGroup):
+    """Commands of which those that people do not start are no suggestion for a misspelled one."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._hidden = {name: command for name, command in self.commands.items() if command.hidden}
+        self.commands = {name: c for name, c in self.commands.items() if name not in self._hidden}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return super().get_command(ctx, cmd_name) or self._hidden.get(cmd_name)
+
+
 app = typer.Typer(
     name="elanus",
+    cls=_Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -5,6 +5,7 @@
     backups/<name>.json                         the backup: its moment, its collections, users and roles
     collections/<name>/<number>.json            a collection of it: definition, segments, files with checksums
     files/<collection>-<created>/<path>         the files, under the paths that the server has them
+    probes/<number>                             written and deleted before a backup begins
 
 A file is never changed, and its path is used once, so backups of one collection share what they have in
 common: a further backup copies what is new. A collection's id and the moment of its creation are unique
@@ -13,6 +14,7 @@ among all servers. The object ``backups/<name>.json`` is written last: without i
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ import msgspec
 from elanus.api.connector import CollectionSnapshot
 from elanus.core.access import AccessPolicy
 from elanus.core.catalog import Collection, Database
+from elanus.core.faults import StorageFault
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import Timestamp
 from elanus.storage.copying import Copy, StoredFile, digest_of, in_threads, threads_for
@@ -32,6 +35,7 @@ from elanus.storage.port import ObjectMissing, ObjectStore
 _BACKUPS = "backups"
 _COLLECTIONS = "collections"
 _FILES = "files"
+_PROBES = "probes"
 _SUFFIX = ".json"
 _NOT_THERE = -1
 
@@ -130,6 +134,18 @@ class BackupFiles:
             if info.path.endswith(_SUFFIX)
         ]
         return sorted(found, key=lambda backup: (backup.moment, backup.name))
+
+    def check_writable(self) -> None:
+        """Write a small file and delete it. Raises `BackupFailed` if the target cannot be written to."""
+        path = f"{_PROBES}/{uuid.uuid4().hex}"
+        try:
+            self.store.put(path, b"probe")
+            self.store.delete(path)
+        except StorageFault as error:
+            raise BackupFailed(
+                f"the target {self.store.url} cannot be written to: {error.__cause__ or error}: give a "
+                "directory or bucket that you may write to"
+            ) from error
 
     def backup(self, name: str) -> Backup:
         """``name`` "": the latest. Raises `BackupFailed`, `CorruptObject`."""

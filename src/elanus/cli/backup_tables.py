@@ -21,7 +21,7 @@ def show_backups(console: Console, backups: Sequence[Backup]) -> None:
             f"{sum(c.rows for c in backup.collections):,}",
             size(backup.size_bytes),
             str(sum(c.copied for c in backup.collections)),
-            time_of(backup.moment),
+            _moment(backup),
         )
         for backup in backups
     ]
@@ -36,4 +36,9 @@ def show_backup(console: Console, backup: Backup) -> None:
         for c in backup.collections
     ]
     show(console, table("Collections", tuple(map(Column, names)), rows))
-    console.print(f"backup {backup.name}, as of {time_of(backup.moment)}", highlight=False, soft_wrap=True)
+    console.print(f"backup {backup.name}, as of {_moment(backup)}", highlight=False, soft_wrap=True)
+
+
+def _moment(backup: Backup) -> str:
+    """Return when its rows were there; without a collection it is as of no moment."""
+    return time_of(backup.moment) if backup.collections else "no moment: it has no collections"

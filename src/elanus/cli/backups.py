@@ -69,6 +69,7 @@ def back_up(server: Server, files: BackupFiles, wanted: Wanted, console: Console
     name = wanted.name or time.strftime("%Y-%m-%dT%H-%M-%SZ", time.gmtime())
     if not _NAME.fullmatch(name):
         raise BackupFailed(f"--name {name}: use letters, digits, dots, dashes and underscores, up to 100")
+    files.check_writable()
     earlier = files.backups()
     if any(backup.name == name for backup in earlier):
         raise BackupFailed(f"there is a backup {name} in {files.store.url} already: use another --name")

@@ -37,8 +37,7 @@ def _commands() -> Iterator[str]:
     yield "Exit codes: 0 done, 1 failed, 2 misused (a wrong option, argument or setting), "
     yield "3 `elanus doctor`, `elanus verify` or `elanus backup --verify` found something.\n"
     for name, command in group.commands.items():
-        if not command.hidden:
-            yield from _command(f"elanus {name}", command)
+        yield from _command(f"elanus {name}", command)
 
 
 def _command(name: str, command: Any) -> Iterator[str]:

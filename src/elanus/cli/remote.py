@@ -49,7 +49,7 @@ def _ask(url: str, timeout_s: float, *, changes: bool = False) -> bytes:
             body: bytes = answer.read()
             return body
     except urllib.error.HTTPError as error:
-        raise NoAnswer(_reason(error) or f"{url}: {error.code} {error.reason}") from None
+        raise NoAnswer(_reason(error) or _foreign(url, error)) from None
     except OSError as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         raise NoAnswer(f"no server answers at {request.host}: {reason}; is `elanus serve` running?") from None
@@ -62,6 +62,16 @@ def not_http(url: str, error: Exception) -> str:
     if isinstance(error, ValueError | http.client.InvalidURL):
         return f"{url} is no address of a server: {error}"
     return f"what answers at {url} does not speak HTTP: {error!r}; give another address"
+
+
+def _foreign(url: str, error: urllib.error.HTTPError) -> str:
+    text = f"{url}: {error.code} {error.reason}"
+    if error.code != http.HTTPStatus.NOT_FOUND:
+        return text
+    return (
+        f"{text}: that is not the metrics port of a server, but perhaps the one of its REST API and console: "
+        "give the address of metrics.port, http://127.0.0.1:9091 by default, or the server's --data-dir"
+    )
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from elanus.console.sample import Sample, projection
 from elanus.core.errors import ElanusError
 from elanus.core.past import moment_of
+from elanus.core.privileges import ANY
 from elanus.proxy.rest import operations
-from elanus.proxy.rest.bodies import OfCollection
+from elanus.proxy.rest.bodies import Empty, OfCollection
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.errors import reported
-from elanus.proxy.wire.stubs import common_pb2
+from elanus.proxy.wire.stubs import common_pb2, milvus_pb2
 
 _STATES = [
     common_pb2.SegmentState.Value(name) for name in ("Growing", "Sealed", "Flushing", "Flushed", "Importing")
@@ -48,6 +49,25 @@ def vchannels(session: Session, body: OfCollection) -> object:
     return [{"vchannel": vchannel, "pchannel": pchannel} for vchannel, pchannel in pairs]
 
 
+def users(session: Session, body: Empty) -> object:
+    """The users with their roles, and the roles with their privileges
+
+    One request, whatever their number: ``grants`` are lists of role, privilege, object type, database and
+    object.
+    """
+    found = session.rpc("SelectUser", include_role_info=True).results
+    roles = [result.role.name for result in session.rpc("SelectRole").results]
+    grants = []
+    for role in roles:
+        entity = milvus_pb2.GrantEntity(role=milvus_pb2.RoleEntity(name=role), db_name=ANY)
+        grants += [
+            [role, grant.grantor.privilege.name, grant.object.name, grant.db_name, grant.object_name]
+            for grant in session.rpc("SelectGrant", entity=entity).entities
+        ]
+    named = [{"name": one.user.name, "roles": [role.name for role in one.roles]} for one in found]
+    return {"users": named, "roles": roles, "grants": grants}
+
+
 class Check(OfCollection, kw_only=True):
     """``asOf``: a moment as `elanus.core.past.moment_of` reads it, "" for the present."""
 
@@ -76,6 +96,7 @@ def _in(body: OfCollection) -> dict[str, str]:
 _ENDPOINTS = (
     endpoint("segments", OfCollection, segments, "GetPersistentSegmentInfo", "GetQuerySegmentInfo"),
     endpoint("vchannels", OfCollection, vchannels, "DescribeCollection"),
+    endpoint("users", Empty, users, "SelectUser", "SelectRole", "SelectGrant"),
     endpoint("check", Check, check, "Query"),
     endpoint("projection", Sample, projection, operations.QUERY),
 )

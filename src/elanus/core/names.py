@@ -41,6 +41,12 @@ _PARTITION_FIRST = re.compile(r"[A-Za-z0-9_]")
 _PARTITION = re.compile(r"[A-Za-z0-9_$-]+\Z")
 
 
+def check_dropped_partition(name: str) -> None:
+    """Raises `InvalidParameter`, in the reference's words, for the partition that every collection keeps."""
+    if name == DEFAULT_PARTITION:
+        raise InvalidParameter("default partition cannot be deleted")
+
+
 def check_collection_name(name: str) -> str:
     """Return the name unchanged. Raises `InvalidParameter`."""
     if not name.strip():

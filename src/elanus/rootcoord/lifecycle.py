@@ -23,7 +23,7 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.limits import PARTITIONS_MAX, SYSTEM_FIELDS_MAX_ID
 from elanus.core.messages import MsgKind
 from elanus.core.moments import TIMEZONE
-from elanus.core.names import DEFAULT_PARTITION
+from elanus.core.names import DEFAULT_PARTITION, check_dropped_partition
 from elanus.core.partition_keys import partition_names
 from elanus.core.schema import CollectionSchema, DataType
 from elanus.rootcoord.announcer import Announcer
@@ -153,8 +153,7 @@ class Lifecycle:
 
     async def drop_partition(self, database: str, collection: str, partition: str) -> None:
         async with self._definitions.lock:
-            if partition == DEFAULT_PARTITION:
-                raise InvalidParameter("default partition cannot be deleted")
+            check_dropped_partition(partition)
             found = self._catalog.collection(database, collection)
             dropped = next((p for p in found.partitions if p.name == partition), None)
             if dropped is None:

@@ -36,7 +36,7 @@ from elanus.server.counters import RequestMeasures
 from elanus.server.http_front import HttpFront
 from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.settings import ProxySettings
-from elanus.server.startup import PortTaken
+from elanus.server.startup import CannotStart, PortTaken
 
 _STOP_GRACE_S = 2.0
 
@@ -89,9 +89,11 @@ class Fronts:
 
         ``current`` returns the running instance of the proxy that answers. ``http``: opened too, for the same
         operations. ``local``: the address of a local socket; other processes of this server listen on the
-        port too, and pass on there what they do not answer. Raises `PortTaken`.
+        port too, and pass on there what they do not answer. Raises `PortTaken`, and `CannotStart` for a host
+        that is unknown.
         """
         calls, host = self._calls(current, http), self._settings.host
+        check_known(host)
         held = HeldBytes(self._settings.requests_max_bytes)
         try:
             if local:
@@ -156,6 +158,17 @@ class Fronts:
             serving=settings.serving,
             shares_port=shares_port,
         )
+
+
+def check_known(host: str) -> None:
+    """Raises `CannotStart` for a host name that no name service knows."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as error:
+        raise CannotStart(
+            f"cannot listen on {host}: the host name is unknown ({error.strerror}); name an address of this "
+            "machine with --host, such as 127.0.0.1, or 0.0.0.0 for all of them"
+        ) from None
 
 
 def check_free(host: str, port: int) -> None:

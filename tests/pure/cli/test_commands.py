@@ -483,3 +483,9 @@ def test_ctrl_c_while_modules_are_loaded_ends_without_a_traceback(monkeypatch: p
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == INTERRUPTED
+
+
+def test_no_command_is_suggested_that_the_help_does_not_list() -> None:
+    assert "Did you mean 'serve', 'version'?" in elanus("servin").output
+    assert "Did you mean 'doctor'?" in elanus("doc").output
+    assert elanus("pipeline", "--help").exit_code == 0, "it can be called"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -55,3 +56,17 @@ def test_an_address_that_is_none_is_named(url: str) -> None:
     ):
         with pytest.raises(NoAnswer, match="is no address of a server"):
             ask(url)
+
+
+def test_the_port_of_the_rest_api_is_not_taken_for_the_metrics_port() -> None:
+    class NothingThere(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(404)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), NothingThere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(NoAnswer, match=r"404 Not Found: that is not the metrics port .*metrics\.port"):
+            remote.get(f"http://127.0.0.1:{server.server_port}/status")
+        server.shutdown()

@@ -99,6 +99,14 @@ def test_a_loaded_partition_is_not_dropped() -> None:
     refused(drop, InvalidParameter, message)
 
 
+def test_the_default_partition_cannot_be_dropped_whether_loaded_or_not() -> None:
+    def drop(bench: Bench) -> None:
+        bench.query.statuses = [loaded(50, 50)]
+        bench.verbs.drop_partition("default", "c", "_default")
+
+    refused(drop, InvalidParameter, "default partition cannot be deleted")
+
+
 def test_altering_a_database_names_what_to_alter() -> None:
     refused(lambda b: b.verbs.alter_database("default", {}, ()), InvalidParameter, "empty properties")
     for name in ("database.replica.number", "database.max.collections"):

@@ -8,7 +8,8 @@ import pytest
 
 from elanus.core.errors import Unavailable
 from elanus.server.data_dir import DataDir
-from elanus.server.fronts import check_free
+from elanus.server.fronts import check_free, check_known
+from elanus.server.startup import CannotStart
 
 
 def _path(address: str) -> Path:
@@ -34,3 +35,7 @@ def test_sockets_with_long_paths_share_a_directory_that_is_removed_at_the_end(tm
 def test_a_host_that_is_not_known_cannot_be_listened_on() -> None:
     with pytest.raises(Unavailable, match=r"cannot listen on no\.such\.host\.invalid:19530: "):
         check_free("no.such.host.invalid", 19530)
+    with pytest.raises(CannotStart, match=r"no\.such\.host\.invalid: the host name is unknown .*--host"):
+        check_known("no.such.host.invalid")
+    for host in ("127.0.0.1", "0.0.0.0", "::1", "localhost"):
+        check_known(host)

@@ -176,6 +176,21 @@ def test_a_grant_opens_what_it_names(world: World) -> None:
     assert world.browser.call("collections/drop", collectionName="books")[0] == 403
 
 
+def test_users_roles_and_grants_come_in_one_answer(world: World) -> None:
+    granted(world.verbs, "GetStatistics", "default", "books")
+    world.browser.sign_in("root", "Milvus")
+    status, answer = world.browser.ask("POST", "/ui/api/view/users")
+    assert status == 200
+    found = answer["data"]
+    held = {user["name"]: user["roles"] for user in found["users"]}
+    assert set(held) == {"ada", "root"}
+    (role,) = (grant[0] for grant in found["grants"] if grant[3:] == ["default", "books"])
+    assert role in held["ada"]
+    assert role in found["roles"]
+    world.browser.sign_in("ada", "secret-ada")
+    assert world.browser.ask("POST", "/ui/api/view/users")[0] == 403
+
+
 def test_changes_are_made_as_the_user_of_the_session(world: World) -> None:
     world.browser.sign_in("root", "Milvus")
     assert world.browser.call("users/create", userName="eve", password="secret-eve") == (200, {})

@@ -1,24 +1,19 @@
 // Users, their roles and API keys, and the privileges of roles, which can be changed; and the latest records of the audit log.
 
-import { auditRecords, call, session } from "./api.js";
+import { auditRecords, call, session, view } from "./api.js";
 import { h, table } from "./dom.js";
 
 export default async function users(place, parts, life) {
   const { signInNeeded } = await session();
   const note = signInNeeded ? null : h("p", { class: "quiet" }, "Clients need not sign in: proxy.authorization_enabled is off.");
   const again = async () => {
-    const [names, roles, keys, records] = await Promise.all([call("users/list"), call("roles/list"), call("api_keys/list"), audited()]);
-    const [of, grants] = await Promise.all([
-      Promise.all(names.map((userName) => call("users/describe", { userName }))),
-      Promise.all(roles.map((roleName) => call("roles/describe", { roleName, dbName: "*" }))),
-    ]);
+    const [{ users: found, roles, grants }, keys, records] = await Promise.all([view("users"), call("api_keys/list"), audited()]);
     if (!life.active) return;
-    const held = roles.flatMap((role, at) => grants[at].map((grant) => [role, grant.privilege, grant.objectType, grant.dbName, grant.objectName]));
-    const lines = names.map((name, at) => [name, of[at].join(", "), actions(name, of[at], roles, tried)]);
+    const lines = found.map((user) => [user.name, user.roles.join(", "), actions(user.name, user.roles, roles, tried)]);
     place.replaceChildren(...[note, problem,
       h("h2", {}, "Users and roles"), table(["user", "roles", "actions"], lines), added(tried),
       h("h2", {}, "API keys"), table(["key", "user", "expires", "roles", "databases", "description", "actions"], keys.map((key) => keyLine(key, tried)), "no keys"),
-      h("h2", {}, "Privileges"), table(["role", "privilege", "object type", "database", "object"], held, "no grants"),
+      h("h2", {}, "Privileges"), table(["role", "privilege", "object type", "database", "object"], grants, "no grants"),
       h("h2", {}, "Audit log"), records].filter(Boolean));
   };
   const problem = h("div", { role: "alert", class: "bad" });

@@ -21,6 +21,7 @@ from elanus.core.names import (
     check_alias,
     check_collection_name,
     check_database_name,
+    check_dropped_partition,
     check_partition_name,
 )
 from elanus.core.partition_keys import checked_partitions, isolates_keys
@@ -206,6 +207,7 @@ class Definitions(VerbFamily):
         cached = self._collection(database, collection)
         refuse_partitions(cached, "drop partition")
         self._proxy.admission.allow(Action.DDL, cached)
+        check_dropped_partition(partition)
         coordinators = self._proxy.coordinators
 
         async def drop_if_there() -> None:
