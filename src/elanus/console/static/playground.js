@@ -55,9 +55,20 @@ function form(found, body, vectors, rowKey, life) {
     const whole = await answer("entities/search", sent);
     const hits = whole.data;
     const took = (performance.now() - began).toFixed(1);
-    const names = [...new Set(["distance", key.name, ...hits.flatMap(Object.keys)])].filter((name) => name !== "id" || key.name === "id");
-    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(names.map((name) => (name === "distance" ? "#distance" : column(name))), hits.map((hit) => names.map((name) => hit[name])), "no hits"),
+    const names = [...new Set([key.name, ...hits.flatMap(Object.keys)])].filter((name) => name !== "distance" && (name !== "id" || key.name === "id"));
+    const columns = [["#distance", (hit) => hit.distance], ...names.map((name) => [column(name), (hit) => hit[name]])];
+    if (sent.outputFields.includes("distance") && hits.length) {
+      const hidden = await fieldOf(hits, "distance");
+      columns.push(["field distance", (hit) => hidden.get(String(hit.id))]);
+    }
+    results.replaceChildren(h("p", { class: "quiet" }, `${hits.length} hits in ${took} ms, the network included`), table(columns.map(([title]) => title), hits.map((hit) => columns.map(([, of]) => of(hit))), "no hits"),
       ...(whole.explain ? [h("h2", {}, "What the search did"), h("pre", {}, whole.explain.text)] : []));
+  };
+  // The values of a field by the keys of the hits. In a hit the distance takes the place of a field of that name.
+  const fieldOf = async (hits, name) => {
+    const keys = hits.map((hit) => (key.type === "VarChar" ? JSON.stringify(hit.id) : hit.id));
+    const rows = await call("entities/query", { ...body, filter: `${key.name} in [${keys.join(", ")}]`, outputFields: [key.name, name] });
+    return new Map(rows.map((row) => [String(row[key.name]), row[name]]));
   };
   const random = async () => {
     const counted = await call("entities/query", { ...body, outputFields: ["count(*)"] });
