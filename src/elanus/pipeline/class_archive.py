@@ -20,6 +20,11 @@ _BASE = Path("lib", "server", "classes.jsa")
 """The archive of Java's own classes, which comes with most runtimes. Ours adds to it."""
 
 
+def is_archive(file: Path) -> bool:
+    """Whether a file of a scratch directory is a complete archive, which outlives the process."""
+    return file.name.startswith(_PREFIX) and file.suffix == _SUFFIX
+
+
 class ClassArchive:
     """The archive for one Java and one Spark, in a directory that survives restarts."""
 

@@ -22,6 +22,17 @@ def test_each_process_takes_the_first_free_place(tmp_path: Path) -> None:
     second.close()
 
 
+def test_the_archive_of_java_classes_is_all_that_is_left_for_the_next_process(tmp_path: Path) -> None:
+    killed = Workspace(tmp_path, "datanode")
+    for name in ("spark-classes-0123.jsa", "spark-classes-0123.new", "left", "task/left"):
+        (killed.scratch / name).parent.mkdir(exist_ok=True)
+        (killed.scratch / name).touch()
+    killed.close()
+    again = Workspace(tmp_path, "datanode")
+    assert [path.name for path in again.scratch.iterdir()] == ["spark-classes-0123.jsa"]
+    again.close()
+
+
 def test_a_directory_that_cannot_be_made_is_said_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CannotStart, match="cannot be used: Not a directory"):

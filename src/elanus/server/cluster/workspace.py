@@ -1,17 +1,20 @@
 """The directory of one cluster process: its scratch files and its announcement.
 
-A later process needs nothing in it. Processes of one machine share a data directory; each one takes the first
-free number below it, so a restarted process finds the directory of its predecessor.
+A later process needs nothing in it; the archive of Java's classes, from which it starts sooner, is kept.
+Processes of one machine share a data directory; each one takes the first free number below it, so a restarted
+process finds the directory of its predecessor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import os
 import shutil
 from pathlib import Path
 
+from elanus.pipeline.class_archive import is_archive
 from elanus.server.startup import CannotStart
 
 
@@ -21,8 +24,8 @@ class Workspace:
     def __init__(self, data_dir: Path, name: str) -> None:
         try:
             self.root, self._lock = _claim(data_dir.absolute(), name)
-            shutil.rmtree(self.scratch, ignore_errors=True)
-            self.scratch.mkdir()
+            self._clear()
+            self.scratch.mkdir(exist_ok=True)
         except OSError as error:
             raise CannotStart(f"the data directory {data_dir} cannot be used: {error.strerror}") from error
 
@@ -31,8 +34,17 @@ class Workspace:
         return self.root / "scratch"
 
     def close(self) -> None:
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._clear()
         os.close(self._lock)
+
+    def _clear(self) -> None:
+        """Remove the scratch files but the archive of Java's classes, which takes long to make."""
+        for entry in self.scratch.glob("*"):
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry, ignore_errors=True)
+            elif not is_archive(entry):
+                with contextlib.suppress(OSError):
+                    entry.unlink()
 
 
 def _claim(data_dir: Path, name: str) -> tuple[Path, int]:
