@@ -10,6 +10,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -31,13 +32,15 @@ from elanus.cli.pinned_files import let_go, open_snapshot, progress_bar, release
 from elanus.cli.server_calls import Server, ask
 from elanus.core.access import AccessPolicy
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionNotFound
+from elanus.core.errors import CollectionNotFound, Unavailable
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.storage.copying import Copy, StoredFile, copy_object, digest_of, in_threads, threads_for
 from elanus.storage.port import ObjectMissing, ObjectStore
 
 _HELD_AT_ONCE = 8
+_HOLDS_MAX = 5
+"""So often a collection is tried to be pinned, each time for a minute."""
 _LOOKS_MAX = 3
 """So often collections are looked for that others have renamed."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}")
@@ -104,7 +107,7 @@ async def _held(own: BackupApi, sources: Sequence[BackupSource], wanted: Wanted)
     async def hold(source: BackupSource, now: BackupSource, moment: Timestamp) -> None:
         async with at_once:
             try:
-                lease = await own.hold(now.database, now.name, source.collection_id, moment, wanted.lease_ms)
+                lease = await _pinned(own, source, now, moment, wanted.lease_ms)
             except CollectionNotFound:
                 if wanted.collection:
                     raise
@@ -127,6 +130,17 @@ async def _held(own: BackupApi, sources: Sequence[BackupSource], wanted: Wanted)
         await released(own, [one.lease for one in held])
         raise
     return sorted(held, key=lambda one: (one.source.database, one.source.name))
+
+
+async def _pinned(
+    own: BackupApi, source: BackupSource, now: BackupSource, moment: Timestamp, lease_ms: int
+) -> SnapshotLease:
+    """Pin a collection. Its rows that only the log has are first written to files, for which one call waits
+    for a minute: on a slow machine, or for many rows, that is too short."""
+    for _ in range(_HOLDS_MAX - 1):
+        with suppress(Unavailable):
+            return await own.hold(now.database, now.name, source.collection_id, moment, lease_ms)
+    return await own.hold(now.database, now.name, source.collection_id, moment, lease_ms)
 
 
 def _missing(sources: Sequence[BackupSource], held: Sequence[Held]) -> list[BackupSource]:

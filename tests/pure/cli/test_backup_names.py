@@ -11,7 +11,7 @@ import pytest
 from elanus.api.backups import BackupSource, ServerContents
 from elanus.api.connector import SnapshotLease
 from elanus.cli.backups import Held, Wanted, _held
-from elanus.core.errors import CollectionNotFound
+from elanus.core.errors import CollectionNotFound, Unavailable
 from elanus.core.ids import CollectionID
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
@@ -29,6 +29,8 @@ class Server:
             for number, name in enumerate(names, 1)
         ]
         self.then: Callable[[], None] = lambda: None
+        self.busy = 0
+        """So many calls end before the rows are in files."""
         self.held: list[tuple[int, Timestamp]] = []
         self.released: list[int] = []
 
@@ -47,6 +49,9 @@ class Server:
     ) -> SnapshotLease:
         if not any((one.name, one.collection_id) == (name, number) for one in self.collections):
             raise CollectionNotFound(f"collection not found[collection={name}]")
+        if self.busy:
+            self.busy -= 1
+            raise Unavailable("rows of v0 are still in the log alone after 60 s")
         self.held.append((number, moment))
         then, self.then = self.then, lambda: None
         then()
@@ -66,6 +71,15 @@ def test_a_collection_that_is_created_again_under_its_name_is_left_out() -> None
     found = held(server, server.collections)
     assert [one.source.name for one in found] == ["a", "c"]
     assert server.held == [(1, NO_TIMESTAMP), (3, MOMENT)]
+
+
+def test_rows_that_take_minutes_to_be_written_to_files_are_waited_for() -> None:
+    server = Server("a")
+    server.busy = 4
+    assert [one.source.name for one in held(server, server.collections)] == ["a"]
+    server.busy = 5
+    with pytest.raises(Unavailable, match="still in the log alone"):
+        held(server, server.collections)
 
 
 @pytest.mark.parametrize("is_early", [True, False])
