@@ -229,7 +229,7 @@ class Ranking:
         parts = []
         for start in range(0, count, at_once):
             self.deadline.check_part()
-            some = queries[np.arange(start, min(start + at_once, count))]
+            some = queries if at_once >= count else queries[np.arange(start, min(start + at_once, count))]
             parts.append(one.index.search(some, k, self.params, one.mask, self.threads))
         return stacked(parts)
 
