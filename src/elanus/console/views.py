@@ -5,7 +5,7 @@ from __future__ import annotations
 from elanus.console.sample import Sample, projection
 from elanus.core.errors import ElanusError
 from elanus.core.past import moment_of
-from elanus.core.privileges import ANY
+from elanus.core.privileges import ANY, PUBLIC
 from elanus.proxy.rest import operations
 from elanus.proxy.rest.bodies import Empty, OfCollection
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
@@ -56,7 +56,8 @@ def users(session: Session, body: Empty) -> object:
     object.
     """
     found = session.rpc("SelectUser", include_role_info=True).results
-    roles = [result.role.name for result in session.rpc("SelectRole").results]
+    names = [result.role.name for result in session.rpc("SelectRole").results]
+    roles = list(dict.fromkeys([*names, PUBLIC]))  # everybody has that one
     grants = []
     for role in roles:
         entity = milvus_pb2.GrantEntity(role=milvus_pb2.RoleEntity(name=role), db_name=ANY)
