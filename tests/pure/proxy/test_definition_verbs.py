@@ -90,21 +90,14 @@ def test_dropping_a_partition_or_database_that_is_not_there_succeeds() -> None:
     asked(drop)
 
 
-def test_a_loaded_partition_is_not_dropped() -> None:
-    def drop(bench: Bench) -> None:
+def test_a_loaded_partition_is_not_dropped_nor_the_default_one() -> None:
+    def drop(bench: Bench, partition: str) -> None:
         bench.query.statuses = [loaded(50, 50)]
-        bench.verbs.drop_partition("default", "c", "p1")
+        bench.verbs.drop_partition("default", "c", partition)
 
     message = "partition cannot be dropped, partition is loaded, please release it first"
-    refused(drop, InvalidParameter, message)
-
-
-def test_the_default_partition_cannot_be_dropped_whether_loaded_or_not() -> None:
-    def drop(bench: Bench) -> None:
-        bench.query.statuses = [loaded(50, 50)]
-        bench.verbs.drop_partition("default", "c", "_default")
-
-    refused(drop, InvalidParameter, "default partition cannot be deleted")
+    refused(lambda bench: drop(bench, "p1"), InvalidParameter, message)
+    refused(lambda bench: drop(bench, "_default"), InvalidParameter, "default partition cannot be deleted")
 
 
 def test_altering_a_database_names_what_to_alter() -> None:

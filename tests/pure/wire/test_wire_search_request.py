@@ -23,7 +23,7 @@ from elanus.core.schema import CollectionSchema, DataType
 from elanus.proxy.api.search import IteratorPage, Search
 from elanus.proxy.wire.read_consistency import read_consistency
 from elanus.proxy.wire.search_request import TemplateCache, TemplateKey, decode_search
-from elanus.proxy.wire.stubs import common_pb2, milvus_pb2, schema_pb2
+from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 V2 = {"iterator": "True", "search_iter_v2": "True"}
 BOOKS = schema(field("vector", DataType.FLOAT_VECTOR, dim=4), field("x", DataType.INT64))
@@ -492,16 +492,3 @@ def test_a_field_whose_vectors_a_provider_computes_is_searched_with_texts_or_vec
     )
     assert "not valid UTF-8" in refusal(texts_request(b"\xff"), InvalidParameter, EMBEDDED)
     assert "vector type must be the same" in refusal(texts_request(b"a"), InvalidParameter)
-
-
-def test_a_row_to_search_with_is_named_once() -> None:
-    def by_ids(*ids: int) -> Message:
-        named = schema_pb2.IDs(int_id=schema_pb2.LongArray(data=ids))
-        return milvus_pb2.SearchRequest(
-            collection_name="books", ids=named, search_params=pairs({"topk": 3, "anns_field": "vector"})
-        )
-
-    assert decode(by_ids(1, 2)).query_count == 2
-    assert refusal(by_ids(2, 1, 2), InvalidParameter) == (
-        "duplicate IDs found in search request: [2]: send each id once"
-    )

@@ -1,4 +1,4 @@
-"""What the thread of a handler and the server of its call say to each other.
+"""Notices between the thread of a handler and the server of its call.
 
 A server of calls registers for its threads. Code that blocks (for a tick, for an answer of another role)
 calls `about_to_wait` first, and code that works for long asks `client_of_thread` whether anybody still waits
