@@ -161,9 +161,9 @@ class Fronts:
 
 
 def check_known(host: str) -> None:
-    """Raises `CannotStart` for a host name that no name service knows."""
+    """Raises `CannotStart` for a host name that no name service knows; "" stands for all addresses."""
     try:
-        socket.getaddrinfo(host, None)
+        socket.getaddrinfo(host or None, 0)
     except OSError as error:
         raise CannotStart(
             f"cannot listen on {host}: the host name is unknown ({error.strerror}); name an address of this "

@@ -37,5 +37,5 @@ def test_a_host_that_is_not_known_cannot_be_listened_on() -> None:
         check_free("no.such.host.invalid", 19530)
     with pytest.raises(CannotStart, match=r"no\.such\.host\.invalid: the host name is unknown .*--host"):
         check_known("no.such.host.invalid")
-    for host in ("127.0.0.1", "0.0.0.0", "::1", "localhost"):
+    for host in ("127.0.0.1", "0.0.0.0", "::1", "localhost", ""):
         check_known(host)
