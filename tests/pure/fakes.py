@@ -100,6 +100,9 @@ class FakeRoot:
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         self.calls.note("tick_now", (pchannels, at_least))
 
+    async def fence_gone(self, pchannels: tuple[str, ...]) -> None:
+        self.calls.note("fence_gone", pchannels)
+
     async def ticks(self) -> Mapping[str, Timestamp]:
         self.calls.note("ticks")
         return {p: self.stamp() for c in self.collections.values() for p in pchannels_of(c)}

@@ -214,6 +214,12 @@ class RootCoord:
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         await self._sync.tick_now(pchannels, at_least)
 
+    async def fence_gone(self, pchannels: tuple[str, ...]) -> None:
+        """The lease is checked first: only the active root coordinator knows every proxy that writes."""
+        await self._proxies.refresh()
+        await self._lease.confirm()
+        await self._sync.fence(pchannels)
+
     async def ticks(self) -> Mapping[str, Timestamp]:
         async with while_active(self._lease):
             return self._sync.ticks()

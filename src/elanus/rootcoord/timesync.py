@@ -251,7 +251,7 @@ class TimeSync:
     async def _write(self, pchannel: str, tick: Timestamp) -> None:
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
         try:
-            await self._fence(pchannel)
+            await self.fence([pchannel])
             await self._log.append(pchannel, [entry], durable=False)
         except ChannelRewound as error:
             self._refuse(pchannel, error)
@@ -271,16 +271,20 @@ class TimeSync:
             self._missed.discard(pchannel)
             self._requested.set()  # the next round follows at once
 
-    async def _fence(self, pchannel: str) -> None:
-        """Before a tick that no longer waits for a proxy that is gone: have the log refuse its entries.
+    async def fence(self, pchannels: Iterable[str]) -> None:
+        """Before a tick or a seal that no longer waits for a proxy that is gone: have the log refuse its
+        entries.
 
-        The proxy may not know yet that its session has ended, and acknowledge what comes after the tick.
+        The proxy may not know yet that its session has ended, and acknowledge what comes after the tick, or
+        write to a segment that is sealed. Raises what `FencingLog.fence` raises.
         """
-        departures = self._departures
-        if self._fenced.get(pchannel) == departures or not isinstance(self._log, FencingLog):
+        if not isinstance(self._log, FencingLog):
             return
-        await self._log.fence(pchannel, lambda n: n not in self._joined and n not in self._proxies)
-        self._fenced[pchannel] = departures
+        for pchannel in pchannels:
+            departures = self._departures
+            if self._fenced.get(pchannel) != departures:
+                await self._log.fence(pchannel, lambda n: n not in self._joined and n not in self._proxies)
+                self._fenced[pchannel] = departures
 
     def _fail(self, pchannel: str, error: ElanusError) -> None:
         if pchannel not in self._failing:
