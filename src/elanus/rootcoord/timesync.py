@@ -237,9 +237,11 @@ class TimeSync:
         """
         wanted = self._due() if pchannels is None else self._in_use.intersection(pchannels)
         self._missed |= wanted.intersection(self._appending)
-        ticks = self._barrier.advance(sorted(wanted.difference(self._appending)))
+        free = sorted(wanted.difference(self._appending))
+        before = {pchannel: self.tick_of(pchannel) for pchannel in free}
+        ticks = self._barrier.advance(free)
         self._awake.difference_update(ticks)
-        begun = [self._begin(pchannel, self._write(pchannel, tick)) for pchannel, tick in ticks.items()]
+        begun = [self._begin(p, self._write(p, tick, before[p])) for p, tick in ticks.items()]
         if begun:
             await asyncio.wait(begun, timeout=_APPEND_PATIENCE_S)
 
@@ -248,17 +250,22 @@ class TimeSync:
         late = {p for p in idle if self._barrier.behind_ms(p) >= self._idle_tick_ms}
         return late | (self._in_use & self._awake)
 
-    async def _write(self, pchannel: str, tick: Timestamp) -> None:
+    async def _write(self, pchannel: str, tick: Timestamp, last: Timestamp) -> None:
+        """``last``: the pchannel's tick before, which stays the last one if this one fails: who asks for a
+        tick later must not be told that it is there."""
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
         try:
             await self.fence([pchannel])
             await self._log.append(pchannel, [entry], durable=False)
         except ChannelRewound as error:
+            self._barrier.not_written(pchannel, last)
             self._refuse(pchannel, error)
         except ElanusError as error:
+            self._barrier.not_written(pchannel, last)
             self._fail(pchannel, error)
             self._requests.refuse(pchannel, _again(error))
         except Exception as error:  # noqa: BLE001 - those who wait for the pchannel get it
+            self._barrier.not_written(pchannel, last)
             _log.exception("tick not written", pchannel=pchannel)
             self._requests.refuse(pchannel, error)
         else:
