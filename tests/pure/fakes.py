@@ -135,8 +135,7 @@ class FakeNodes(Nodes[Any]):
     async def refresh(self) -> None:
         self.calls.note("refresh")
         if self.registered:
-            self.nodes |= self.registered
-            self.registered.clear()
+            self.nodes, self.registered = self.nodes | self.registered, {}
             self._notify()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:

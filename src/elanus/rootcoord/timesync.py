@@ -252,7 +252,7 @@ class TimeSync:
 
     async def _write(self, pchannel: str, tick: Timestamp, last: Timestamp) -> None:
         """``last``: the pchannel's tick before, which stays the last one if this one fails: who asks for a
-        tick later must not be told that it is there."""
+        tick later must not get the answer that it is there."""
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
         try:
             await self.fence([pchannel])

@@ -46,7 +46,7 @@ class Dated(MemoryLog):
 
 
 async def older_metadata(later_ms: int) -> tuple[Bench, MemoryMeta, MemoryMeta]:
-    """A stopped cluster; its metadata of before its last collection, and of now. The one was saved
+    """A stopped cluster; its metadata without its last collection, and of now. The one was saved
     ``later_ms`` before the other."""
     bench = Bench()
     bench.log = Dated()
