@@ -15,7 +15,7 @@ from elanus.core.errors import LeaseLost, NoSession, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.messages import MsgKind
 from elanus.core.packs import ORIGIN, PackAssembler
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.devcluster.nats import Nats
 from elanus.log.jetstream.log import NatsLog
 from elanus.log.port import START, EntryHeader, LogEntry, NewEntry, Position
@@ -157,6 +157,21 @@ def test_readers_pass_over_fences(nats_server: Nats) -> None:
             assert len(last.entries) == 1
             assert assembler.in_force == (20, 3)
             assert assembler.late_rows == 0
+            assert await log.newest(CHANNEL) == 20
+
+    run(work())
+
+
+def test_the_newest_timestamp_is_that_of_the_last_entry_before_fences(nats_server: Nats) -> None:
+    async def work() -> None:
+        async with log_at(nats_server) as log:
+            assert await log.newest(CHANNEL) == NO_TIMESTAMP
+            large = NewEntry(EntryHeader(MsgKind.INSERT, Timestamp(30), "v", rows=1), [b"." * 3_000_000])
+            await log.appender(ONE, confirmed).append(CHANNEL, [entry(10), large])
+            await log.fence(CHANNEL, gone(ONE))
+            assert await log.newest(CHANNEL) == 30
+            await log.trim(CHANNEL, await log.sync(CHANNEL))
+            assert await log.newest(CHANNEL) == NO_TIMESTAMP
 
     run(work())
 

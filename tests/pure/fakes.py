@@ -100,6 +100,9 @@ class FakeRoot:
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         self.calls.note("tick_now", (pchannels, at_least))
 
+    async def fence_gone(self, pchannels: tuple[str, ...]) -> None:
+        self.calls.note("fence_gone", pchannels)
+
     async def ticks(self) -> Mapping[str, Timestamp]:
         self.calls.note("ticks")
         return {p: self.stamp() for c in self.collections.values() for p in pchannels_of(c)}
@@ -132,8 +135,7 @@ class FakeNodes(Nodes[Any]):
     async def refresh(self) -> None:
         self.calls.note("refresh")
         if self.registered:
-            self.nodes |= self.registered
-            self.registered.clear()
+            self.nodes, self.registered = self.nodes | self.registered, {}
             self._notify()
 
     def on_change(self, listener: Callable[[], None]) -> Callable[[], None]:

@@ -110,6 +110,10 @@ def test_objects_outlive_the_death_of_their_server(tmp_path: Path) -> None:
     server.start()
     assert store.get("a/one").to_pybytes() == b"content"
     server.stop()
+    again = Swift(tmp_path)  # with other ports and keys, as after a restart of the command
+    again.start()
+    assert open_store(again.store_url("data")).get("a/one").to_pybytes() == b"content"
+    again.stop()
 
 
 def test_a_service_that_cannot_start_says_why(tmp_path: Path) -> None:

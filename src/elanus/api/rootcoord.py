@@ -87,6 +87,12 @@ class ServiceCalls(Protocol):
         ...
 
     @repeatable
+    async def fence_gone(self, pchannels: tuple[str, ...]) -> None:
+        """Return when the log of these takes no entry any more of a proxy whose session had ended when this
+        was called. Raises as `tick_now`."""
+        ...
+
+    @repeatable
     async def ticks(self) -> Mapping[str, Timestamp]:
         """Return the last tick written to each pchannel in use."""
         ...

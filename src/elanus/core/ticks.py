@@ -158,13 +158,18 @@ class TickBarrier:
         return holder
 
     def advance(self, pchannels: Iterable[str]) -> dict[str, Timestamp]:
-        """Return the ticks to write now, only those that advance a pchannel. They count as written."""
+        """Return the ticks to write now, only those that advance a pchannel. They count as written, until
+        `not_written`."""
         forward = {}
         for pchannel in pchannels:
             tick = self.passable(pchannel)
             if tick > self.tick(pchannel):
                 self._ticks[pchannel] = forward[pchannel] = tick
         return forward
+
+    def not_written(self, pchannel: str, last: Timestamp) -> None:
+        """Note that the pchannel's latest tick did not get into the log: the last one there is ``last``."""
+        self._ticks[pchannel] = last
 
     def behind_ms(self, pchannel: str) -> int:
         """Return by how many ms the largest tick that may be written now exceeds the pchannel's last tick."""

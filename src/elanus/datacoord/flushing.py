@@ -16,6 +16,7 @@ from elanus.api.datacoord import DataNodeTick
 from elanus.api.datanode import FlushReason
 from elanus.api.proxy import ProxyApi
 from elanus.api.rootcoord import RootCoordApi
+from elanus.core.channels import pchannel_of
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.nodes import Nodes
@@ -68,9 +69,9 @@ class Flushing:
     async def seal_all(self, collection_id: CollectionID, flush_ts: Timestamp) -> None:
         """Seal the collection's growing segments, and have all writes up to ``flush_ts`` in binlogs soon.
 
-        The seal is timestamped after every proxy has returned its allocations, so no later write can carry
-        the id of one of these segments. If a proxy does not answer, the seal is set to the allocations'
-        expiry.
+        The seal is timestamped after every proxy has returned its allocations, or can write no more, so no
+        later write can carry the id of one of these segments. If a proxy does not answer, the seal is set to
+        the allocations' expiry.
         """
         unflushed = self._state.unflushed_of(collection_id)
         growing = [s for s in unflushed if s.state is SegmentState.GROWING]
@@ -95,11 +96,18 @@ class Flushing:
 
     async def _return_allocations(self, collection_id: CollectionID) -> bool:
         """Whether every proxy has returned its allocations. Waits no longer than they would take to
-        expire."""
+        expire.
+
+        A proxy without a session is not asked. It may not know yet that its session has ended (revoked by
+        hand, or the machine was suspended with its clock) and still write to the segments, so the log must
+        take none of its entries any more before the seal is stamped.
+        """
+        pchannels = {pchannel_of(v.vchannel) for v in self._state.vchannels_of(collection_id)}
         try:
             async with asyncio.timeout(_RETURN_WAIT_S):
                 await self._proxies.refresh()
                 await asyncio.gather(*(p.return_allocations(collection_id) for p in self._proxies.values()))
+                await self._rootcoord.fence_gone(tuple(sorted(pchannels)))
         except (ElanusError, TimeoutError) as error:
             _log.warning("allocations not returned; waiting for their expiry", error=str(error))
             return False

@@ -89,12 +89,13 @@ class Swift(ServiceProcess):
 
     def _configure(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
-        salt = secrets.token_hex(8)
         self.credentials.write_text(
             f"[default]\naws_access_key_id = {ACCESS_KEY}\naws_secret_access_key = {self._secret_key}\n"
         )
         self.credentials.chmod(0o600)
-        (self._directory / "swift.conf").write_text(f"[swift-hash]\nswift_hash_path_suffix = {salt}\n")
+        salted = self._directory / "swift.conf"
+        if not salted.exists():  # existing objects are found by it
+            salted.write_text(f"[swift-hash]\nswift_hash_path_suffix = {secrets.token_hex(8)}\n")
         plain = [name for name in _FILTERS.split() if name not in _CONFIGURED]
         proxy = _PROXY_PIPELINE.format(filters=_FILTERS, secret=self._secret_key, region=REGION)
         proxy += "".join(f"\n[filter:{name}]\nuse = egg:swift#{name}\n" for name in plain)

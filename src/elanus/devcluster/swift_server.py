@@ -1,8 +1,8 @@
 """All servers of a small OpenStack Swift in one process: proxy, account, container, object.
 
 Run by path as ``python swift_server.py DIRECTORY BUCKET``. The directory has ``swift.conf`` and one
-``KIND-server.conf`` per server, which set the ports; the first run creates the rings there,
-all of them with the single device ``disk``. Swift starts a process per server and a few more to make each
+``KIND-server.conf`` per server, which set the ports; each run writes the rings there, with these
+ports and the single device ``disk``. Swift starts a process per server and a few more to make each
 ring; one process that imports Swift once is ready in a fraction of that time.
 
 Swift needs an interpreter of its own (it patches sockets for eventlet), so nothing imports this module.
@@ -50,8 +50,6 @@ def _port(configuration: Path) -> int:
 
 
 def _make_ring(file: Path, port: int) -> None:
-    if file.exists():
-        return
     builder = RingBuilder(_PART_POWER, 1, 0)
     builder.add_dev(
         {"id": 0, "region": 1, "zone": 1, "weight": 1, "ip": "127.0.0.1", "port": port, "device": "disk"}

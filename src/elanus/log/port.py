@@ -178,6 +178,16 @@ class FencingLog(Log, Protocol):
         ...
 
 
+@runtime_checkable
+class DatedLog(Log, Protocol):
+    """A log that is kept apart from the metadata, so either may be put back to an older copy alone."""
+
+    async def newest(self, pchannel: str) -> Timestamp:
+        """Return the timestamp of the pchannel's last entry; `NO_TIMESTAMP` if it has none. Raises
+        `Unavailable`."""
+        ...
+
+
 class RangeReader(Protocol):
     """Reads a finished range of a pchannel, in any process (a Spark task), without following."""
 

@@ -92,6 +92,7 @@ class Session:
         """The comparison for its transactions: it holds as long as this session is in place."""
         self.lost = asyncio.Event()
         """Set once, when the session has ended without being closed."""
+        self._is_closed = False
         self._meta = meta
         self._lease = lease
         self._held = held
@@ -172,9 +173,14 @@ class Session:
             self.give_up("its record is gone")
             raise LeaseLost(f"the session of {self._name} is over; retry when it has joined again")
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was closed or lost."""
+        return self._is_closed or self.lost.is_set()
+
     def give_up(self, why: str) -> None:
-        """Mark the session as lost, and set `lost`."""
-        if not self.lost.is_set():
+        """Mark the session as lost, and set `lost`. Does nothing once it is closed."""
+        if not self.has_ended:
             _log.warning("session lost", role=self.info.role, node_id=self.node_id, why=why)
             self.lost.set()
 
@@ -183,6 +189,7 @@ class Session:
 
         If the store cannot be written, as on a full disk, the lease expires later, and the process stops.
         """
+        self._is_closed = True
         if self._kept is not None:
             self._kept.cancel()
         await cancel_and_wait(self._keeping, self._renewal)

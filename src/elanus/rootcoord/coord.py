@@ -48,6 +48,7 @@ from elanus.rootcoord.completion import Completion, OtherCoordinators
 from elanus.rootcoord.definitions import Definitions
 from elanus.rootcoord.ids import IdAllocator
 from elanus.rootcoord.lifecycle import Lifecycle
+from elanus.rootcoord.metadata_age import check_age, latest_ms
 from elanus.rootcoord.names import DEFAULT_DATABASE, Names
 from elanus.rootcoord.schema_changes import SchemaChanges
 from elanus.rootcoord.timesync import TimeSync
@@ -67,7 +68,8 @@ class RootCoord:
     ``proxies``: those that have a session. ``pchannels_max``: how many physical channels the collections
     share. ``idle_tick_ms``: how far the time tick of a pchannel without writes may fall behind.
     ``users_max``, ``roles_max``: as in `AccessControl`. ``caches``: the proxies that are notified of changes,
-    if some of them do not write and have no part in time ticks.
+    if some of them do not write and have no part in time ticks. ``accept_log_until_ms``: see
+    `elanus.rootcoord.metadata_age.check_age`.
     """
 
     def __init__(
@@ -86,12 +88,15 @@ class RootCoord:
         users_max: int = 100,
         roles_max: int = 10,
         caches: Nodes[ProxyApi] | None = None,
+        accept_log_until_ms: int = 0,
     ) -> None:
         self._lease = lease
         self._meta = meta
         self._proxies = proxies
         self._sync = TimeSync(log, proxies, oracle.allocate, idle_tick_ms=idle_tick_ms)
+        self._log = log
         self._oracle = oracle
+        self._accept_log_until_ms = accept_log_until_ms
         self._ids = IdAllocator(meta)
         self._catalog = Catalog(meta)
         self._invalidations = Invalidations(proxies if caches is None else caches)
@@ -124,8 +129,13 @@ class RootCoord:
         add(AccessApi, access)
 
     async def start(self) -> None:
-        """Take a new epoch, and mark it in every pchannel in use before any report is accepted."""
-        await self._oracle.start()
+        """Take a new epoch, and mark it in every pchannel in use before any report is accepted.
+
+        Raises `Unavailable` for metadata that is older than the log (`elanus.rootcoord.metadata_age`).
+        """
+        log_until_ms = await latest_ms(self._log)
+        check_age(await self._oracle.saved_bound_ms(), log_until_ms, self._accept_log_until_ms)
+        await self._oracle.start(log_until_ms)
         self._sync.start(await self._next_epoch())
         await self._ids.start()
         await self._catalog.start()
@@ -213,6 +223,12 @@ class RootCoord:
 
     async def tick_now(self, pchannels: tuple[str, ...], at_least: Timestamp) -> None:
         await self._sync.tick_now(pchannels, at_least)
+
+    async def fence_gone(self, pchannels: tuple[str, ...]) -> None:
+        """The lease is checked first: only the active root coordinator knows every proxy that writes."""
+        await self._proxies.refresh()
+        await self._lease.confirm()
+        await self._sync.fence(pchannels)
 
     async def ticks(self) -> Mapping[str, Timestamp]:
         async with while_active(self._lease):

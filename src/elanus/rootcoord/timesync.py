@@ -237,9 +237,11 @@ class TimeSync:
         """
         wanted = self._due() if pchannels is None else self._in_use.intersection(pchannels)
         self._missed |= wanted.intersection(self._appending)
-        ticks = self._barrier.advance(sorted(wanted.difference(self._appending)))
+        free = sorted(wanted.difference(self._appending))
+        before = {pchannel: self.tick_of(pchannel) for pchannel in free}
+        ticks = self._barrier.advance(free)
         self._awake.difference_update(ticks)
-        begun = [self._begin(pchannel, self._write(pchannel, tick)) for pchannel, tick in ticks.items()]
+        begun = [self._begin(p, self._write(p, tick, before[p])) for p, tick in ticks.items()]
         if begun:
             await asyncio.wait(begun, timeout=_APPEND_PATIENCE_S)
 
@@ -248,17 +250,22 @@ class TimeSync:
         late = {p for p in idle if self._barrier.behind_ms(p) >= self._idle_tick_ms}
         return late | (self._in_use & self._awake)
 
-    async def _write(self, pchannel: str, tick: Timestamp) -> None:
+    async def _write(self, pchannel: str, tick: Timestamp, last: Timestamp) -> None:
+        """``last``: the pchannel's tick before, which stays the last one if this one fails: who asks for a
+        tick later must not get the answer that it is there."""
         entry = NewEntry(EntryHeader(MsgKind.TIME_TICK, tick, epoch=self._epoch))
         try:
-            await self._fence(pchannel)
+            await self.fence([pchannel])
             await self._log.append(pchannel, [entry], durable=False)
         except ChannelRewound as error:
+            self._barrier.not_written(pchannel, last)
             self._refuse(pchannel, error)
         except ElanusError as error:
+            self._barrier.not_written(pchannel, last)
             self._fail(pchannel, error)
             self._requests.refuse(pchannel, _again(error))
         except Exception as error:  # noqa: BLE001 - those who wait for the pchannel get it
+            self._barrier.not_written(pchannel, last)
             _log.exception("tick not written", pchannel=pchannel)
             self._requests.refuse(pchannel, error)
         else:
@@ -271,16 +278,20 @@ class TimeSync:
             self._missed.discard(pchannel)
             self._requested.set()  # the next round follows at once
 
-    async def _fence(self, pchannel: str) -> None:
-        """Before a tick that no longer waits for a proxy that is gone: have the log refuse its entries.
+    async def fence(self, pchannels: Iterable[str]) -> None:
+        """Before a tick or a seal that no longer waits for a proxy that is gone: have the log refuse its
+        entries.
 
-        The proxy may not know yet that its session has ended, and acknowledge what comes after the tick.
+        The proxy may not know yet that its session has ended, and acknowledge what comes after the tick, or
+        write to a segment that is sealed. Raises what `FencingLog.fence` raises.
         """
-        departures = self._departures
-        if self._fenced.get(pchannel) == departures or not isinstance(self._log, FencingLog):
+        if not isinstance(self._log, FencingLog):
             return
-        await self._log.fence(pchannel, lambda n: n not in self._joined and n not in self._proxies)
-        self._fenced[pchannel] = departures
+        for pchannel in pchannels:
+            departures = self._departures
+            if self._fenced.get(pchannel) != departures:
+                await self._log.fence(pchannel, lambda n: n not in self._joined and n not in self._proxies)
+                self._fenced[pchannel] = departures
 
     def _fail(self, pchannel: str, error: ElanusError) -> None:
         if pchannel not in self._failing:

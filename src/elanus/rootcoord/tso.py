@@ -39,10 +39,17 @@ class TimestampOracle:
         """Why the bound was not persisted at the last attempt."""
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Read the persisted bound and start above it."""
+    async def saved_bound_ms(self) -> int:
+        """Return the persisted bound: every timestamp that was handed out is below it. 0: there is none."""
         saved = await self._meta.get(_KEY)
-        bound_ms = msgspec.json.decode(saved.value, type=int) if saved else 0
+        return msgspec.json.decode(saved.value, type=int) if saved else 0
+
+    async def start(self, used_until_ms: int = 0) -> None:
+        """Read the persisted bound and start above it.
+
+        ``used_until_ms``: timestamps up to this millisecond are in use, whatever the metadata says.
+        """
+        bound_ms = max(await self.saved_bound_ms(), used_until_ms + 1 if used_until_ms else 0)
         self._oracle = Oracle(bound_ms)
         self._pace = Pace(bound_ms, self._clock.monotonic_s())
         await self._extend()

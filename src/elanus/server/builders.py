@@ -201,6 +201,7 @@ class Builders:
             idle_tick_ms=idle_tick_ms(needs.settings.proxy),
             users_max=settings.users_max,
             roles_max=settings.roles_max,
+            accept_log_until_ms=settings.accept_log_until_ms,
         )
 
     def datacoord(self, session: Session) -> DataCoord:

@@ -167,8 +167,12 @@ class Report:
         return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result(timeout_s)
 
     def _roles(self) -> list[RoleStatus]:
+        """Return the roles of this process: each with why it could not be started, or its address."""
         roles = self._subject.roles
-        return [RoleStatus(n, roles.state(n), self.addresses.get(n, "")) for n in roles.names()]
+        return [
+            RoleStatus(n, roles.state(n), roles.why_not(n) or self.addresses.get(n, ""))
+            for n in roles.names()
+        ]
 
     async def _status(self) -> Status:
         """Ask every coordinator at the same time. Answers that do not arrive in time are left out."""

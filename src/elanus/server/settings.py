@@ -138,6 +138,10 @@ class RootcoordSettings(Section):
     continue above that bound."""
     tso_update_ms: int = Field(default=50, ge=1, le=1000)
     """How often the oracle moves its physical part to the wall clock."""
+    accept_log_until_ms: int = Field(default=0, ge=0)
+    """A cluster whose etcd was restored from a snapshot that is older than the log does not start: what the
+    snapshot does not know would be removed from the log. This setting accepts the loss of it; the error names
+    the value, the milliseconds since 1970 up to which the log has entries."""
     users_max: int = Field(default=100, ge=1, le=10_000)
     """The maximum number of users, including root."""
     roles_max: int = Field(default=10, ge=2, le=1000)

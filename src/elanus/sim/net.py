@@ -52,6 +52,7 @@ REPEATABLE = frozenset(
         "sweep",
         "alloc_timestamp",
         "allocate",
+        "fence_gone",
     }
 )
 """Calls that may arrive twice: they only report something, or request something that may be granted twice."""

@@ -81,6 +81,37 @@ async def test_the_seal_is_stamped_after_the_last_allocation_has_come_back(tmp_p
     await coord.stop()
 
 
+async def test_the_seal_is_stamped_after_the_log_refuses_the_proxies_that_are_gone(tmp_path: Path) -> None:
+    """A proxy whose lease was revoked is not asked for its allocations, and may still believe in them."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(100)
+    bench.proxies.leave(NodeID(1))
+    written: list[Timestamp] = []
+
+    async def fence_gone(pchannels: tuple[str, ...]) -> None:
+        assert pchannels == pchannels_of(bench.collections[0])
+        written.append(bench.root.stamp())  # the last entry that the log took of it
+
+    bench.root.fence_gone = fence_gone  # type: ignore[method-assign]
+    await coord.flush(CID)
+    info = await bench.segment(segment)
+    assert written[0] < info.sealed_at < info.last_expire
+    await coord.stop()
+
+
+async def test_without_fences_a_seal_waits_until_the_allocations_expire(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(100)
+    bench.proxies.leave(NodeID(1))
+    bench.root.calls.failing["fence_gone"] = Unavailable("the log takes no entry")
+    await coord.flush(CID)
+    info = await bench.segment(segment)
+    assert info.sealed_at == info.last_expire
+    await coord.stop()
+
+
 @pytest.mark.parametrize("silent", [False, True])
 async def test_an_allocation_that_does_not_come_back_is_waited_for_until_it_expires(
     tmp_path: Path, silent: bool

@@ -74,7 +74,7 @@ class Bench:
         self.proxy = Proxy(self)
         self.nodes = FakeNodes({self.proxy.node_id: self.proxy})
 
-    async def start(self, *, users_max: int = 100, roles_max: int = 10) -> Root:
+    async def start(self, *, users_max: int = 100, roles_max: int = 10, accept_log_until_ms: int = 0) -> Root:
         self.oracle = TimestampOracle(self.meta, self.clock, window_ms=3000, update_ms=50)
         self.lease = FakeLease()
         role = RootCoord(
@@ -89,6 +89,7 @@ class Bench:
             pchannels_max=PCHANNELS,
             users_max=users_max,
             roles_max=roles_max,
+            accept_log_until_ms=accept_log_until_ms,
         )
         self.root = Root(role)
         await self.root.start()

@@ -8,12 +8,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from fakes import FakeProxy
 from root_bench import Bench, Root, refused, started
 from structlog.testing import capture_logs
 from virtual_time import START_WALL_MS, VirtualClock
 
 from elanus.core.errors import DiskFull, LeaseLost, Unavailable
-from elanus.core.ids import CollectionID
+from elanus.core.ids import CollectionID, NodeID
 from elanus.core.timestamps import physical_ms
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.port import Compare, Delete, Put
@@ -210,4 +211,24 @@ async def test_what_others_rely_on_is_not_answered_by_one_that_was_replaced(
     bench, root = await started("c")
     bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
     await refused(ask(root), LeaseLost, "another one")
+    await root.stop()
+
+
+async def test_fences_are_put_by_an_active_root_coordinator_that_knows_the_latest_sessions() -> None:
+    """A proxy that its successor has admitted is not gone."""
+    bench, root = await started()
+    known: list[set[NodeID]] = []
+
+    async def fence(_pchannels: tuple[str, ...]) -> None:
+        known.append(set(bench.nodes))
+
+    root.role._sync.fence = fence  # type: ignore[assignment]
+    joined = set(bench.nodes)
+    bench.nodes.registered[NodeID(77)] = FakeProxy()  # its session is newer than the view
+    await root.fence_gone(("p",))
+    assert known == [{*joined, NodeID(77)}]
+    bench.lease.calls.failing["confirm"] = LeaseLost("another one is active")
+    with pytest.raises(LeaseLost):
+        await root.fence_gone(("p",))
+    assert len(known) == 1
     await root.stop()

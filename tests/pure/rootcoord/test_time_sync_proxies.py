@@ -279,6 +279,19 @@ async def test_a_tick_leaves_nobody_out_whose_writes_the_log_still_takes() -> No
         assert log.fenced[Q] == [TWO, THREE], "each pchannel before its own next tick"
 
 
+async def test_a_seal_can_have_proxies_fenced_before_the_next_tick() -> None:
+    log = Fences()
+    log.writers = [ONE, TWO]
+    async with several(ONE, TWO, log=log) as (sync, proxies):
+        for proxy in proxies.values():
+            await report(sync, proxy)
+        ticks = sync.ticks()
+        proxies.leave(TWO)
+        await sync.fence([P])
+        assert log.fenced == {P: [TWO], Q: []}
+        assert sync.ticks() == ticks
+
+
 async def test_a_fence_that_fails_holds_the_tick_and_is_tried_again() -> None:
     log = Fences()
     log.writers = [ONE, TWO]

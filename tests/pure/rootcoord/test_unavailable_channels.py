@@ -131,6 +131,22 @@ async def test_who_waits_for_it_gets_its_error_and_the_others_do_not() -> None:
     await root.stop()
 
 
+async def test_a_tick_that_failed_is_not_taken_for_one_that_is_there() -> None:
+    """A read that asks for no later tick would wait for it in vain until its client gives up."""
+    log = FullChannels()
+    bench, root, p, _ = await two_channels(log)
+    last = ticks_of(bench, p)[-1]
+    wanted = bench.oracle.allocate()
+    log.full.add(p)
+    await bench.tick()
+    assert (await root.ticks())[p] == last
+    await refused(root.tick_now((p,), wanted), DiskFull)
+    log.full.clear()
+    await root.tick_now((p,), wanted)
+    assert ticks_of(bench, p)[-1] >= wanted
+    await root.stop()
+
+
 async def test_a_stop_leaves_no_tick_on_its_way() -> None:
     log = SilentChannels()
     bench, root, a, _ = await two_channels(log)

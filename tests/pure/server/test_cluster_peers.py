@@ -53,3 +53,31 @@ async def test_coordinators_that_no_process_is_active_in_are_named() -> None:
     for session in sessions:
         await session.close()
     await meta.close()
+
+
+async def test_a_session_whose_record_is_gone_is_given_up_before_its_next_renewal() -> None:
+    now_s = asyncio.get_running_loop().time
+    meta = MemoryMeta(now_s)
+
+    async def join() -> Session:
+        return await Session.register(meta, "rootcoord", OWN, ttl_s=60, monotonic_s=now_s, exclusive=True)
+
+    former = await join()
+    peers = ClusterPeers(meta, dial)
+    peers.end_with_record(former)  # the peers may not know it yet
+    await peers.start()
+    await asyncio.sleep(1.0)
+    assert former.is_valid()
+    await meta.revoke_lease(former.lease)
+    await asyncio.sleep(1.0)
+    assert former.lost.is_set()
+    assert not former.is_valid()
+    successor = await join()
+    peers.end_with_record(successor)
+    await asyncio.sleep(1.0)
+    await former.close()
+    await successor.close()
+    await asyncio.sleep(1.0)
+    assert not successor.lost.is_set(), "it was closed in order"
+    await peers.stop()
+    await meta.close()

@@ -67,7 +67,9 @@ class Patient:
         await self.user.set_up(NAME)
         self.report = Report(
             SimpleNamespace(
-                roles=SimpleNamespace(names=lambda: list(system.handles), state=self._state),
+                roles=SimpleNamespace(
+                    names=lambda: list(system.handles), state=self._state, why_not=lambda _: ""
+                ),
                 clock=system.clocks["rootcoord"],
                 log=SimpleNamespace(size_bytes=lambda _: 0),
                 root=roles.root,

@@ -41,7 +41,7 @@ def subject() -> Any:
     """One process with a proxy; the coordinators are elsewhere."""
     load = LoadStatus(COLLECTION.collection_id, True, {COLLECTION.partitions[0].partition_id: 40})
     return SimpleNamespace(
-        roles=SimpleNamespace(names=lambda: ["proxy"], state=lambda _: "Healthy"),
+        roles=SimpleNamespace(names=lambda: ["proxy"], state=lambda _: "Healthy", why_not=lambda _: ""),
         clock=SimpleNamespace(wall_ms=lambda: 2000),
         log=SimpleNamespace(size_bytes=lambda _: 7),
         root=SimpleNamespace(
@@ -98,6 +98,13 @@ def test_when_all_answer_all_are_as_their_sessions_say() -> None:
     assert [
         (c.pchannel, c.lag_ms, c.data_node, c.quarantined, c.held_by, c.refusal) for c in shown.channels
     ] == [("dml_0", 1000.0, 9, 2, 12, "an older copy")]
+
+
+def test_a_role_that_could_not_be_started_is_shown_with_the_reason() -> None:
+    stuck = subject()
+    stuck.roles.state = lambda _: "Initializing"
+    stuck.roles.why_not = lambda _: "the metadata is older than the log"
+    assert status(stuck).roles[0] == RoleStatus("proxy", "Initializing", "the metadata is older than the log")
 
 
 def test_measured_recall_is_shown_under_the_names_of_collections() -> None:
@@ -163,5 +170,7 @@ def test_the_pipeline_of_a_cluster_is_any_data_node_also_that_of_the_process_tha
 
 def test_a_data_node_that_has_yet_to_join_is_no_pipeline() -> None:
     joining = subject()
-    joining.roles = SimpleNamespace(names=lambda: ["datanode"], state=lambda _: "Initializing")
+    joining.roles = SimpleNamespace(
+        names=lambda: ["datanode"], state=lambda _: "Initializing", why_not=lambda _: ""
+    )
     assert status(joining).pipeline.state == "Abnormal"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import time
 import uuid
 import weakref
@@ -18,7 +19,8 @@ import structlog
 
 from elanus.core.errors import Unavailable
 from elanus.core.ids import NodeID
-from elanus.log.jetstream.messages import fence_headers
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.log.jetstream.messages import fence_headers, parse_headers, timestamp_in
 from elanus.log.jetstream.reader import READ_BYTES_MAX, EndReached, StreamReader
 from elanus.log.jetstream.writer import StreamWriter
 from elanus.log.port import (
@@ -156,6 +158,21 @@ class NatsLog:
             raise Unavailable(f"NATS has not taken an entry of {pchannel}: {interruption}") from None
         except Refused as refusal:
             raise client_error(refusal, f"an append to {pchannel}") from None
+
+    async def newest(self, pchannel: str) -> Timestamp:
+        """As in the port. Fences and the pieces of large entries are passed over, backward from the end."""
+        self.check_open()
+        stream = _stream(self._source, pchannel)
+        try:
+            state = (await self._ask(f"STREAM.INFO.{stream}"))["state"]
+            for sequence in range(state["last_seq"], state["first_seq"] - 1, -1):
+                message = (await self._ask(f"STREAM.MSG.GET.{stream}", {"seq": sequence}))["message"]
+                ts = timestamp_in(parse_headers(base64.b64decode(message.get("hdrs", ""))))
+                if ts != NO_TIMESTAMP:
+                    return ts
+        except _NoStream:
+            pass
+        return NO_TIMESTAMP
 
     def open_reader(self, pchannel: str, start: Position, *, headers_only: bool = False) -> LogReader:
         self.check_open()

@@ -116,6 +116,15 @@ def is_fence(headers: Mapping[str, str]) -> bool:
     return headers.get(ENTRY_HEADER, "").startswith(f"{_FORMAT},{_FENCE_GROUP},")
 
 
+def timestamp_in(headers: Mapping[str, str]) -> Timestamp:
+    """Return the timestamp of the entry that a message begins; `NO_TIMESTAMP` if it is a fence, continues
+    an entry, or was not made by an Elanus writer."""
+    fields = headers.get(ENTRY_HEADER, "").split(",")
+    if len(fields) != _FIELDS or not fields[6].isdecimal():
+        return NO_TIMESTAMP
+    return Timestamp(int(fields[6]))
+
+
 def parse_headers(block: bytes) -> dict[str, str]:
     """Return the headers of a stored message as returned by JetStream's API: lines after ``NATS/1.0``."""
     lines = block.decode().split("\r\n")[1:]

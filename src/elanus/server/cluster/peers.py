@@ -11,7 +11,7 @@ from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes, NodesAs
 from elanus.meta.directory import Directory
 from elanus.meta.port import MetaStore
-from elanus.meta.session import SessionInfo
+from elanus.meta.session import Session, SessionInfo
 from elanus.rpc.carrier import RpcChannel
 from elanus.rpc.remote import Peer, RemoteRole
 from elanus.server.builders import data_node_ports
@@ -60,6 +60,27 @@ class ClusterPeers:
         """Return the data nodes, as the datacoord with that session commands them."""
         peers = self._directories["datanode"]
         return NodesAs(peers, lambda n: data_node_ports(peers.infos[n].address, peers[n], datacoord))
+
+    def end_with_record(self, session: Session) -> None:
+        """Have a session of this process given up as soon as its record is seen to be gone.
+
+        Its next renewal would show it too, up to a third of the lease's term later. Meanwhile a coordinator
+        that was replaced would answer: timestamps, for example, that are below those of its successor.
+        """
+        directory = self._directories[session.info.role]
+        seen = False
+
+        def look() -> None:
+            nonlocal seen
+            if session.node_id in directory.infos:
+                seen = True
+            elif seen:
+                session.give_up("its record is gone")
+            if session.has_ended:
+                forget()
+
+        forget = directory.on_change(look)
+        look()
 
     def infos(self, role: str) -> Mapping[NodeID, SessionInfo]:
         return self._directories[role].infos

@@ -280,6 +280,7 @@ class ClusterProcess:
         except BaseException:
             await session.close()
             raise
+        self.peers.end_with_record(session)
         return session
 
     def _build_querynode(self, session: Session) -> QueryNode:

@@ -44,7 +44,7 @@ from elanus.server.ending import end_process
 from elanus.server.loop_lag import LoopLag
 from elanus.server.open_files import connections_for, open_files_limit
 from elanus.server.own_resources import resident_bytes
-from elanus.server.parent import when_parent_ends
+from elanus.server.parent import killed_with_parent, when_parent_ends
 from elanus.server.policies import proxy_policy
 from elanus.server.process_setup import set_up_process
 from elanus.server.serving.reads import GrantedReads, Grants, PagesElsewhere, PassedWrites, reading_settings
@@ -63,6 +63,7 @@ def run(online: str, front: str, address: str, number: int) -> NoReturn:
     ``online``: the address of the coordinators; ``front``: the main process's local front; ``address``: where
     this process is reached; ``number``: its own, from 2 on.
     """
+    killed_with_parent()
     settings = Settings.model_validate_json(sys.stdin.buffer.readline())
     set_up_process(settings.logging, f"serving {number}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is for the parent, which then stops us
