@@ -155,6 +155,8 @@ class Sink:
     def __init__(self, options: WriteOptions, columns: pa.Schema, *, waits: bool = False) -> None:
         self._options = options
         schema, directory = self._answered(self._target) if waits else self._ask(self._target)
+        if options.operation is WriteMode.DELETE:
+            _check_only_keys(schema.primary_field.name, columns)
         check_columns(schema, columns, "the frame")
         self.staging = Staging(options.import_directory or directory)
         self.staging.check()
@@ -230,6 +232,15 @@ class ElanusWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._sink.abort(messages)
+
+
+def _check_only_keys(key: str, columns: pa.Schema) -> None:
+    """Raise `InvalidParameter` for a frame of deletes that has further columns."""
+    if key in columns.names and len(columns.names) > 1:
+        raise InvalidParameter(
+            f"a delete takes a frame of the column {key} alone, this one has {', '.join(columns.names)}: "
+            f"give .select('{key}')"
+        )
 
 
 def without_generated(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
