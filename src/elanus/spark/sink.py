@@ -49,7 +49,7 @@ _LOOK_S = 0.25
 _STAGING = "spark-writes"
 _LEFT_BEHIND = timedelta(days=7)
 """From then on no write or import waits for a file any more."""
-_VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
+_COMMITTED = (ImportState.PERSISTED, ImportState.COMPLETED)
 _log = structlog.get_logger("spark")
 
 T = TypeVar("T")
@@ -168,7 +168,7 @@ class Sink:
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
-        """Return when the write is committed: reads find it, as a whole, as soon as it is loaded.
+        """Return when the write is committed: Spark reads it from then on, clients as soon as it is loaded.
 
         ``batch``: its number, where ``write_id`` names a streaming query.
 
@@ -189,7 +189,7 @@ class Sink:
                 )
             )
             _check_is_next(task, write_id, batch, query_id)
-            while task.state not in (*ENDED, *_VISIBLE):
+            while task.state not in (*ENDED, *_COMMITTED):
                 time.sleep(_LOOK_S)
                 task = self._task(task)
         self.staging.remove(messages)
