@@ -75,13 +75,14 @@ def has_json_form(found: pa.DataType) -> bool:
     """Whether values of that type can be in a JSON object, as far as the type says."""
     is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_boolean(found)
     is_other = is_text(found) or pa.types.is_nested(found) or pa.types.is_null(found)
-    return bool(is_number or is_other or has_text_form(found)) and not _holds_bytes(found)
+    is_value = is_number or is_other or is_document(found) or has_text_form(found)
+    return bool(is_value) and not _holds_no_json(found)
 
 
-def _holds_bytes(found: pa.DataType) -> bool:
-    """Whether bytes are inside: JSON has none, and those outside are refused too."""
+def _holds_no_json(found: pa.DataType) -> bool:
+    """Whether it is bytes, of which JSON has none, or holds them, or what has a form by itself only."""
     inside = [found.field(n).type for n in range(found.num_fields)] if pa.types.is_nested(found) else ()
-    return is_bytes(found) or any(map(_holds_bytes, inside))
+    return is_bytes(found) or any(_holds_no_json(held) or is_extended(held) for held in inside)
 
 
 def has_text_form(found: pa.DataType) -> bool:
@@ -121,6 +122,16 @@ def is_text(found: pa.DataType) -> bool:
 
 def is_bytes(found: pa.DataType) -> bool:
     return bool(pa.types.is_binary(found) or pa.types.is_large_binary(found))
+
+
+def is_extended(found: pa.DataType) -> bool:
+    """Whether it gives a plain type a meaning of its own."""
+    return isinstance(found, pa.BaseExtensionType)
+
+
+def is_document(found: pa.DataType) -> bool:
+    """Whether it is Arrow's type of JSON documents."""
+    return is_extended(found) and found.extension_name == "arrow.json"
 
 
 def is_variable_list(found: pa.DataType) -> bool:
@@ -213,6 +224,10 @@ def _fits_text_or_bytes(_: FieldSchema, found: pa.DataType) -> bool:
     return is_text(found) or is_bytes(found)
 
 
+def _fits_document(_: FieldSchema, found: pa.DataType) -> bool:
+    return is_text(found) or is_bytes(found) or is_document(found)
+
+
 def _words(text: str) -> Callable[[FieldSchema], str]:
     return lambda _: text
 
@@ -258,7 +273,7 @@ ACCEPTED: Mapping[DataType, Accepted] = {
         lambda _, found: is_text(found) or bool(pa.types.is_timestamp(found)),
         _words("timestamps, or ISO 8601 strings"),
     ),
-    DataType.JSON: Accepted(_fits_text_or_bytes, _words("JSON texts, as strings or binary")),
+    DataType.JSON: Accepted(_fits_document, _words("JSON texts, as strings or binary")),
     DataType.ARRAY: Accepted(_fits_array, _elements_wanted),
     DataType.ARRAY_OF_VECTOR: Accepted(_fits_vector_lists, _elements_wanted),
     DataType.FLOAT_VECTOR: Accepted(fits_floats, _floats_wanted),

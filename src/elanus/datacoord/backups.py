@@ -14,15 +14,15 @@ from elanus.core.errors import InvalidParameter, SnapshotNotFound
 from elanus.core.ids import CollectionID
 from elanus.core.offload import Offload
 from elanus.core.pins import Pin
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import Timestamp, physical_ms
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.named_snapshots import NamedSnapshots
 from elanus.datacoord.pins import Pins, check_lease
 from elanus.storage.paths import DELTA_LOG, INSERT_LOG, STATS_LOG
 from elanus.storage.port import ObjectStore
 
-_IDS_MAX = 2**62
-"""Ids stay below this, so that they remain 64-bit numbers for as long as a server lives."""
+_FIRST_IDS_MAX = 2**59
+_IDS_PER_MS = 2**18
 
 
 class Backups:
@@ -66,7 +66,7 @@ class Backups:
         for pin in self._state.pins():
             if pin.received == rows.key and not self._pins.is_over(pin):
                 return self._pins.lease(pin)
-        await self._pass(rows.last_id)
+        await self._pass(rows.last_id, now)
         first_id = await self._rootcoord.alloc_ids(ids_for(snapshot))
         here = relocated(snapshot, first_id)
         wanted = Pin(
@@ -95,13 +95,26 @@ class Backups:
             )
         return pin.collection_id
 
-    async def _pass(self, last_id: int) -> None:
+    async def _pass(self, last_id: int, now: Timestamp) -> None:
         """Give out no id up to ``last_id`` any more."""
-        if not 0 <= last_id < _IDS_MAX:
-            raise InvalidParameter(f"last_id={last_id}: the last id of a server is between 0 and {_IDS_MAX}")
+        most = _plausible_id(now)
+        if not 0 <= last_id <= most:
+            raise InvalidParameter(
+                f"last_id={last_id}: a server has given out ids from 0 to {most} at most by now, so the "
+                "backup was changed or damaged: restore another one"
+            )
         following = await self._rootcoord.alloc_ids(1)
         if following < last_id:
             await self._rootcoord.alloc_ids(last_id - following)
+
+
+def _plausible_id(now: Timestamp) -> int:
+    """Return the largest id that a server may have given out by now.
+
+    The bound grows faster than the ids of any server: one that a false ``last_id`` has moved up to it makes
+    backups that others take. 64 bits are enough for it until the year 3000.
+    """
+    return _FIRST_IDS_MAX + physical_ms(now) * _IDS_PER_MS
 
 
 def _missing(store: ObjectStore, snapshot: CollectionSnapshot) -> list[str]:

@@ -34,6 +34,7 @@ from elanus.core.given_types import (
     fits_numbers,
     has_text_form,
     is_bytes,
+    is_document,
     is_text,
     no_json_form,
 )
@@ -47,8 +48,10 @@ from elanus.pipeline.import_place import Place as Place
 from elanus.pipeline.import_place import PlaceOfElements
 from elanus.pipeline.import_sparse import to_pairs
 from elanus.pipeline.import_structs import split_rows
+from elanus.pipeline.import_texts import JSON_NULL, MALFORMED
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
+_value = msgspec.json.Decoder(msgspec.Raw)
 _NO_JSON = (KeyError, TypeError, OverflowError, ValueError)
 """The errors about a map with a key twice, or with keys that are no texts or numbers; and about a date or a
 time of a year that Python does not have."""
@@ -101,6 +104,7 @@ def _as_it_is(_: FieldSchema, column: pa.Array, __: Place) -> Given:
 
 
 def _documents(_: FieldSchema, column: pa.Array, __: Place) -> Given:
+    column = column.storage if is_document(column.type) else column
     return Given(column.cast(pa.binary()).to_pylist())
 
 
@@ -177,6 +181,8 @@ def _members(name: str, column: pa.Array, place: Place) -> pa.Array:
         texts = pc.replace_substring_regex(texts, *_WHOLE)  # without a fraction it would become an integer
     elif pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         texts = column.cast(pa.string())
+    elif is_document(column.type):
+        texts = _checked(name, column.storage.cast(pa.string()), place)
     elif is_text(column.type) or pa.types.is_nested(column.type) or has_text_form(column.type):
         texts = _encoded(name, column, place)
     else:
@@ -201,6 +207,16 @@ def _encoded(name: str, column: pa.Array, place: Place) -> pa.Array:
         years = ", dates and times are of the years 1 to 9999" if is_time else ""
         place.refuse(name, row, f"has a value that has no form in JSON: {error}{years}")
     return pa.array(texts, pa.binary()).cast(pa.string())
+
+
+def _checked(name: str, documents: pa.Array, place: Place) -> pa.Array:
+    """Return JSON documents. They become parts of objects, so each is refused that is not one value."""
+    for row, text in enumerate(documents.to_pylist()):
+        try:
+            _value.decode(JSON_NULL if text is None else text)
+        except MALFORMED as error:
+            place.refuse(name, row, f"holds no JSON: {error}")
+    return documents
 
 
 def _in_microseconds(found: pa.DataType) -> pa.DataType:

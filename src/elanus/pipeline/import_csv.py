@@ -33,6 +33,7 @@ COLUMNS_MAX = 1 << 16
 """As many keys as a row of the dynamic field could have bytes."""
 _TAIL_BYTES = 4096
 _SHOWN_MAX = 60
+_TOO_LONG = "straddles two block boundaries"
 
 
 class CsvSource:
@@ -69,12 +70,23 @@ class CsvSource:
         reading = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
         texts = _as_texts(self._header(), self._csv.null)
         last = ""
-        with self._file.native() as file, pyarrow.csv.open_csv(file, reading, self._parsing, texts) as reader:
+        with self._read(reading, texts) as reader:
             for rows in reader:
                 if rows.num_rows:
                     last = rows.column(rows.num_columns - 1)[-1].as_py() or ""
                 yield rows
         self._check_closed(last)
+
+    @contextlib.contextmanager
+    def _read(
+        self, reading: pyarrow.csv.ReadOptions, converting: pyarrow.csv.ConvertOptions | None = None
+    ) -> Iterator[pyarrow.csv.CSVStreamingReader]:
+        with (
+            _with_remedy(self._name),
+            self._file.native() as file,
+            pyarrow.csv.open_csv(file, reading, self._parsing, converting) as reader,
+        ):
+            yield reader
 
     def _check_closed(self, last: str) -> None:
         """Raises `InvalidParameter` if the last value has swallowed the rows behind it, as nothing closes its
@@ -94,7 +106,7 @@ class CsvSource:
         """Raises `InvalidParameter` for a name that is there twice: which one counts is not known."""
         self._check_width()
         first_rows = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
-        with self._file.native() as file, pyarrow.csv.open_csv(file, first_rows, self._parsing) as reader:
+        with self._read(first_rows) as reader:
             names = list(reader.schema.names)
         twice = [name for name, times in Counter(names).items() if times > 1]
         if twice:
@@ -108,9 +120,14 @@ class CsvSource:
         process where it does not get them."""
         with self._file.native() as file:
             begin = file.read(_BLOCK_BYTES).decode(errors="replace")
-        width = 0
-        with contextlib.suppress(csv.Error, StopIteration):  # what is wrong there, Arrow says
-            width = len(next(csv.reader(io.StringIO(begin, newline=""), delimiter=self._csv.separator)))
+        reader = csv.reader(io.StringIO(begin, newline=""), delimiter=self._csv.separator)
+        try:
+            width = len(next(reader, []))
+        except csv.Error as error:  # a name of more characters than a field may have there
+            raise InvalidParameter(
+                f"{self._name} has no header that can be read ({error}): begin it with a line of the "
+                f"columns' names, separated by {self._csv.separator!r} (sep)"
+            ) from error
         if width > COLUMNS_MAX:
             raise InvalidParameter(
                 f"{self._name} has {width} columns, at most {COLUMNS_MAX} are accepted: has its header the "
@@ -148,6 +165,20 @@ class CsvSource:
         if field.kind.family is Family.BOOL:
             texts = pc.utf8_lower(texts)
         return column_of(field, pc.fill_null(texts.cast(pa.binary()), JSON_NULL).to_pylist(), place.refuse)
+
+
+@contextlib.contextmanager
+def _with_remedy(name: str) -> Iterator[None]:
+    """Say about file ``name`` that a row is too long: Arrow reads blocks, and a row may be in two of them."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        if _TOO_LONG not in str(error):
+            raise
+        raise InvalidParameter(
+            f"{name} has a row of more than {_BLOCK_BYTES} bytes, or nothing closes a quote in it: close it, "
+            "or write longer rows as JSON lines (.jsonl) or Parquet"
+        ) from error
 
 
 def _as_texts(names: list[str], null: str) -> pyarrow.csv.ConvertOptions:

@@ -27,7 +27,7 @@ from elanus.pipeline.import_columns import Place
 from elanus.pipeline.import_input import InputFile
 from elanus.pipeline.import_json_rows import first_malformed
 from elanus.pipeline.import_plan import RowGroup
-from elanus.pipeline.import_texts import JSON_NULL, MALFORMED, Text, column_of
+from elanus.pipeline.import_texts import JSON_NULL, MALFORMED, Text, column_of, fault_of
 
 JSON_BYTES_MAX = 1 << 30
 """A JSON list larger than this is refused: it would have to be in memory as a whole."""
@@ -190,7 +190,8 @@ def _decoded(texts: Sequence[Text], place: Place) -> list[Row]:
             _row.decode(text)
         except MALFORMED as error:
             row = place.row(at)
-            raise InvalidParameter(f"{place.file}, row {row} is no JSON object: {error}") from error
+            why = fault_of(bytes(text), error)
+            raise InvalidParameter(f"{place.file}, row {row} is no JSON object: {why}") from error
     raise AssertionError("every row decodes by itself")
 
 
@@ -267,5 +268,5 @@ def _dynamic(row: Row, schema: CollectionSchema, place: Place, at: int) -> bytes
                 content = msgspec.json.decode(content, type=str).encode()
             own = _row.decode(content) | own
         except MALFORMED as error:
-            place.refuse(DYNAMIC_FIELD, at, f"is no JSON object: {error}")
+            place.refuse(DYNAMIC_FIELD, at, f"is no JSON object: {fault_of(content, error)}")
     return msgspec.json.encode(own)

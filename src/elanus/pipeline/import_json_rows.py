@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from elanus.pipeline.import_texts import MALFORMED
+from elanus.pipeline.import_texts import MALFORMED, fault_of
 
 _row = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _values = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
@@ -25,11 +25,13 @@ def first_malformed(content: bytes) -> tuple[int, str] | None:
     text = content.decode(errors="surrogateescape")
     at, number = _first_row(text), 0
     while text[at : at + 1] not in ("", "]"):
+        row = b""
         try:
             end = _values.raw_decode(text, at)[1]
-            _row.decode(text[at:end].encode(errors="surrogateescape"))
+            row = text[at:end].encode(errors="surrogateescape")
+            _row.decode(row)
         except MALFORMED as error:
-            return number, str(error)
+            return number, fault_of(row, error)
         except _NO_VALUE:
             return number, ""
         at = _next(text, end)

@@ -77,8 +77,12 @@ class _Column:
             self._begin = file.tell()
         if self.dtype.hasobject:
             raise InvalidParameter(f"{name} holds Python objects: save the column with a plain dtype")
-        if len(self.shape) not in (1, 2) or (is_fortran and len(self.shape) == 2):
-            raise InvalidParameter(f"{name} has shape {self.shape}: give (rows,) or (rows, n), row by row")
+        if len(self.shape) not in (1, 2):
+            raise InvalidParameter(f"{name} has shape {self.shape}: give (rows,) or (rows, n)")
+        if is_fortran and len(self.shape) == 2:
+            raise InvalidParameter(
+                f"{name} is stored column by column (Fortran order): save numpy.ascontiguousarray(...) of it"
+            )
         if self.shape[0] < 0 or (len(self.shape) == 2 and self.shape[1] < 1) or not self.dtype.itemsize:
             raise InvalidParameter(
                 f"{name} has shape {self.shape} and dtype {self.dtype}: rows of no bytes hold no values"

@@ -24,9 +24,9 @@ from elanus.pipeline.import_input import READ_BYTES, InputFile, check_version, i
 from elanus.pipeline.import_json import JsonLinesSource, JsonSource
 from elanus.pipeline.import_numpy import NumpySource
 from elanus.pipeline.import_place import Place
+from elanus.pipeline.import_plain_types import plain_rows, plain_schema
 from elanus.pipeline.import_plan import FileRows, RowGroup
 from elanus.pipeline.import_utf8 import check_texts
-from elanus.pipeline.import_views import plain_rows, plain_schema
 from elanus.storage.port import ObjectStore
 
 _BATCH_BYTES = 64 << 20

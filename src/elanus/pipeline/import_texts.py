@@ -11,6 +11,7 @@ and moments as strings.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NoReturn
@@ -28,6 +29,10 @@ MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 Text = bytes | msgspec.Raw
 Refuse = Callable[[str, int, str], NoReturn]
 """Raises the error about a field, a row and what is wrong with it."""
+_SURROGATE = re.compile(
+    rb"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+)
+"""Escapes of JSON that hold half of a character: its group is one without the other half."""
 _OUT_OF_RANGE = (pa.ArrowInvalid, OverflowError)
 _SHOWN_CHARS = 60
 _WHOLE = {
@@ -77,6 +82,17 @@ def column_of(field: FieldSchema, texts: Sequence[Text], refuse: Refuse) -> pa.A
     except _OUT_OF_RANGE:
         row = _first_beyond(values, arrow_type)
         refuse(field.name, row, f"cannot hold {_shown(values[row])}")
+
+
+def fault_of(text: bytes, error: Exception) -> str:
+    """Return what is wrong with a text that a decoder refuses. Decoders say little of half characters."""
+    for escape in _SURROGATE.finditer(text):
+        if escape[1]:
+            return (
+                f"it holds {escape[1].decode()}, which is half of a character: write it with its other half, "
+                "or \\ufffd in its place"
+            )
+    return str(error)
 
 
 def _first_beyond(values: Sequence[Any], arrow_type: pa.DataType) -> int:
@@ -154,7 +170,7 @@ def _refuse_first(
             values = decoder.decode(b"[" + bytes(text) + b"]")
             reason = "" if len(values) == 1 else f"{len(values)} values where one is expected"
         except MALFORMED as error:
-            reason = str(error).split(" - at ")[0]
+            reason = fault_of(bytes(text), error).split(" - at ")[0]
         if reason:
             shown = _shown(bytes(text).decode(errors="replace")) or "empty"
             refuse(field.name, row, f"of type {field.data_type.name} is {shown}: {reason}")

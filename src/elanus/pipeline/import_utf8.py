@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from elanus.core.given_types import is_text
+from elanus.core.given_types import is_extended, is_text
 from elanus.pipeline.import_place import Place
 
 
@@ -37,6 +37,8 @@ def _texts(column: pa.Array) -> Iterator[pa.Array]:
     found = column.type
     if pa.types.is_dictionary(found):
         yield from _texts(column.dictionary_decode())
+    elif is_extended(found):
+        yield from _texts(column.storage)
     elif is_text(found):
         yield column
     elif pa.types.is_map(found):

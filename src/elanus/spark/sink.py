@@ -49,7 +49,7 @@ _LOOK_S = 0.25
 _STAGING = "spark-writes"
 _LEFT_BEHIND = timedelta(days=7)
 """From then on no write or import waits for a file any more."""
-_VISIBLE = (ImportState.PERSISTED, ImportState.COMPLETED)
+_COMMITTED = (ImportState.PERSISTED, ImportState.COMPLETED)
 _log = structlog.get_logger("spark")
 
 T = TypeVar("T")
@@ -155,6 +155,8 @@ class Sink:
     def __init__(self, options: WriteOptions, columns: pa.Schema, *, waits: bool = False) -> None:
         self._options = options
         schema, directory = self._answered(self._target) if waits else self._ask(self._target)
+        if options.operation is WriteMode.DELETE:
+            _check_only_keys(schema.primary_field.name, columns)
         check_columns(schema, columns, "the frame")
         self.staging = Staging(options.import_directory or directory)
         self.staging.check()
@@ -166,7 +168,7 @@ class Sink:
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
-        """Return when the write is committed: reads find it, as a whole, as soon as it is loaded.
+        """Return when the write is committed: Spark reads it from then on, clients as soon as it is loaded.
 
         ``batch``: its number, where ``write_id`` names a streaming query.
 
@@ -187,7 +189,7 @@ class Sink:
                 )
             )
             _check_is_next(task, write_id, batch, query_id)
-            while task.state not in (*ENDED, *_VISIBLE):
+            while task.state not in (*ENDED, *_COMMITTED):
                 time.sleep(_LOOK_S)
                 task = self._task(task)
         self.staging.remove(messages)
@@ -230,6 +232,15 @@ class ElanusWriter(DataSourceArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self._sink.abort(messages)
+
+
+def _check_only_keys(key: str, columns: pa.Schema) -> None:
+    """Raise `InvalidParameter` for a frame of deletes that has further columns."""
+    if key in columns.names and len(columns.names) > 1:
+        raise InvalidParameter(
+            f"a delete takes a frame of the column {key} alone, this one has {', '.join(columns.names)}: "
+            f"give .select('{key}')"
+        )
 
 
 def without_generated(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

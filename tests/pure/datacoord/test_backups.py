@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,8 +166,20 @@ async def test_automatic_keys_of_restored_rows_are_not_given_out_again(tmp_path:
     last_id = await bench.root.alloc_ids(1) + 5_000
     await received(bench, backup, last_id)
     assert await bench.root.alloc_ids(1) > last_id
-    with pytest.raises(InvalidParameter, match="last_id="):
-        await received(bench, backup, 2**62, "x")
+    await bench.coord.stop()
+
+
+async def test_a_false_last_id_leaves_a_server_whose_backups_can_be_restored(tmp_path: Path) -> None:
+    bench, backup = await held(tmp_path)
+    most = 0
+    for key in ("first", "second"):
+        with pytest.raises(InvalidParameter, match="restore another one") as refusal:
+            await received(bench, backup, 2**62, key)
+        most = int(re.findall(r"to (\d+) at most", str(refusal.value))[0])
+        await received(bench, backup, most, key)
+        bench.root.now_ms += 1000
+        following = await bench.root.alloc_ids(100_000)
+        assert following > most
     await bench.coord.stop()
 
 

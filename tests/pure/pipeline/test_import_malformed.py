@@ -75,6 +75,15 @@ LINES = {
         r"field s holds an index of more than 64 bits: \{'indices': \[99999999999999999999\]",
     ),
     "a deep document": (b'"j":' + DEEP, r"row 1 is no JSON object: maximum recursion depth"),
+    "half of a character": (rb'"t":"\ud83d"', r"row 1 is no JSON object: it holds \\ud83d, which is half"),
+    "the other half": (
+        rb'"t":"\\\ud83d\ude00\udc00"',
+        r"it holds \\udc00, which .*: write it with",
+    ),
+    "half of a dynamic character": (
+        rb'"$meta":"{\"a\":\"\\uD83D\"}"',
+        r"\$meta is no .* \\uD83D, which",
+    ),
     "deep dynamic rows": (b'"$meta":"{\\"a\\":' + DEEP + b'}"', r"field \$meta is no JSON object"),
 }
 
@@ -101,6 +110,7 @@ def test_a_malformed_row_is_refused_and_may_be_left_out(tmp_path: Path, case: st
         ),
         (b'{"a": {"rows": [1]}, "rows": [{}, 7]}', "row 1 is no JSON object: Expected `object`, got `int`"),
         (b'[{"id":1},{"id":2', "row 1 is no JSON object: Input data was truncated"),
+        (rb'[{"id":1,"t":"\ud83d!"}]', r"row 0 is no JSON object: it holds \\ud83d, which is half"),
         (b'[{"id":NaN}]', "row 0 is no JSON object: JSON is malformed"),
     ],
 )
@@ -223,3 +233,15 @@ def test_a_quote_in_csv_that_nothing_closes_takes_no_rows_into_its_value(tmp_pat
 def test_a_value_in_quotes_has_several_lines_up_to_the_end_of_its_file(tmp_path: Path, end: bytes) -> None:
     rows = imported(tmp_path, {"a.csv": b'id,t\n1,"a\nb"' + end}, None)
     assert rows[0]["t"] == "a\nb"
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"id,t\n1," + b"x" * (17 << 20) + b"\n", "has a row of more than 8388608 bytes.*JSON lines"),
+        (b"n" * 140_000 + b",id" * 2**17 + b"\n", r"has no header that can be read \(field larger .*','"),
+    ],
+)
+def test_csv_that_is_too_long_for_its_reader_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
+    with pytest.raises(InvalidParameter, match=rf"a\.csv {why}"):
+        imported(tmp_path, {"a.csv": content}, None)

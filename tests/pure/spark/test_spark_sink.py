@@ -152,6 +152,12 @@ def test_a_column_of_a_wrong_type_is_refused_before_any_task_runs(
         Sink(replace(OPTIONS, import_directory=tmp_path.as_uri()), frame(**{column: found}))
 
 
+def test_a_delete_of_more_than_keys_is_refused_before_any_task_runs(server: Answering) -> None:
+    delete = replace(OPTIONS, operation=WriteMode.DELETE)
+    with pytest.raises(InvalidParameter, match=r"has id, v: give \.select\('id'\)"):
+        Sink(delete, pa.schema({"id": pa.int64(), "v": pa.list_(pa.float32())}))
+
+
 def test_a_task_leaves_one_file_and_none_without_rows(tmp_path: Path) -> None:
     staging = Staging(tmp_path.as_uri())
     staged = staging.write(iter([BATCH, BATCH]))
