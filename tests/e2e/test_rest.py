@@ -169,6 +169,12 @@ def bulk_writer() -> Any:
     return module
 
 
+def count(post: Post) -> int:
+    sent = {"collectionName": "bulk", "outputFields": ["count(*)"], "consistencyLevel": "Strong"}
+    ((counted,),) = (row.values() for row in post("entities/query", **sent))
+    return int(counted)
+
+
 def test_the_clients_bulk_writer_imports_a_file(client: MilvusClient, shared: Server, post: Post) -> None:
     post("collections/create", collectionName="bulk", dimension=2)
     table = pa.table({"id": range(100), "vector": [[float(n), 0.0] for n in range(100)]})
@@ -187,10 +193,21 @@ def test_the_clients_bulk_writer_imports_a_file(client: MilvusClient, shared: Se
     assert [record["jobId"] for record in writer.list_import_jobs(url, "bulk").json()["data"]["records"]] == [
         job
     ]
-    found = post(
-        "entities/query", collectionName="bulk", outputFields=["count(*)"], consistencyLevel="Strong"
-    )
-    assert found == [{"count(*)": 100}]
+    assert count(post) == 100
+
+    two = {"auto_commit": "false", "mode": "upsert"}
+    job = writer.bulk_import(url, "bulk", files=[["bulk.parquet"]], options=two).json()["data"]["jobId"]
+
+    def state_of() -> str:
+        return str(writer.get_import_progress(url=url, job_id=job).json()["data"]["state"])
+
+    until(lambda: state_of() != "Importing" and state_of() != "Pending", DEADLINE_S, "the files are written")
+    assert state_of() == "Uncommitted"
+    post("entities/delete", collectionName="bulk", filter="id >= 0")
+    assert count(post) == 0
+    post("jobs/import/commit", jobId=job)
+    until(lambda: state_of() == "Completed", DEADLINE_S, "the rows are served")
+    assert count(post) == 100
 
 
 def test_a_search_answers_with_buckets(client: MilvusClient, shared: Server, post: Post) -> None:

@@ -273,6 +273,9 @@ class FakeData:
     async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
         return tuple(t for t in self.imports.values() if collection_id in (0, t.collection_id))
 
+    async def commit_import(self, task_id: TaskID) -> None:
+        self.calls.note("commit_import", task_id)
+
     async def cancel_import(self, task_id: TaskID) -> None:
         self.calls.note("cancel_import", task_id)
 

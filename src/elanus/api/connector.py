@@ -194,6 +194,13 @@ class ConnectorApi(Protocol):
     @repeatable
     async def import_task(self, task_id: TaskID) -> ImportTask: ...
     @repeatable
+    async def commit_import(self, task_id: TaskID) -> None:
+        """Commit a task with the option ``auto_commit=false`` whose files are written; nothing for one that
+        has committed. Raises `InvalidParameter` for a task in another state, and if the collection or the
+        partition is gone, what says so."""
+        ...
+
+    @repeatable
     async def cancel_import(self, task_id: TaskID) -> None:
         """Raises `InvalidParameter` for a task that has committed."""
         ...

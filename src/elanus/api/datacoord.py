@@ -361,6 +361,15 @@ class ImportCalls(Protocol):
         ...
 
     @repeatable
+    async def commit_import(self, task_id: TaskID) -> None:
+        """Commit a task that waits for its commit; nothing for one that has committed.
+
+        Raises `InvalidParameter` for a task in another state, `ImportRefused` for one that is unknown,
+        `CollectionNotFound` and `PartitionNotFound`.
+        """
+        ...
+
+    @repeatable
     async def cancel_import(self, task_id: TaskID) -> None:
         """End a task that has not committed. Raises `InvalidParameter` for one that has."""
         ...

@@ -23,6 +23,7 @@ class ImportRequest:
     ``rejects_max``: how many rows may be left out because they do not fit.
     ``takes_keys``: files may bring values of an automatic key (`elanus.core.sent_keys`).
     ``csv``: the format of CSV files. ``timeout_ms``: after how long it fails; 0: what the server allows.
+    ``auto_commit``: whether it commits by itself when its files are written.
     ``partition_id`` is `ALL_PARTITIONS`, and ``partition`` empty, where rows go by their partition key.
     """
 
@@ -40,6 +41,7 @@ class ImportRequest:
     csv: CsvFormat = COMMAS
     timeout_ms: int = 0
     query_id: str = ""
+    auto_commit: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,8 @@ def _said(task: ImportTask) -> str:
             return "waiting for its turn"
         case ImportState.STARTED:
             return f"importing into {task.collection}"
+        case ImportState.UNCOMMITTED:
+            return f"{task.rows:,} rows; waiting for its commit"
         case ImportState.PERSISTED:
             return f"{task.rows:,} rows; indexing, loading"
         case _:
@@ -152,7 +154,7 @@ def _share(task: ImportTask) -> float:
     match task.state:
         case ImportState.COMPLETED:
             return 1.0
-        case ImportState.PERSISTED:
+        case ImportState.PERSISTED | ImportState.UNCOMMITTED:
             return _WRITTEN_SHARE
         case _:
             return task.percent / 100 * _WRITTEN_SHARE

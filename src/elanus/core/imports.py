@@ -2,13 +2,15 @@
 
 ::
 
-    Pending ──its turn──▶ Started ──commit──▶ Persisted ──indexed, served──▶ Completed
-       └──── cancelled ──────┴─── refused, cancelled ───▶ Failed
+    Pending ──its turn──▶ Started ────────────commit────────────▶ Persisted ──indexed, served──▶ Completed
+       │                     ├──written──▶ Uncommitted ──commit──────▲
+       └───── cancelled ─────┴── refused, cancelled ──┴──▶ Failed
 
 A task imports all of its files or none. Everything before *Persisted* may be repeated any number of times;
-the step to it is the commit, which makes all rows part of the collection at once. The reference has one more
-state, Flushed, between Persisted and Completed: here the same commit reaches both, and current clients do
-not know its number.
+the step to it is the commit, which makes all rows part of the collection at once. A task that does not commit
+by itself (``auto_commit``) is *Uncommitted* when its files are written: its client commits or aborts it. The
+reference has one more state, Flushed, between Persisted and Completed: here the same commit reaches both, and
+current clients do not know its number.
 """
 
 from __future__ import annotations
@@ -92,21 +94,27 @@ def looks_at_existing(mode: WriteMode, duplicates: Duplicates) -> bool:
 
 
 class ImportState(IntEnum):
-    """The wire's numbers."""
+    """The wire's numbers, except for UNCOMMITTED: no RPC of the reference has that state."""
 
     PENDING = 0
     FAILED = 1
     STARTED = 2
     PERSISTED = 5
     COMPLETED = 6
+    UNCOMMITTED = 9
 
 
 _STEPS = {
     ImportState.PENDING: frozenset({ImportState.STARTED, ImportState.FAILED}),
-    ImportState.STARTED: frozenset({ImportState.STARTED, ImportState.PERSISTED, ImportState.FAILED}),
+    ImportState.STARTED: frozenset(
+        {ImportState.STARTED, ImportState.UNCOMMITTED, ImportState.PERSISTED, ImportState.FAILED}
+    ),
+    ImportState.UNCOMMITTED: frozenset({ImportState.PERSISTED, ImportState.FAILED}),
     ImportState.PERSISTED: frozenset({ImportState.COMPLETED}),
 }
 OPEN = frozenset({ImportState.PENDING, ImportState.STARTED})
+WAITING = OPEN | {ImportState.UNCOMMITTED}
+"""Those that may still commit."""
 ENDED = frozenset({ImportState.FAILED, ImportState.COMPLETED})
 
 
@@ -128,6 +136,8 @@ class ImportTask:
     bring values of an automatic key (`elanus.core.sent_keys`). ``csv``: the format of its CSV files.
     ``timeout_ms``: after how long it fails, counted from its creation; 0: the client named none.
     ``files_bytes``: the sizes of ``files``, set by the commit; empty if they are not known.
+    ``auto_commit``: whether it commits by itself. ``staged``: the path of the outcome of its jobs, while its
+    commit is waited for.
     """
 
     task_id: TaskID
@@ -161,6 +171,8 @@ class ImportTask:
     timeout_ms: int = 0
     files_bytes: tuple[int, ...] = ()
     query_id: str = ""
+    auto_commit: bool = True
+    staged: str = ""
 
 
 def deadline_ms(task: ImportTask, policy: ImportPolicy) -> int:
@@ -169,18 +181,24 @@ def deadline_ms(task: ImportTask, policy: ImportPolicy) -> int:
     return min(latest, task.created_ms + task.timeout_ms) if task.timeout_ms else latest
 
 
-def overdue(tasks: Iterable[ImportTask], now_ms: int) -> tuple[ImportTask, ...]:
-    """Return the tasks that have not begun within the time that their clients named."""
-    return tuple(
-        t
-        for t in tasks
-        if t.state is ImportState.PENDING and t.timeout_ms and t.created_ms + t.timeout_ms <= now_ms
-    )
+def overdue(tasks: Iterable[ImportTask], now_ms: int, policy: ImportPolicy) -> tuple[ImportTask, ...]:
+    """Return the tasks that have not begun within the time that their clients named, and those that were not
+    committed in time."""
+
+    def is_late(task: ImportTask) -> bool:
+        if task.state is ImportState.UNCOMMITTED:
+            return deadline_ms(task, policy) <= now_ms
+        return task.state is ImportState.PENDING and 0 < task.timeout_ms <= now_ms - task.created_ms
+
+    return tuple(filter(is_late, tasks))
 
 
-def too_late(task: ImportTask) -> str:
-    """Return why a task failed that took longer than its client allowed."""
-    return f"it took longer than its timeout of {task.timeout_ms / 1000:g} s"
+def too_late(task: ImportTask, policy: ImportPolicy) -> str:
+    """Return why a task failed that took longer than its client or the server allowed."""
+    what = "it was not committed within" if task.state is ImportState.UNCOMMITTED else "it took longer than"
+    if deadline_ms(task, policy) < task.started_ms + policy.timeout_ms or not task.started_ms:
+        return f"{what} its timeout of {task.timeout_ms / 1000:g} s"
+    return f"{what} {policy.timeout_ms // 1000} s: raise imports.timeout_s"
 
 
 def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTask:
@@ -196,7 +214,7 @@ def stepped(task: ImportTask, state: ImportState, **changes: object) -> ImportTa
 def failed(task: ImportTask, reason: str, now_ms: int) -> ImportTask:
     """Return the task as failed, without rows. Raises as `stepped` does."""
     shown = reason if len(reason) <= _REASON_MAX_CHARS else reason[:_REASON_MAX_CHARS] + "…"
-    return stepped(task, ImportState.FAILED, reason=shown, ended_ms=now_ms)
+    return stepped(task, ImportState.FAILED, reason=shown, ended_ms=now_ms, rows=0, staged="")
 
 
 def next_task(tasks: Iterable[ImportTask], running: Container[TaskID] = ()) -> ImportTask | None:
@@ -208,7 +226,8 @@ def next_task(tasks: Iterable[ImportTask], running: Container[TaskID] = ()) -> I
 
 def oldest_attempt(tasks: Iterable[ImportTask], none: int) -> int:
     """Return the lowest number of an attempt whose files a task may still commit, at most ``none``."""
-    return min((none, *(t.first_attempt or t.attempt for t in tasks if t.state is ImportState.STARTED)))
+    written = (ImportState.STARTED, ImportState.UNCOMMITTED)
+    return min((none, *(t.first_attempt or t.attempt for t in tasks if t.state in written)))
 
 
 def same_write(tasks: Iterable[ImportTask], wanted: ImportTask) -> ImportTask | None:

@@ -17,17 +17,19 @@ from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.manifests import Manifests
 from elanus.datacoord.segment_allocator import SegmentAllocator
 from elanus.datacoord.state import DataState
+from elanus.storage.port import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class DataContext:
     """``lease``: this coordinator's own, which makes it the active one. ``lock``: held while the state is
-    read and changed in several steps. ``changes`` wakes the roles that follow this one. ``spawn`` runs a
-    coroutine until the role stops; ``offload`` runs blocking work. ``moments``: those that snapshots are
-    being taken of."""
+    read and changed in several steps. ``store``: the objects. ``changes`` wakes the roles that follow this
+    one. ``spawn`` runs a coroutine until the role stops; ``offload`` runs blocking work. ``moments``: those
+    that snapshots are being taken of."""
 
     lease: Lease
     state: DataState
+    store: ObjectStore
     manifests: Manifests
     allocator: SegmentAllocator
     attempts: Attempts

@@ -230,6 +230,7 @@ def _context(
     return DataContext(
         lease=needs.lease,
         state=state,
+        store=needs.store,
         manifests=manifests,
         allocator=SegmentAllocator(state, needs.rootcoord, policy.allocation, needs.lease, lock),
         attempts=Attempts(needs.rootcoord, needs.clock, policy.gc.policy.commit_deadline_s),

@@ -50,39 +50,44 @@ class ImportCommits:
             raise PartitionNotFound(f"partition not found[partition={task.partition}]")
         return collection
 
-    async def commit(self, task: ImportTask, outcome: ImportOutcome) -> None:
-        """Commit all rows or none.
+    async def commit(self, task: ImportTask, outcome: ImportOutcome, attempt: int) -> None:
+        """Commit all rows or none. ``attempt``: the number of the files that it writes, used once.
 
         Raises `CommitRefused`, `CollectionNotFound`, `PartitionNotFound`, and whatever storing raises.
         """
         try:
             with self._state.importing(task):
                 commit_ts = await self._rootcoord.alloc_timestamp(1)
-                segments = await self._write(task, outcome, commit_ts)
-                while not await self._try_to_commit(task, outcome, segments, commit_ts):
+                segments = await self._write(task, outcome, commit_ts, attempt)
+                while not await self._try_to_commit(task, outcome, segments, commit_ts, attempt):
                     pass  # the lists of delta logs have changed meanwhile
         finally:
             # also when this call was cancelled: it may have committed all the same
             self._changes.happened(task.collection_id)
 
     async def _write(
-        self, task: ImportTask, outcome: ImportOutcome, commit_ts: Timestamp
+        self, task: ImportTask, outcome: ImportOutcome, commit_ts: Timestamp, attempt: int
     ) -> list[SegmentInfo]:
         """Write the segments' manifests. Returns the records that name them."""
         collection = await self.collection_of(task)
         max_rows = self._allocator.max_rows(collection.schema)
         manifests = [imported_manifest(task, written, commit_ts) for written in outcome.segments]
-        paths = await self._manifests.put_all(manifests, stamped(task.attempt, "import"))
+        paths = await self._manifests.put_all(manifests, stamped(attempt, "import"))
         return [
             imported_segment(manifest, path, max_rows)
             for manifest, path in zip(manifests, paths, strict=True)
         ]
 
     async def _try_to_commit(
-        self, task: ImportTask, outcome: ImportOutcome, segments: list[SegmentInfo], commit_ts: Timestamp
+        self,
+        task: ImportTask,
+        outcome: ImportOutcome,
+        segments: list[SegmentInfo],
+        commit_ts: Timestamp,
+        attempt: int,
     ) -> bool:
         self._lists_written += 1
-        name = stamped(task.attempt, f"write-{self._lists_written}")
+        name = stamped(attempt, f"write-{self._lists_written}")
         changes = await with_deletes(self._state, self._manifests, outcome, commit_ts, name)
         async with self._lock:
             if self._state.import_task(task.task_id) != task:
@@ -112,6 +117,7 @@ class ImportCommits:
             commit_ts=commit_ts,
             deltas=tuple(log.file.path for log in outcome.deltas),
             files_bytes=outcome.files_bytes,
+            staged="",
         )
         # All vchannels are written: this compares their records, in the same transaction.
         vchannels = changed(self._state.vchannels_of(task.collection_id), changes)

@@ -75,10 +75,24 @@ class ImportEndings:
                     await self._state.put(imports=[done])
 
     async def _fail_late(self) -> None:
-        """Fail the tasks that still wait for their turn; those that have begun fail by themselves."""
-        if not overdue(self._state.imports(), self._clock.wall_ms()):
+        """Fail the tasks that still wait for their turn, or for their commit; those that run fail by
+        themselves."""
+        if not self._late():
             return
         async with self._lock:
             now_ms = self._clock.wall_ms()
-            late = overdue(self._state.imports(), now_ms)  # one of them may have begun meanwhile
-            await self._state.put(imports=[failed(task, too_late(task), now_ms) for task in late])
+            late = self._late()  # one of them may have begun or committed meanwhile
+            await self._state.put(imports=[failed(task, reason, now_ms) for task, reason in late])
+
+    def _late(self) -> list[tuple[ImportTask, str]]:
+        """Return the tasks whose time is over, and those whose collection is gone, each with the reason."""
+        tasks, now_ms = self._state.imports(), self._clock.wall_ms()
+        late = [(task, too_late(task, self._policy)) for task in overdue(tasks, now_ms, self._policy)]
+        named = {task.task_id for task, _ in late}
+        return late + [
+            (task, f"collection not found[collection={task.collection}]")
+            for task in tasks
+            if task.state is ImportState.UNCOMMITTED
+            and task.task_id not in named
+            and not self._state.vchannels_of(task.collection_id)
+        ]

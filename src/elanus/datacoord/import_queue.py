@@ -2,7 +2,8 @@
 
 Some tasks run at a time. A task's attempt is persisted first; then a data node has Spark jobs write segments
 under the attempt's number, and the commit makes them part of the collection
-(`elanus.datacoord.import_commits`).
+(`elanus.datacoord.import_commits`). A task may leave its commit to its client
+(`elanus.datacoord.staged_imports`).
 
 The rows' timestamp is that of the commit. So a delete issued before the commit does not affect them, one
 issued after it does, and no read at an earlier timestamp sees any of them.
@@ -38,6 +39,7 @@ from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import (
     ATTEMPTS_MAX,
     OPEN,
+    WAITING,
     ImportPolicy,
     ImportState,
     ImportTask,
@@ -59,6 +61,7 @@ from elanus.datacoord.import_commits import ImportCommits
 from elanus.datacoord.import_endings import ImportEndings
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.rows_before import RowsBefore
+from elanus.datacoord.staged_imports import StagedImports
 
 _RETRY_PAUSES_S = (1.0, 4.0, 15.0, 30.0)
 """After each try that was interrupted. An object store may be away for as long as a restart takes."""
@@ -102,6 +105,7 @@ class ImportQueue:
         self._policy = policy
         self._before = before
         self._commits = ImportCommits(context)
+        self._staged = StagedImports(context, self._commits)
         self._endings = ImportEndings(context, is_served, policy)
         self._wake = asyncio.Event()
         self._is_working = False
@@ -135,6 +139,7 @@ class ImportQueue:
             csv=request.csv,
             timeout_ms=request.timeout_ms,
             query_id=request.query_id,
+            auto_commit=request.auto_commit,
         )
         async with self._lock:
             await self._commits.collection_of(task)
@@ -142,9 +147,10 @@ class ImportQueue:
             known = done or same_write(self._state.imports(), task)
             if known is not None:
                 return known.task_id
-            if sum(t.state in OPEN for t in self._state.imports()) >= self._policy.tasks_max:
+            if sum(t.state in WAITING for t in self._state.imports()) >= self._policy.tasks_max:
                 raise TaskQueueFull(
-                    f"{self._policy.tasks_max} imports wait already (imports.tasks_max): retry later"
+                    f"{self._policy.tasks_max} imports wait already (imports.tasks_max): retry later, and "
+                    "commit or abort those that are Uncommitted"
                 )
             await self._state.put(imports=[task])
         self.start()
@@ -170,6 +176,10 @@ class ImportQueue:
                 "importing data failed"
             )
         return found
+
+    async def commit_import(self, task_id: TaskID) -> None:
+        """Raises `ImportRefused` for an unknown task, and as `StagedImports.commit` does."""
+        await self._staged.commit(self._task(task_id))
 
     async def cancel_import(self, task_id: TaskID) -> None:
         """Raises `ImportRefused` for an unknown task, `InvalidParameter` for one that has committed."""
@@ -248,17 +258,17 @@ class ImportQueue:
                 known = replace(order, replaced=rows.replaced, existing=rows.existing)
                 outcome = await self._outcome(node, started, known)
         except TimeoutError:
-            if ends_ms < started.started_ms + self._policy.timeout_ms:
-                await self._fail(started, too_late(started))
-                return
-            limit_s = self._policy.timeout_ms // 1000
-            await self._fail(started, f"it took longer than {limit_s} s: raise imports.timeout_s")
+            await self._fail(started, too_late(started, self._policy))
             return
-        if outcome is not None:
-            try:
-                await self._commits.commit(started, outcome)
-            except (CollectionNotFound, PartitionNotFound) as error:
-                await self._fail(started, error.message)
+        if outcome is None:
+            return
+        try:
+            if started.auto_commit:
+                await self._commits.commit(started, outcome, started.attempt)
+            else:
+                await self._staged.stage(started, outcome)
+        except (CollectionNotFound, PartitionNotFound) as error:
+            await self._fail(started, error.message)
 
     async def _outcome(self, node: LiveNode, task: ImportTask, order: ImportOrder) -> ImportOutcome | None:
         """Return the job's outcome; None if it failed or was cancelled. Raises `Unavailable` for a lost

@@ -52,7 +52,10 @@ def input_file(store: ObjectStore, name: str) -> InputFile:
     try:
         return InputFile(store, store.head(name))
     except ObjectMissing:
-        raise InvalidParameter(f"{name}: no such file in the import directory {store.url}") from None
+        root = store.url.partition("?")[0]  # a client need not know the endpoint, nor where its keys are
+        raise InvalidParameter(
+            f"{name}: no such file in the import directory {root}: name files relative to it"
+        ) from None
     except ValueError as error:
         raise InvalidParameter(f"{name} is no path below the import directory: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +21,14 @@ from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.pipeline.import_files import import_rows, survey
+from elanus.pipeline.import_input import input_file
 from elanus.pipeline.import_job import import_job, import_task
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup, cut, rows_of_task
 from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.import_sources import tables
 from elanus.storage.binlog import read_columns, read_vectors
 from elanus.storage.objects import open_store
+from elanus.storage.port import ObjectMissing
 from elanus.storage.stats_log import read_stats_logs
 
 DIM = 4
@@ -246,3 +249,18 @@ def test_tasks_are_as_many_as_there_are_slots_unless_they_would_be_tiny() -> Non
     assert rows_of_task(1_000_000, row_bytes=512, rows_max=700_000, slots=4) == 250_000
     assert rows_of_task(10_000_000, row_bytes=512, rows_max=700_000, slots=4) == 700_000
     assert rows_of_task(1000, row_bytes=512, rows_max=700_000, slots=4) == 65_536
+
+
+def test_a_missing_file_of_a_bucket_tells_nothing_of_its_keys() -> None:
+    class Empty:
+        url = "s3://bucket/incoming?endpoint=http%3A%2F%2Fhost&credentials=%2Fetc%2Fkeys"
+
+        def head(self, path: str) -> NoReturn:
+            raise ObjectMissing(path)
+
+    with pytest.raises(InvalidParameter) as refused:
+        input_file(Empty(), "incoming/a.parquet")  # type: ignore[arg-type]
+    assert refused.value.message == (
+        "incoming/a.parquet: no such file in the import directory s3://bucket/incoming: "
+        "name files relative to it"
+    )

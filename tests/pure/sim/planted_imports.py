@@ -81,9 +81,9 @@ def cancelled_import_committed(patch: pytest.MonkeyPatch) -> None:
         await cancel(self, task_id)
         self._running = running
 
-    async def anyway(self: ImportCommits, task: Any, outcome: Any) -> None:
+    async def anyway(self: ImportCommits, task: Any, outcome: Any, attempt: int) -> None:
         commit_ts = await self._rootcoord.alloc_timestamp(1)
-        segments = await self._write(task, outcome, commit_ts)
+        segments = await self._write(task, outcome, commit_ts, attempt)
         async with self._lock:
             await apply(self, replace(task, state=ImportState.STARTED), outcome, segments, commit_ts, [])
         self._changes.happened(task.collection_id)

@@ -13,6 +13,7 @@ class FakeImports:
     def __init__(self) -> None:
         super().__init__()
         self.imports: dict[TaskID, ImportTask] = {}
+        self.ended: list[tuple[str, int]] = []
 
     def import_task(self, task_id: int) -> ImportTask:
         if task_id not in self.imports:
@@ -22,3 +23,11 @@ class FakeImports:
     def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
         found = [t for t in self.imports.values() if collection in ("", t.collection)]
         return found[-limit:] if limit else found
+
+    def commit_import(self, task_id: int) -> None:
+        self.import_task(task_id)
+        self.ended.append(("commit", task_id))
+
+    def cancel_import(self, task_id: int) -> None:
+        self.import_task(task_id)
+        self.ended.append(("abort", task_id))

@@ -411,6 +411,7 @@ class FakeVerbs(
             duplicates=options.duplicates,
             csv=options.csv,
             timeout_ms=options.timeout_ms,
+            auto_commit=options.auto_commit,
         )
         self.imports[task_id] = task
         return task

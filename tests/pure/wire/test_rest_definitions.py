@@ -255,6 +255,21 @@ def test_imports_as_the_bulk_writer_asks_for_them(client: RestClient) -> None:
     assert client.post("jobs/import/create", collectionName="c", files=[["a", "b"]])["code"] == 1801
 
 
+def test_an_import_in_two_steps(client: RestClient, verbs: FakeVerbs) -> None:
+    client.data("collections/create", collectionName="c", dimension=4)
+    sent = {"collectionName": "c", "files": [["a.parquet"]], "options": {"auto_commit": "false"}}
+    job = client.data("jobs/import/create", **sent)["jobId"]
+    task = verbs.imports[TaskID(int(job))]
+    verbs.imports[task.task_id] = replace(task, state=ImportState.UNCOMMITTED, rows=7)
+    shown = client.data("jobs/import/get_progress", jobId=job)
+    assert (shown["state"], shown["progress"], shown["importedRows"]) == ("Uncommitted", 90, 7)
+    assert client.data("jobs/import/commit", jobId=job, dbName="") == {}
+    assert client.data("jobs/import/abort", jobId=int(job)) == {}
+    assert verbs.ended == [("commit", task.task_id), ("abort", task.task_id)]
+    assert client.post("jobs/import/commit", jobId="none")["code"] == 1801
+    assert client.post("jobs/import/commit", jobId="77")["code"] == 1100
+
+
 def test_numpy_files_are_imported_together(client: RestClient, verbs: FakeVerbs) -> None:
     client.data("collections/create", collectionName="c", dimension=4)
     groups = [["/1/id.npy", "/1/vector.npy"], ["/2/a.json"]]

@@ -110,11 +110,15 @@ def test_options_name_the_import_and_say_what_becomes_of_rows_that_do_not_fit(
     assert verbs.imports[task_id].rejects_max == 1000
 
 
-@pytest.mark.parametrize("given", ["true", "True", "1"])
-def test_an_import_that_commits_by_itself_may_say_so(call: Call, verbs: FakeVerbs, given: str) -> None:
+@pytest.mark.parametrize("given", ["true", "True", "1", "false", "F", "0"])
+def test_an_import_may_leave_its_commit_to_the_client(call: Call, verbs: FakeVerbs, given: str) -> None:
     options = pairs({"auto_commit": given})
     (task_id,) = call("Import", collection_name="books", files=["a.parquet"], options=options).tasks
-    assert verbs.imports[task_id].rejects_max == 0
+    assert verbs.imports[task_id].auto_commit is (given in ("true", "True", "1"))
+    verbs.imports[task_id] = replace(verbs.imports[task_id], state=ImportState.UNCOMMITTED)
+    answer = call("GetImportState", task=task_id)
+    assert answer.state == common_pb2.ImportStarted, "the RPC's clients know no number for it"
+    assert {pair.key: pair.value for pair in answer.infos}["waits_for"] == "commit"
 
 
 def test_the_format_of_csv_files(call: Call, verbs: FakeVerbs) -> None:
@@ -161,8 +165,7 @@ def test_what_becomes_of_rows_with_one_key(
         ({"max_rejects": "5"}, "max_rejects needs on_error=reject"),
         ({"on_error": "reject", "max_rejects": "0"}, "max_rejects is '0': give a number from 1 to 1000000"),
         ({"separator": ";"}, "the option separator of Import"),
-        ({"auto_commit": "false"}, "the option auto_commit=false of Import is not supported"),
-        ({"auto_commit": "later"}, "auto_commit is 'later': give true"),
+        ({"auto_commit": "later"}, "auto_commit is 'later': give true or false"),
         ({"sep": ""}, "unsupported csv separator: sep is '': give one ASCII character"),
         ({"sep": ";;"}, "unsupported csv separator: sep is ';;'"),
         ({"sep": "\n"}, "unsupported csv separator"),

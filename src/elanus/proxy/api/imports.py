@@ -17,7 +17,8 @@ class ImportOptions:
     A ``write_id`` names the write, or with a ``batch`` a stream of writes, of the query ``query_id``: one
     that did not fail is not repeated. ``rejects_max``: how many rows that do not fit are left out before the
     import fails. ``duplicates``: which rows of a key are added. ``csv``: the format of CSV files.
-    ``timeout_ms``: after how long the import fails; 0: what the server allows.
+    ``timeout_ms``: after how long the import fails; 0: what the server allows. ``auto_commit``: whether it
+    commits by itself.
     """
 
     write_id: str = ""
@@ -28,6 +29,7 @@ class ImportOptions:
     timeout_ms: int = 0
     batch: int = -1
     query_id: str = ""
+    auto_commit: bool = True
 
 
 DEFAULT_OPTIONS = ImportOptions()
@@ -60,6 +62,11 @@ class ImportVerbs(Protocol):
 
     def import_tasks(self, database: str, collection: str, limit: int) -> Sequence[ImportTask]:
         """Return the latest ``limit`` tasks (0: all), oldest first; of all collections if none is named."""
+        ...
+
+    def commit_import(self, task_id: int) -> None:
+        """Commit an import whose files are written. Raises as
+        `elanus.api.datacoord.ImportCalls.commit_import` does."""
         ...
 
     def cancel_import(self, task_id: int) -> None:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from elanus.core.errors import ElanusError, InvalidParameter
+from msgspec import structs
+
+from elanus.core.errors import InvalidParameter
 from elanus.core.imports import ImportState
+from elanus.proxy.access.caller import Caller
+from elanus.proxy.api.verbs import Verbs
+from elanus.proxy.calls import Operation
 from elanus.proxy.rest import bodies
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
-from elanus.proxy.rest.errors import BadFormat, MissingField, RestError, reported
+from elanus.proxy.rest.errors import BadFormat, MissingField, reported
+from elanus.proxy.rest.rest_operation import RestOperation
+from elanus.proxy.wire.connector import Connector, place_of_import
 from elanus.proxy.wire.import_options import KEY
-from elanus.proxy.wire.imports import COMPLETE_TIME, FILES_BYTES
+from elanus.proxy.wire.imports import COMPLETE_TIME, FILES_BYTES, WAITS_FOR
 from elanus.proxy.wire.unsupported import IDEMPOTENCY_KEY, unsupported
 
+COMMIT_IMPORT, ABORT_IMPORT = "Rest.CommitImport", "Rest.AbortImport"
 _STATES = {
     ImportState.PENDING: "Pending",
     ImportState.STARTED: "Importing",
@@ -20,6 +29,7 @@ _STATES = {
     ImportState.COMPLETED: "Completed",
     ImportState.FAILED: "Failed",
 }
+_UNCOMMITTED = "Uncommitted"
 _OWN_FIELDS = frozenset({"collection_name", "db_name", "partition_name", "files", "options", "job_id"})
 _ROWS = ("importedRows", "totalRows")
 """They are counted for all files together. Sizes are known by file, once the rows are committed; until then
@@ -101,7 +111,7 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
     shown: dict[str, object] = {
         "jobId": str(task.id),
         "collectionName": infos.get("collection", ""),
-        "state": _STATES[ImportState(task.state)],
+        "state": _UNCOMMITTED if WAITS_FOR in infos else _STATES[ImportState(task.state)],
         "progress": int(infos.get("progress_percent", "0")),
         "importedRows": task.row_count,
         "totalRows": task.row_count,
@@ -128,20 +138,35 @@ def _shown(task: Any, *, details: bool = False) -> dict[str, object]:
 
 
 def commit(session: Session, body: bodies.ImportJob) -> object:
-    """Commit an import: imports commit by themselves here"""
-    raise _two_steps("commit")
+    """Commit an import with the option `auto_commit=false`, when it is Uncommitted"""
+    return _ended(session, body, COMMIT_IMPORT)
 
 
 def abort(session: Session, body: bodies.ImportJob) -> object:
-    """Abort an import"""
-    raise _two_steps("abort")
+    """Abort an import that has not committed"""
+    return _ended(session, body, ABORT_IMPORT)
 
 
-def _two_steps(what: str) -> RestError:
-    error: ElanusError = unsupported(
-        f"{what} of an import", "an import commits by itself; `elanus import` can cancel one"
-    )
-    return reported(error)
+def _ended(session: Session, body: bodies.ImportJob, operation: str) -> object:
+    _refuse_cloud_fields(body)
+    session.operation(operation, structs.replace(body, job_id=job_number(body.job_id)))
+    return {}
+
+
+def import_operations(verbs: Verbs) -> Iterator[Operation]:
+    """Yield the operations that commit and abort an import, which are no RPCs of the reference either."""
+
+    def objects(body: bodies.ImportJob, caller: Caller) -> tuple[str, tuple[str, ...]]:
+        return place_of_import(verbs, int(body.job_id))
+
+    def commit_import(body: bodies.ImportJob, caller: Caller) -> None:
+        verbs.commit_import(int(body.job_id))
+
+    def abort_import(body: bodies.ImportJob, caller: Caller) -> None:
+        verbs.cancel_import(int(body.job_id))
+
+    yield RestOperation(COMMIT_IMPORT, Connector.commit_import, commit_import, objects)
+    yield RestOperation(ABORT_IMPORT, Connector.cancel_import, abort_import, objects)
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
@@ -149,6 +174,6 @@ ENDPOINTS: tuple[Endpoint, ...] = (
     endpoint("jobs/import/create", bodies.Import, create, "Import"),
     endpoint("jobs/import/describe", bodies.ImportJob, describe, "GetImportState"),
     endpoint("jobs/import/get_progress", bodies.ImportJob, describe, "GetImportState"),
-    endpoint("jobs/import/commit", bodies.ImportJob, commit),
-    endpoint("jobs/import/abort", bodies.ImportJob, abort),
+    endpoint("jobs/import/commit", bodies.ImportJob, commit, COMMIT_IMPORT),
+    endpoint("jobs/import/abort", bodies.ImportJob, abort, ABORT_IMPORT),
 )

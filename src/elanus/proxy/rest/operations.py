@@ -30,6 +30,7 @@ from elanus.proxy.rest import entity_bodies as bodies
 from elanus.proxy.rest.bodies import OfCollection
 from elanus.proxy.rest.clones import CLONE, UNDROP, clone_operations
 from elanus.proxy.rest.errors import BAD_KEY, BAD_ROWS
+from elanus.proxy.rest.jobs import ABORT_IMPORT, COMMIT_IMPORT, import_operations
 from elanus.proxy.rest.keys import CREATE_KEY, DROP_KEY, LIST_KEYS, key_operations
 from elanus.proxy.rest.rest_operation import RestOperation, database_of
 from elanus.proxy.rest.rows import batch_of, keys
@@ -62,6 +63,8 @@ RPC_OF: Mapping[str, str] = {
     HYBRID_SEARCH: "HybridSearch",
     CLONE: "ConnectorApi.clone_collection",
     UNDROP: "ConnectorApi.undrop_collection",
+    COMMIT_IMPORT: "ConnectorApi.commit_import",
+    ABORT_IMPORT: "ConnectorApi.cancel_import",
     CREATE_KEY: "KeysApi.create_key",
     LIST_KEYS: "KeysApi.list_keys",
     DROP_KEY: "KeysApi.drop_key",
@@ -82,7 +85,7 @@ class BadKey(ElanusError):
 
 
 def rest_operations(verbs: Verbs) -> Iterator[Operation]:
-    """Yield the operations on rows, and those of clones and of API keys."""
+    """Yield the operations on rows, and those of clones, of the ends of imports, and of API keys."""
     rows = _RowOperations(verbs)
     yield RestOperation(INSERT, Writes.Insert, rows.insert)
     yield RestOperation(UPSERT, Writes.Upsert, rows.upsert)
@@ -91,6 +94,7 @@ def rest_operations(verbs: Verbs) -> Iterator[Operation]:
     yield RestOperation(SEARCH, Reads.Search, rows.search)
     yield RestOperation(HYBRID_SEARCH, Reads.HybridSearch, rows.hybrid_search)
     yield from clone_operations(verbs)
+    yield from import_operations(verbs)
     yield from key_operations(verbs)
 
 

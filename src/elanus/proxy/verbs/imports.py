@@ -61,6 +61,7 @@ class BulkImports(VerbFamily):
             options.csv,
             options.timeout_ms,
             options.query_id,
+            options.auto_commit,
         )
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
@@ -85,6 +86,9 @@ class BulkImports(VerbFamily):
             collection_id = self._collection(database, collection).collection_id
         tasks = self._proxy.call(self._proxy.coordinators.data.import_tasks(collection_id))
         return tasks[-limit:] if limit > 0 else tasks
+
+    def commit_import(self, task_id: int) -> None:
+        self._proxy.call(self._proxy.coordinators.data.commit_import(TaskID(task_id)))
 
     def cancel_import(self, task_id: int) -> None:
         self._proxy.call(self._proxy.coordinators.data.cancel_import(TaskID(task_id)))

@@ -143,14 +143,22 @@ class Connector:
         return self._verbs.import_task(task_id)
 
     @requires("PrivilegeImport", on="task_id", found_by="place_of_import")
+    def commit_import(self, caller: Caller, task_id: TaskID) -> None:
+        self._verbs.commit_import(task_id)
+
+    @requires("PrivilegeImport", on="task_id", found_by="place_of_import")
     def cancel_import(self, caller: Caller, task_id: TaskID) -> None:
         self._verbs.cancel_import(task_id)
 
     def place_of_import(self, task_id: TaskID) -> tuple[str, tuple[str, ...]]:
-        """Return the database and the collection that a task writes to; everything, if there is none."""
-        try:
-            collection_id = self._verbs.import_task(task_id).collection_id
-            view = self._verbs.describe_collection("", "", collection_id)
-        except (InvalidParameter, CollectionNotFound):
-            return ANY, ()
-        return view.database, (view.name,)
+        return place_of_import(self._verbs, task_id)
+
+
+def place_of_import(verbs: Verbs, task_id: int) -> tuple[str, tuple[str, ...]]:
+    """Return the database and the collection that a task writes to; everything, if there is none."""
+    try:
+        collection_id = verbs.import_task(task_id).collection_id
+        view = verbs.describe_collection("", "", collection_id)
+    except (InvalidParameter, CollectionNotFound):
+        return ANY, ()
+    return view.database, (view.name,)

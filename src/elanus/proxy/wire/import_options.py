@@ -33,7 +33,7 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
     for name in given:
         if name not in (KEY, ON_ERROR, REJECTS, MODE, DUPLICATES, SEPARATOR, NULL, TIMEOUT, COMMITS):
             raise unsupported(f"the option {name} of Import", "leave it out")
-    _check_commits(given.get(COMMITS, "true"))
+    commits = _commits(given.get(COMMITS, "true"))
     key = given.get(KEY, "")
     if KEY in given:
         check_key(KEY, key)
@@ -43,19 +43,18 @@ def import_options(given: Mapping[str, str]) -> ImportOptions:
     if on_error == FAIL:
         if REJECTS in given:
             raise InvalidParameter(f"{REJECTS} needs {ON_ERROR}={REJECT}: else the first row fails all")
-        return ImportOptions(key, 0, *_mode(given), _csv(given), _timeout_ms(given))
-    rejects_max = _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT)))
-    return ImportOptions(key, rejects_max, *_mode(given), _csv(given), _timeout_ms(given))
+        rejects_max = 0
+    else:
+        rejects_max = _rejects_max(given.get(REJECTS, str(REJECTS_DEFAULT)))
+    return ImportOptions(
+        key, rejects_max, *_mode(given), _csv(given), _timeout_ms(given), auto_commit=commits
+    )
 
 
-def _check_commits(text: str) -> None:
-    """Every import commits by itself when it is done, which clients may ask for by name."""
-    if text.lower() in _NO:
-        raise unsupported(
-            f"the option {COMMITS}=false of Import", "leave it out: an import commits when it is done"
-        )
-    if text.lower() not in _YES:
-        raise InvalidParameter(f"{COMMITS} is {text!r}: give true")
+def _commits(text: str) -> bool:
+    if text.lower() not in (*_YES, *_NO):
+        raise InvalidParameter(f"{COMMITS} is {text!r}: give true or false")
+    return text.lower() in _YES
 
 
 def _timeout_ms(given: Mapping[str, str]) -> int:

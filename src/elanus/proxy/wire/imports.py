@@ -24,8 +24,11 @@ _FAILED_REASON = "failed_reason"
 _REJECTED_ROWS, _REJECTED_IN = "rejected_rows", "rejected_in"
 _LEFT_OUT_ROWS = "duplicate_rows_left_out"
 _WRITTEN_PERCENT = 90
-"""The progress of a task whose rows are committed but not yet indexed and served."""
+"""The progress of a task whose rows are written but not yet indexed and served."""
 _MS_PER_S = 1000
+_WIRE_STATES = {ImportState.UNCOMMITTED: ImportState.STARTED}
+"""Clients of the RPCs know no number for it; `WAITS_FOR` tells them."""
+WAITS_FOR, COMMIT = "waits_for", "commit"
 COMPLETE_TIME = "complete_time"
 FILES_BYTES = "files_bytes"
 """The sizes of the files, in the order of their names; absent while they are not known."""
@@ -83,7 +86,7 @@ class BulkImports:
 def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
     response = milvus_pb2.GetImportStateResponse(
         status=success(),
-        state=common_pb2.ImportState.ValueType(task.state),
+        state=common_pb2.ImportState.ValueType(_WIRE_STATES.get(task.state, task.state)),
         row_count=task.rows,
         id=task.task_id,
         collection_id=task.collection_id,
@@ -97,6 +100,8 @@ def import_state(task: ImportTask) -> milvus_pb2.GetImportStateResponse:
         _FAILED_REASON: task.reason,
         "progress_percent": str(_percent(task)),
     }
+    if task.state is ImportState.UNCOMMITTED:
+        infos[WAITS_FOR] = COMMIT
     if task.files_bytes:
         infos[FILES_BYTES] = ",".join(map(str, task.files_bytes))
     if task.ended_ms:
@@ -118,7 +123,7 @@ def _percent(task: ImportTask) -> int:
     match task.state:
         case ImportState.COMPLETED:
             return 100
-        case ImportState.PERSISTED:
+        case ImportState.PERSISTED | ImportState.UNCOMMITTED:
             return _WRITTEN_PERCENT
         case _:
             return int(task.percent * _WRITTEN_PERCENT / 100)
