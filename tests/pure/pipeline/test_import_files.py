@@ -251,7 +251,7 @@ def test_tasks_are_as_many_as_there_are_slots_unless_they_would_be_tiny() -> Non
     assert rows_of_task(1000, row_bytes=512, rows_max=700_000, slots=4) == 65_536
 
 
-def test_a_missing_file_of_a_bucket_tells_nothing_of_its_keys() -> None:
+def test_a_missing_file_of_a_bucket_says_nothing_of_its_keys() -> None:
     class Empty:
         url = "s3://bucket/incoming?endpoint=http%3A%2F%2Fhost&credentials=%2Fetc%2Fkeys"
 

@@ -27,7 +27,7 @@ _WRITTEN_PERCENT = 90
 """The progress of a task whose rows are written but not yet indexed and served."""
 _MS_PER_S = 1000
 _WIRE_STATES = {ImportState.UNCOMMITTED: ImportState.STARTED}
-"""Clients of the RPCs know no number for it; `WAITS_FOR` tells them."""
+"""Clients of the RPCs know no number for it; `WAITS_FOR` says it."""
 WAITS_FOR, COMMIT = "waits_for", "commit"
 COMPLETE_TIME = "complete_time"
 FILES_BYTES = "files_bytes"
