@@ -19,7 +19,7 @@ from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 from elanus.server.spark_conf import parsed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.long, pytest.mark.timeout(600)]
 
 DEADLINE_S = 120.0
 ALLOCATION = """
@@ -103,7 +103,6 @@ def test_a_cluster_that_authenticates_runs_jobs(cluster: Secured, tmp_path: Path
         assert run(session, cores, ["a task"]) == [1]
 
 
-@pytest.mark.long
 def test_a_cluster_that_authenticates_refuses_a_stranger(cluster: Secured, tmp_path: Path) -> None:
     """Spark tries for a minute to join the cluster."""
     with (

@@ -16,7 +16,7 @@ from elanus.pipeline.session import PipelineSession
 from elanus.pipeline.spark_conf import SparkSettings
 from elanus.server.spark_conf import parsed
 
-pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.long, pytest.mark.timeout(900)]
 
 SETTINGS = """
 spark.speculation                 true

@@ -31,7 +31,7 @@ from elanus.server.announce import find
 pytestmark = [pytest.mark.e2e]
 
 READ_S = 20.0
-SEEDS = 2
+SEEDS = 4
 
 Damage = Callable[[Path, random.Random], None]
 
@@ -57,6 +57,16 @@ def remove(file: Path, _: random.Random) -> None:
     file.unlink()
 
 
+WITHOUT_THE_FILE: dict[Damage, tuple[str, ...]] = {
+    garble: (),
+    flip: (),
+    cut: (REWOUND_REMEDY,),
+    remove: (LOST,),
+}
+"""What may be said in place of the file's name: one that is gone has none, and one that is cut off between
+two entries looks like an older copy."""
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The data directory of a server that was stopped: one collection, its rows in the log."""
@@ -76,18 +86,20 @@ def files(data_dir: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("damage", [garble, flip, cut, remove])
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, SEEDS))]
+)
 def test_nothing_wrong_is_served_and_every_refusal_says_why(
     whole: Path, tmp_path: Path, damage: Damage, seed: int
 ) -> None:
     for number, name in enumerate(files(whole)):
         data_dir = tmp_path / str(number)
         shutil.copytree(whole, data_dir, ignore=shutil.ignore_patterns("run", "scratch"))
-        damage(data_dir / name, random.Random(f"{seed} {name}"))
+        damage(data_dir / name, random.Random(f"{seed} {number}"))
         server = Server(data_dir, WITHOUT_SPARK)
         said = answer(server, server.spawn(), name.split("/")[-1])
         server.close()
-        named = name.split("/")[-1] in said or (damage is remove and LOST in said)
+        named = name.split("/")[-1] in said or any(text in said for text in WITHOUT_THE_FILE[damage])
         assert said == "right" or named, (name, said)
         assert "Traceback" not in server.output(), name
 
@@ -135,7 +147,7 @@ def test_an_older_copy_of_the_log_is_refused_to_readers_that_need_more(tmp_path:
 def answer(server: Server, process: subprocess.Popen[bytes], name: str) -> str:
     """Return "right" if the right rows are served, and otherwise what the operator and the client read.
 
-    A client's error that has the ``name`` of the file, or says that it is gone, is enough.
+    A client's error that has the ``name`` of the file, or says what is missing of the log, is enough.
     """
     deadline_s = time.monotonic() + READ_S
     said = ""
@@ -148,7 +160,7 @@ def answer(server: Server, process: subprocess.Popen[bytes], name: str) -> str:
                 found = read(MilvusClient(f"http://{announced.address}"))
             except (MilvusException, grpc.RpcError) as error:
                 said = str(error)
-                if name in said or LOST in said:
+                if name in said or LOST in said or REWOUND_REMEDY in said:
                     break
             else:
                 assert found == [(key, float(key)) for key in range(1, ROWS)]

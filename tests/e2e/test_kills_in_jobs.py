@@ -156,7 +156,7 @@ def recall(client: MilvusClient, rows: np.ndarray[tuple[int, int], np.dtype[np.f
     return float(np.mean([len(set(f) & set(e)) / 10 for f, e in zip(found, exact.tolist(), strict=True)]))
 
 
-@pytest.mark.parametrize("state", ["Flushed", "Sealed"])
+@pytest.mark.parametrize("state", ["Flushed", pytest.param("Sealed", marks=pytest.mark.long)])
 def test_a_kill_at_the_handoff(state: str, new_server: Callable[..., Server]) -> None:
     """At the moment when a segment is flushed, or begins to be served from its files."""
     server = new_server().start().wait_for_spark()

@@ -32,7 +32,9 @@ def load(server: Server) -> Load:
     return Load(11, COLLECTIONS)
 
 
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize(
+    "role", [pytest.param(role, marks=() if role == "querynode" else pytest.mark.long) for role in ROLES]
+)
 def test_a_role_is_restarted_under_load(role: str, server: Server, load: Load) -> None:
     client = server.client()
     load.begin(client, until_error=False)

@@ -17,7 +17,7 @@ UNSEEN_MAX = 0.25
 """The share of processor time that may belong to threads that came and went between two looks."""
 
 
-@pytest.mark.parametrize("cpus", [1, 2])
+@pytest.mark.parametrize("cpus", [pytest.param(1, marks=pytest.mark.long), 2])
 def test_no_more_threads_work_for_a_task_than_it_has_cores(cpus: int, tmp_path: Path) -> None:
     modules = os.pathsep.join([str(PROGRAM.parents[2]), str(PROGRAM.parent)])
     ran = subprocess.run(
