@@ -196,7 +196,7 @@ def bound_not_persisted(patch: pytest.MonkeyPatch) -> None:
     """The oracle begins where the clock is, not above what it has handed out."""
     start = tso.TimestampOracle.start
 
-    async def forgetful(self: tso.TimestampOracle) -> None:
+    async def forgetful(self: tso.TimestampOracle, used_until_ms: int = 0) -> None:
         class Nothing:
             async def get(self, key: str) -> None:
                 return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -47,9 +47,9 @@ def moved_under_its_old_epoch(patch: pytest.MonkeyPatch) -> None:
 def counted_out_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     """Ticks pass the writes of a proxy whose lease was revoked and that does not know it yet."""
 
-    async def unfenced(self: TimeSync, pchannel: str) -> None: ...
+    async def unfenced(self: TimeSync, pchannels: Iterable[str]) -> None: ...
 
-    patch.setattr(TimeSync, "_fence", unfenced)
+    patch.setattr(TimeSync, "fence", unfenced)
 
 
 BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
