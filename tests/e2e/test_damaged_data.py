@@ -63,8 +63,8 @@ WITHOUT_THE_FILE: dict[Damage, tuple[str, ...]] = {
     cut: (REWOUND_REMEDY,),
     remove: (LOST,),
 }
-"""What may be said in place of the file's name: one that is gone has none, and one that is cut off between
-two entries looks like an older copy."""
+"""May be said in place of the file's name: one that is gone has none, and one that is cut off between two
+entries looks like an older copy."""
 
 
 @pytest.fixture(scope="module")

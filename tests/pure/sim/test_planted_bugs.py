@@ -41,7 +41,7 @@ def cases() -> Iterator[ParameterSet]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("bug", cases())
+@pytest.mark.parametrize("bug", list(cases()))
 def test_a_planted_bug_is_found(bug: Bug, hunts: dict[str, Future[Hunt]]) -> None:
     found = hunts[bug.name].result()
     assert found.broken in bug.found_as, f"{bug.name} was not found in {bug.seeds} seeds: {found.others}"
