@@ -222,13 +222,14 @@ def test_an_overwrite_replaces_a_partition_and_the_stream_of_changes_has_it(
     client.insert("parted", [{"id": 100 + n, "vector": [n, 0.0]} for n in range(10)], partition_name="other")
     rows = spark.range(5, 8).selectExpr("id", "array(1f, 2f) AS vector")
     place = {"uri": shared.uri, "collection": "parted"}
-    rows.write.format("elanus").mode("overwrite").options(**place, partition="old", write_id="w").save()
+    write = rows.write.format("elanus").mode("overwrite").options(**place, partition="old", write_id="w")
+    write.option("wait_served_s", 60).save()
 
     def ids(partition: str) -> list[int]:
         found = client.query("parted", filter="id >= 0", partition_names=[partition], output_fields=["id"])
         return sorted(row["id"] for row in found)
 
-    until(lambda: ids("old") == [5, 6, 7], 30, "the rows of the overwrite alone")
+    assert ids("old") == [5, 6, 7]
     assert ids("other") == list(range(100, 110))
     since = {"changes_from": "0", "columns": "id", "keep_as": "copy"}
     stream = spark.readStream.format("elanus").options(**place, **since).load()

@@ -20,6 +20,7 @@ PORT_MAX = 65_535
 DEFAULT_LEASE_S = 3600.0
 DEFAULT_CONNECT_S = 5.0
 CONNECT_S_MAX = 600.0
+WAIT_SERVED_S_MAX = 86_400.0
 _SERVER = frozenset(
     {"uri", "host", "port", "tls_ca", "tls_server_name", "token", "database", "collection", "connect_s"}
 )
@@ -31,6 +32,7 @@ _WRITE = _SERVER | {
     "import_directory",
     "checkpointlocation",
     "operation",
+    "wait_served_s",
 }
 _OPERATIONS = (WriteMode.APPEND, WriteMode.UPSERT, WriteMode.DELETE)
 
@@ -70,7 +72,8 @@ class WriteOptions:
 
     ``stream_id``: the name of a streaming query, whose batches are writes of their own. ``import_directory``:
     where the server's import directory is found from here, "" for where the server says. ``operation``: what
-    the write does.
+    the write does. ``wait_served_s``: how long the commit waits until searches and queries find the write, 0:
+    not at all.
     """
 
     address: str
@@ -84,6 +87,7 @@ class WriteOptions:
     operation: WriteMode = WriteMode.APPEND
     token: str = field(default="", repr=False)
     connect_s: float = DEFAULT_CONNECT_S
+    wait_served_s: float = 0.0
 
 
 def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
@@ -103,6 +107,7 @@ def parse_write_options(given: Mapping[str, str]) -> WriteOptions:
         operation=_operation(options.get("operation", "")),
         token=options.get("token", ""),
         connect_s=_connect_s(options.get("connect_s", "")),
+        wait_served_s=_wait_served_s(options.get("wait_served_s", "0")),
     )
 
 
@@ -175,6 +180,15 @@ def _connect_s(text: str) -> float:
         if 0.1 <= seconds <= CONNECT_S_MAX:
             return seconds
     raise InvalidParameter(f"connect_s is {text!r}: give a number of seconds, from 0.1 to {CONNECT_S_MAX:g}")
+
+
+def _wait_served_s(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        if 0 <= (seconds := float(text)) <= WAIT_SERVED_S_MAX:
+            return seconds
+    raise InvalidParameter(
+        f"wait_served_s is {text!r}: give a number of seconds, from 0 to {WAIT_SERVED_S_MAX:g}"
+    )
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from elanus.api.connector import ConnectorApi
-from elanus.core.errors import ElanusError, InvalidParameter
+from elanus.core.errors import DeadlineExceeded, ElanusError, InvalidParameter
 from elanus.core.faults import StorageFault
 from elanus.core.given_types import check_columns
 from elanus.core.import_files import LIST_SUFFIX
@@ -168,14 +168,15 @@ class Sink:
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
-        """Return when the write is committed: Spark reads it from then on, clients as soon as it is loaded.
+        """Return when the write is committed: Spark reads it from then on, clients as soon as it is loaded,
+        for which this waits as long as ``wait_served_s`` says.
 
         ``batch``: its number, where ``write_id`` names a streaming query.
 
         A server that does not answer is asked again (`answered`): it may be restarting, and goes on with the
         write then. Raises `InvalidParameter` for rows that do not fit, with the server's reason:
         none is there then; and for a batch of a query whose later batches are there, or those of another
-        query of that name.
+        query of that name. Raises `DeadlineExceeded` for a write that is committed, but not loaded in time.
         """
         files = _files(messages)
         if not files:
@@ -196,6 +197,21 @@ class Sink:
         if task.state is ImportState.FAILED:
             reason = _by_partitions(task.reason, messages)
             raise InvalidParameter(f"nothing of write {write_id} is in {to.collection}: {reason}")
+        self._wait_until_served(task, write_id)
+
+    def _wait_until_served(self, task: ImportTask, write_id: str) -> None:
+        wait_s = self._options.wait_served_s
+        until_s = time.monotonic() + wait_s
+        while wait_s and task.state is not ImportState.COMPLETED:
+            if time.monotonic() >= until_s:
+                raise DeadlineExceeded(
+                    f"write {write_id} is in {self._options.collection}, but searches and queries do not "
+                    f"find it yet after {wait_s:g} s (wait_served_s): its index is still built, or its rows "
+                    "are still loaded. Do not write it again under another name; elanus status says what "
+                    "the server is doing"
+                )
+            time.sleep(_LOOK_S)
+            task = self._task(task)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         self.staging.remove(messages)

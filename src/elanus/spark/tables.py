@@ -21,7 +21,7 @@ _CATALOG = "provider"
 _PREFIX = "option."
 _ONLY_READ = frozenset({"partitions", "columns", "filter", "as_of"})
 _NOT_FOR_WRITES = frozenset({"lease_s", "store"})
-_NOT_FOR_READS = frozenset({"operation", "import_directory"})
+_NOT_FOR_READS = frozenset({"operation", "import_directory", "wait_served_s"})
 
 
 def creates_table(options: Mapping[str, str]) -> bool:

@@ -79,6 +79,12 @@ def test_the_options_of_a_write() -> None:
             parse_write_options({"collection": "a", name: "x"})
 
 
+@pytest.mark.parametrize("wrong", ["", "-1", "nan", "soon", "90000"])
+def test_a_wait_that_is_no_time(wrong: str) -> None:
+    with pytest.raises(InvalidParameter, match=f"wait_served_s is '{wrong}': give a number of seconds"):
+        parse_write_options({"collection": "a", "wait_served_s": wrong})
+
+
 def test_a_streaming_query_without_a_name_is_refused() -> None:
     with pytest.raises(InvalidParameter, match="checkpointLocation"):
         ElanusStreamWriter(OPTIONS, StructType())
@@ -253,6 +259,24 @@ def test_files_that_cannot_be_removed_do_not_make_a_commit_fail(
     known.commit([Staged(f"{n}.parquet", 1) for n in range(IMPORT_FILES_MAX + 1)], "w2")
     known.abort([staged])
     assert (tmp_path / staged.file).exists()
+
+
+def test_a_write_that_waits_ends_when_clients_find_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink, "_LOOK_S", 0.0)
+    known = KnownSink(tmp_path, *[ImportState.PERSISTED] * 2, ImportState.COMPLETED)
+    known._options = replace(OPTIONS, wait_served_s=600.0)
+    known.commit([known.staging.write(iter([BATCH]))], "w1")
+    assert known.asked[1:] == [("state of", 1)] * 2
+
+
+def test_a_write_that_is_not_served_in_time_says_that_it_is_committed(tmp_path: Path) -> None:
+    known = KnownSink(tmp_path, *[ImportState.PERSISTED] * 2)
+    known._options = replace(OPTIONS, wait_served_s=0.001)
+    with pytest.raises(DeadlineExceeded, match=r"write w1 is in docs, but .* after 0\.001 s \(wait_s"):
+        known.commit([known.staging.write(iter([BATCH]))], "w1")
+    assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
 
 
 def test_a_server_that_restarts_during_a_commit_is_asked_again(
