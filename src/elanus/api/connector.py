@@ -29,7 +29,8 @@ class CollectionSnapshot:
     timestamp is not later than ``expired_until`` as well (0: rows do not expire). ``delta_logs`` are all
     deletes of each vchannel that any of the segments may need. ``collection`` and ``indexes``: its definition
     then, for a clone; not in snapshots of earlier releases. ``index_files``: the built indexes of some
-    segments, if they were asked for.
+    segments, if they were asked for. ``created``: when the collection was created, 0 in snapshots of
+    earlier releases.
     """
 
     collection_id: CollectionID
@@ -41,6 +42,7 @@ class CollectionSnapshot:
     collection: Collection | None = None
     indexes: tuple[Index, ...] = ()
     index_files: tuple[IndexFile, ...] = ()
+    created: Timestamp = NO_TIMESTAMP
 
     @property
     def files(self) -> frozenset[str]:

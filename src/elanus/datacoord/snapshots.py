@@ -119,7 +119,7 @@ class Snapshots:
             folded = max((m.deletes_from for m in snapshot.segments), default=NO_TIMESTAMP)
             if folded <= moment:
                 expired = expired_until(ttl_s, moment, collection.truncated)
-                return replace(snapshot, expired_until=expired)
+                return replace(snapshot, expired_until=expired, created=collection.created)
             # Files written meanwhile have deletes up to ``folded`` applied: they are right only from then on.
             moment = folded
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from elanus.api.connector import SNAPSHOTS, CollectionSnapshot, SnapshotLease
+from elanus.core.clones import as_of as rows_as_of
 from elanus.core.clones import folded_until
 from elanus.core.errors import InvalidParameter, TimestampTooOld
 from elanus.core.moments import format_moment
@@ -47,8 +48,9 @@ def store_url(options: ReadOptions, lease: SnapshotLease) -> str:
 def shown_at(snapshot: CollectionSnapshot, as_of: int | datetime | None) -> CollectionSnapshot:
     """Return the snapshot as of an earlier moment: a hybrid timestamp, or a time; None: as it is.
 
-    Raises `InvalidParameter` for a moment after the snapshot, `TimestampTooOld` where compaction has folded
-    later deletes into the files.
+    Raises `InvalidParameter` for a moment after the snapshot, or before the collection was created (a copy
+    of another one has rows of earlier moments, too), `TimestampTooOld` where compaction has folded later
+    deletes into the files.
     """
     if as_of is None:
         return snapshot
@@ -60,9 +62,17 @@ def shown_at(snapshot: CollectionSnapshot, as_of: int | datetime | None) -> Coll
         )
     folded = folded_until(snapshot.segments)
     if folded > moment:
-        until = format_moment(physical_ms(folded) * 1000)
         raise TimestampTooOld(
-            f"as_of is {moment}, but deletes up to {folded} ({until}) are folded into the files: name a "
-            "later moment, or raise datacoord.retention_s"
+            f"as_of is {moment}, but deletes up to {folded} ({_time(folded)}) are folded into the files: "
+            "name a later moment, or raise datacoord.retention_s"
+        )
+    if moment < snapshot.created and not rows_as_of(snapshot.segments, moment):
+        raise InvalidParameter(
+            f"as_of is {moment} ({_time(moment)}), but the collection was created at "
+            f"{_time(snapshot.created)}: give a hybrid timestamp, or a time such as 2026-11-23T12:00:00Z"
         )
     return replace(snapshot, read_ts=moment)
+
+
+def _time(moment: Timestamp) -> str:
+    return format_moment(physical_ms(moment) * 1000)

@@ -158,6 +158,15 @@ def test_a_moment_that_the_files_no_longer_show(world: World) -> None:
         shown_at(replace(world.snapshot, segments=(folded,)), 20)
 
 
+def test_a_moment_before_the_collection_was_created(world: World) -> None:
+    """As seconds since 1970, where a hybrid timestamp is meant."""
+    snapshot = replace(world.snapshot, created=Timestamp(20))
+    assert shown_at(snapshot, 20).read_ts == 20
+    assert shown_at(snapshot, 12).read_ts == 12  # a copy, which has rows of then
+    with pytest.raises(InvalidParameter, match=r"as_of is 1 \(1970-01-01T00:00:00Z\), .* created at"):
+        shown_at(snapshot, 1)
+
+
 def test_sets_hold_each_segment_once_and_about_the_same_memory(world: World) -> None:
     plan = world.plan()
     for slots in (1, 2, 3, 8):
