@@ -145,6 +145,12 @@ def _() -> None:
         made.upsert([[3], [7], VECTORS[:1]])
         assert made.query("key == 3", output_fields=["n"])[0]["n"] == 7
         assert made.query("", output_fields=["count(*)"])[0]["count(*)"] == 10
+        made.create_partition("other")  # a row with the same key in another partition is another row
+        made.upsert([[3], [8], VECTORS[:1]], partition_name="other")
+        made.upsert([[3], [9], VECTORS[:1]])
+        for partition, n in (("other", 8), ("_default", 9)):
+            found = made.query("key == 3", partition_names=[partition], output_fields=["n"])
+            assert [row["n"] for row in found] == [n]
 
 
 @check("Writes", "delete by key and by expression")

@@ -53,7 +53,7 @@ class ImportOrder:
     ``key_partitions``: those that the partition key selects from, by number; empty if there is no such key.
     ``first_attempt``: that of the task's first try. Outcomes of Spark tasks since then are used again, if
     their parts of the files are the same. ``replaced``: the segments whose rows an overwrite deletes.
-    ``existing``: the path of a snapshot with the rows that the collection has, "" where they do not matter.
+    ``existing``: the path of a snapshot with the rows that there are, "" where they do not matter.
     """
 
     task_id: TaskID

@@ -48,9 +48,10 @@ class ImportPolicy:
 class WriteMode(StrEnum):
     """The kind of a write: it adds its rows, and does this in addition.
 
-    ``UPSERT``: older rows with the same keys are deleted. ``DELETE``: the files hold keys, whose rows are
-    deleted; none is added. ``OVERWRITE``: the rows that the partition had when the write began are deleted,
-    and older rows with the same keys in other partitions.
+    ``UPSERT``: older rows of the partition with the same keys are deleted, of all partitions where a
+    partition key decides. ``DELETE``: the files hold keys, whose rows are deleted; none is added.
+    ``OVERWRITE``: the rows that the partition had when the write began are deleted, and later ones with the
+    same keys.
     """
 
     APPEND = "append"
@@ -62,9 +63,10 @@ class WriteMode(StrEnum):
 class Duplicates(StrEnum):
     """Which of the rows with one primary key an import adds.
 
-    The rows of a key are in an order: first the one that the collection has, then those of the files, as the
-    import names them. ``KEEP``: all of them. ``FIRST``: the first one; of a key that the collection has,
-    none. ``LAST``: the last one. ``REJECT``: all but the first are rows that do not fit.
+    The rows of a key are in an order: first the one that the partition has (the collection, where a partition
+    key decides), then those of the files, as the import names them. ``KEEP``: all of them. ``FIRST``: the
+    first one; of a key that there is already, none. ``LAST``: the last one. ``REJECT``: all but the first are
+    rows that do not fit.
     """
 
     KEEP = "keep"

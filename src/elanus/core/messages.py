@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from elanus.core.ids import CollectionID, PartitionID, SegmentID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, SegmentID
 from elanus.core.timestamps import Timestamp
 
 if TYPE_CHECKING:
@@ -54,8 +54,10 @@ class UpsertMessage:
     """Rows as in an insert, each of which also deletes every older row of one primary key.
 
     One record, so that no crash can separate the delete from the insert. The delete concerns rows with a
-    timestamp strictly below ``ts``, in all partitions. Row i deletes the key ``replaced[i]``, or its own key
-    if ``replaced`` is ``None``: an upsert into a collection with automatic keys gives its rows new keys.
+    timestamp strictly below ``ts``, in the partition ``deletes_in``: the one that the rows go to, or
+    `ALL_PARTITIONS` where a partition key decides, so that a row whose partition changes is there once. Row i
+    deletes the key ``replaced[i]``, or its own key if ``replaced`` is ``None``: an upsert into a collection
+    with automatic keys gives its rows new keys.
     """
 
     ts: Timestamp
@@ -66,6 +68,7 @@ class UpsertMessage:
     row_id_start: int
     rows: pa.RecordBatch
     replaced: pa.Array | None = None
+    deletes_in: PartitionID = ALL_PARTITIONS
 
     def deleted_keys(self, primary_key: str) -> pa.Array:
         """Return the keys that the record deletes. ``primary_key``: the name of that field."""

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.imports import ImportTask, WriteMode, looks_at_existing
 from elanus.core.segments import SegmentManifest
 from elanus.datacoord.manifests import Manifests
@@ -30,7 +31,7 @@ class RowsBefore:
 async def rows_before(
     snapshots: Snapshots, manifests: Manifests, task: ImportTask
 ) -> AsyncIterator[RowsBefore]:
-    """Yield what a write has to know of the rows that exist as of now; nothing for most writes.
+    """Yield what a write has to know of the rows that its partition has as of now; nothing for most writes.
 
     Rows that clients write while an overwrite runs are not replaced, unless their keys are; an import does
     not notice the keys of rows that are written while it runs. Raises as `Snapshots.take_snapshot` does.
@@ -39,7 +40,7 @@ async def rows_before(
     if not is_overwrite and not looks_at_existing(task.mode, task.duplicates):
         yield RowsBefore()
         return
-    partitions = (task.partition_id,) if is_overwrite else ()
+    partitions = () if task.partition_id == ALL_PARTITIONS else (task.partition_id,)
     lease = await snapshots.take_snapshot(task.collection_id, partitions, _LEASE_MS)
     try:
         if is_overwrite:

@@ -3,7 +3,8 @@
 The entry's header carries everything that a reader's decisions depend on. The payload carries the rows of a
 write as one Arrow IPC stream (schema, one record batch), so an entry can be read without any other
 information. The payload of a delete is a batch of one column, the primary keys. That of an upsert whose rows
-have new keys has the replaced keys as a further column. Ticks, epoch marks and DDL have no payload.
+have new keys has the replaced keys as a further column; the metadata of its schema name the partition whose
+older rows it deletes, unless these are in all partitions. Ticks, epoch marks and DDL have no payload.
 
 Column data of many bytes is not copied when encoding: a payload is the list of buffers that Arrow would have
 written, and the log writes them in place. To copy few bytes takes less time than to handle a buffer of each
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.messages import (
     DdlMessage,
     DeleteMessage,
@@ -31,6 +33,7 @@ KEY_COLUMN = "pk"
 REPLACED_COLUMN = "$replaced"
 """The last column of an upsert that replaces other keys than its own. No field can have this name."""
 
+_DELETES_IN = b"deletes_in"
 _COPIED_BYTES_MAX = 256 * 1024
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 """The last bytes of an Arrow IPC stream."""
@@ -58,10 +61,7 @@ def encode(message: Message) -> NewEntry:
                 rows=message.rows.num_rows,
                 row_id_start=message.row_id_start,
             )
-            replaced = message.replaced if isinstance(message, UpsertMessage) else None
-            rows = message.rows
-            if replaced is not None:
-                rows = rows.append_column(REPLACED_COLUMN, replaced)
+            rows = _upserted(message) if isinstance(message, UpsertMessage) else message.rows
             return NewEntry(header, _ipc_parts(rows))
         case DeleteMessage():
             header = EntryHeader(
@@ -114,10 +114,23 @@ def decode(entry: LogEntry) -> Message:
     )
     if header.kind is MsgKind.INSERT:
         return InsertMessage(*start, batch)
+    deletes_in = ALL_PARTITIONS
+    if batch.schema.metadata:
+        deletes_in = PartitionID(int(batch.schema.metadata[_DELETES_IN]))
+        batch = batch.replace_schema_metadata(None)
     if batch.schema.names[-1:] != [REPLACED_COLUMN]:
-        return UpsertMessage(*start, batch)
+        return UpsertMessage(*start, batch, deletes_in=deletes_in)
     last = batch.num_columns - 1
-    return UpsertMessage(*start, batch.remove_column(last), batch.column(last))
+    return UpsertMessage(*start, batch.remove_column(last), batch.column(last), deletes_in)
+
+
+def _upserted(message: UpsertMessage) -> pa.RecordBatch:
+    rows = message.rows
+    if message.replaced is not None:
+        rows = rows.append_column(REPLACED_COLUMN, message.replaced)
+    if message.deletes_in == ALL_PARTITIONS:
+        return rows
+    return rows.replace_schema_metadata({_DELETES_IN: str(message.deletes_in)})
 
 
 class _PartsSink:

@@ -27,7 +27,7 @@ from typing import Self
 import pyarrow as pa
 
 from elanus.api.datacoord import SegmentOutput
-from elanus.core.ids import ALL_PARTITIONS, SegmentID
+from elanus.core.ids import SegmentID
 from elanus.core.messages import DeleteMessage, InsertMessage, UpsertMessage, WriteMessage
 from elanus.core.quarantine import Quarantined
 from elanus.core.schema import CollectionSchema
@@ -91,7 +91,7 @@ class RangeFiles:
                 self._write_rows(message)
             case UpsertMessage():
                 keys = message.deleted_keys(self._plan.schema.primary_field.name)
-                self._deletes().write(delete_rows(keys, message.ts, ALL_PARTITIONS, self._delta_schema))
+                self._deletes().write(delete_rows(keys, message.ts, message.deletes_in, self._delta_schema))
                 self._write_rows(message)
             case DeleteMessage():
                 keys = message.primary_keys

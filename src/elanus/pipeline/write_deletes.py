@@ -25,7 +25,7 @@ from elanus.core.channels import shard_of_keys
 from elanus.core.errors import InvalidParameter
 from elanus.core.given_columns import keys_only
 from elanus.core.given_types import check_columns
-from elanus.core.ids import ALL_PARTITIONS, PartitionID
+from elanus.core.ids import PartitionID
 from elanus.core.imports import WriteMode
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import BinlogFile, DeltaLog
@@ -67,7 +67,7 @@ def write_deletes(
     for vchannel in order.vchannels:
         own = _keys_of_segments(order, [s.insert_log for s in segments if s.vchannel == vchannel], store)
         _check_unique(order, own)
-        batches = [(ALL_PARTITIONS, keys) for keys in own]
+        batches = [(order.partition_id, keys) for keys in own]
         for manifest in order.replaced:
             if manifest.vchannel == vchannel and manifest.insert_logs:
                 keys = _keys_of_segments(order, manifest.insert_logs, store)

@@ -116,7 +116,7 @@ def deletes_of_messages(
     stamps: dict[PartitionID, list[npt.NDArray[np.int64]]] = {}
     for message in messages:
         if isinstance(message, UpsertMessage):
-            partition_id, deleted = ALL_PARTITIONS, message.deleted_keys(primary_key)
+            partition_id, deleted = message.deletes_in, message.deleted_keys(primary_key)
         else:
             partition_id, deleted = message.partition_id, message.primary_keys
         keys.setdefault(partition_id, []).append(deleted)

@@ -293,7 +293,7 @@ class Truth:
             place = (message.vchannel, message.partition_id, message.segment_id, message.ts)
             if isinstance(message, UpsertMessage):
                 for key in message.deleted_keys(KEY).to_pylist():
-                    contents.delete(Deletion(key, message.vchannel, ALL_PARTITIONS, message.ts))
+                    contents.delete(Deletion(key, message.vchannel, message.deletes_in, message.ts))
             for key, value in zip(keys, values, strict=True):
                 contents.add(Row(key, value, *place))
             text += f" into segment {message.segment_id}: {keys}"

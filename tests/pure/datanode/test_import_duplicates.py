@@ -32,7 +32,13 @@ from elanus.storage.binlog import (
     with_system_columns,
     write_insert_log,
 )
-from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
+from elanus.storage.delta_log import (
+    PARTITION_COLUMN,
+    delete_rows,
+    delta_log_schema,
+    delta_log_writer,
+    read_delta_log,
+)
 from elanus.storage.objects import open_store
 from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
 from elanus.storage.snapshots import write_snapshot
@@ -124,6 +130,8 @@ async def test_an_upsert_deletes_the_keys_that_it_adds_once(tmp_path: Path) -> N
     assert node.found(outcome.segments) == [(1, 5), (2, 7), (3, 2), (4, 4), (5, 8)]
     (delta,) = outcome.deltas
     assert delta.file.rows == 5
+    log = read_delta_log(open_store((tmp_path / "files").as_uri()), delta.file)
+    assert set(log[PARTITION_COLUMN].to_pylist()) == {8}  # as upserts of clients
 
 
 async def test_formats_number_their_rows_alike(tmp_path: Path) -> None:

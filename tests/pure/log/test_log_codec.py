@@ -76,6 +76,7 @@ MESSAGES: list[Message] = [
     UpsertMessage(
         Timestamp(6), "dml_0_7v1", *IDS, SegmentID(9), 2000, rows(3), pa.array([4, 5, 6], pa.int64())
     ),
+    UpsertMessage(Timestamp(6), "dml_0_7v1", *IDS, SegmentID(9), 2000, rows(3), deletes_in=PartitionID(8)),
 ]
 
 
@@ -84,6 +85,13 @@ def test_a_message_comes_back_equal(message: Message) -> None:
     new = encode(message)
     assert new.header.ts == message.ts
     assert decode(stored(new)) == message
+
+
+def test_the_rows_of_an_upsert_do_not_keep_what_the_log_says_about_them() -> None:
+    """They are joined with others, and written to files."""
+    message = decode(stored(encode(MESSAGES[-1])))
+    assert isinstance(message, UpsertMessage)
+    assert message.rows.schema.metadata is None
 
 
 def test_the_header_has_what_readers_of_headers_need() -> None:

@@ -177,14 +177,14 @@ def test_deletes_and_upserts_are_written_to_a_delta_log(store: LocalStore) -> No
 
 
 def test_the_keys_that_an_upsert_replaces_are_in_the_delta_log_and_its_own_are_not(store: LocalStore) -> None:
-    replacing = replace(upsert(5, 1, 9, 8), replaced=pa.array([2, 1], pa.int64()))
+    replacing = replace(upsert(5, 1, 9, 8), replaced=pa.array([2, 1], pa.int64()), deletes_in=PartitionID(4))
     outcome = flushed(store, plan(until=10), stream(insert(4, 1, 1, 2), replacing, tick(10)))
     assert keys_of(store, outcome) == {1: [1, 2, 8, 9]}
     assert outcome.delta is not None
     assert read_delta_log(store, outcome.delta).to_pydict() == {
         "PrimaryKey": [2, 1],
         "Timestamp": [5, 5],
-        "PartitionID": [0, 0],
+        "PartitionID": [4, 4],
     }
 
 

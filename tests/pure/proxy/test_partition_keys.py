@@ -93,6 +93,8 @@ def test_each_row_is_written_to_the_partition_of_its_key(replaces: bool) -> None
         written = {pk: m.partition_id for m in found for pk in m.rows.column("pk").to_pylist()}
         assert written == {pk: partition_of(tenant) for pk, tenant in enumerate(tenants)}
         assert len({m.ts for m in found}) == 1
+        # a row whose partition changes is there once
+        assert {m.deletes_in for m in found if isinstance(m, UpsertMessage)} <= {ALL_PARTITIONS}
         ids = sorted(n for m in found for n in range(m.row_id_start, m.row_id_start + m.rows.num_rows))
         assert len(ids) == len(set(ids)) == 60
         by_segment = {(m.segment_id, m.partition_id) for m in found}

@@ -116,6 +116,7 @@ def replaced_rows(found: Sequence[WriteMessage]) -> set[int]:
             continue
         stored += [int(price) for price in message.rows.column("price").to_pylist()]
         if isinstance(message, UpsertMessage):
+            assert message.deletes_in == message.partition_id
             deleted += message.deleted_keys("pk").to_pylist()
     assert sorted(deleted) == sorted(stored), "an upsert's delete without its row, or the other way round"
     assert len(set(stored)) == len(stored)

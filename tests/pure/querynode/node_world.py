@@ -31,7 +31,6 @@ from elanus.api.querynode import (
 from elanus.core.added_fields import widened
 from elanus.core.catalog import Checkpoint
 from elanus.core.ids import (
-    ALL_PARTITIONS,
     BuildID,
     CollectionID,
     IndexID,
@@ -163,11 +162,13 @@ class World:
         *,
         upsert: bool = False,
         replaced: Sequence[int] = (),
+        deletes_in: int = 0,
         ts: int = 0,
     ) -> int:
         """Write (key, value) rows; returns their timestamp. ``ts`` given: no model row (it is to be late).
 
-        ``replaced``: what an upsert deletes; by default the keys of its rows.
+        ``replaced``: what an upsert deletes; by default the keys of its rows. ``deletes_in``: of which
+        partition, 0: of all.
         """
         stamp = ts or self.stamp()
         rows = [Row(self.key(key), value, partition, stamp) for key, value in pairs]
@@ -180,14 +181,15 @@ class World:
         start = (Timestamp(stamp), VCHANNEL, COLLECTION, PartitionID(partition), segment_id, 0)
         batch = self.batch(rows)
         gone = [self.key(key) for key in replaced] or [row.key for row in rows]
-        if replaced:
-            await self.append(UpsertMessage(*start, batch, pa.array(gone, batch.schema.field(0).type)))
+        if upsert:
+            other = pa.array(gone, batch.schema.field(0).type) if replaced else None
+            await self.append(UpsertMessage(*start, batch, other, PartitionID(deletes_in)))
         else:
-            await self.append((UpsertMessage if upsert else InsertMessage)(*start, batch))
+            await self.append(InsertMessage(*start, batch))
         if not ts:
             self.segments[segment_id].last_ts = stamp
             if upsert:
-                self.model.delete(gone, stamp)
+                self.model.delete(gone, stamp, deletes_in)
             self.model.insert(rows)
         return stamp
 
@@ -271,7 +273,8 @@ class World:
             if isinstance(message, DeleteMessage):
                 batches.append(delete_rows(message.primary_keys, message.ts, message.partition_id, schema))
             elif isinstance(message, UpsertMessage):
-                batches.append(delete_rows(message.deleted_keys("id"), message.ts, ALL_PARTITIONS, schema))
+                gone = message.deleted_keys("id")
+                batches.append(delete_rows(gone, message.ts, message.deletes_in, schema))
         if batches:
             path = f"delta_log/{next(self._numbers)}.parquet"
             with delta_log_writer(self.store, path, schema, self.scratch) as writer:

@@ -93,14 +93,18 @@ async def test_a_delete_concerns_older_rows_only_and_a_key_may_come_again(world:
 
 
 @scenario()
-async def test_a_delete_may_be_limited_to_a_partition_an_upsert_never_is(world: World) -> None:
-    await world.insert([(1, 1), (2, 2)], partition=1)
-    await world.insert([(1, 3), (2, 4)], partition=2)
+async def test_deletes_and_upserts_may_be_limited_to_a_partition(world: World) -> None:
+    await world.insert([(1, 1), (2, 2), (3, 6)], partition=1)
+    await world.insert([(1, 3), (2, 4), (3, 7)], partition=2)
     await world.delete([1], partition=2)
     await world.insert([(2, 5)], partition=2, upsert=True)
+    await world.insert([(3, 8)], partition=2, upsert=True, deletes_in=2)
     await world.tick()
-    values = world.node.query(world.node_query())["value"].to_pylist()
-    assert (world.count(), values) == (2, [1, 5])
+
+    def values(partition: int) -> list[int]:
+        return sorted(world.node.query(world.node_query(partition_ids=(partition,)))["value"].to_pylist())
+
+    assert (world.count(), values(1), values(2)) == (4, [1, 6], [5, 8])
 
 
 @scenario()

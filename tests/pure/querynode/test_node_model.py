@@ -26,7 +26,7 @@ upserts = st.lists(st.tuples(keys, st.integers(0, 12)), min_size=1, max_size=4, 
 partitions = st.integers(1, 2)
 steps = st.one_of(
     st.tuples(st.just("insert"), pairs, partitions),
-    st.tuples(st.just("upsert"), upserts, partitions),
+    st.tuples(st.just("upsert"), upserts, partitions, st.booleans()),
     st.tuples(st.just("delete"), st.lists(keys, min_size=1, max_size=4), st.integers(0, 2)),
     st.tuples(st.just("late"), pairs),
     st.tuples(st.just("tick"), st.integers(0, 2)),
@@ -59,8 +59,8 @@ class Story:
         match step:
             case ("insert", pairs, partition):
                 await world.insert(pairs, partition)
-            case ("upsert", pairs, partition):
-                await world.insert(pairs, partition, upsert=True)
+            case ("upsert", pairs, partition, everywhere):
+                await world.insert(pairs, partition, upsert=True, deletes_in=0 if everywhere else partition)
             case ("delete", keys, partition):
                 await world.delete(keys, partition)
             case ("late", pairs) if world.tick_ts > 100:

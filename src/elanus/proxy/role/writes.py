@@ -38,10 +38,11 @@ which are not copied; to have a thread do it takes 150 µs of processor time."""
 
 @dataclass(frozen=True, slots=True)
 class RowWrite:
-    """``shards``: the rows by vchannel, each shard in its own partition if a partition key decides.
+    """``shards``: the rows by vchannel, each shard in its own partition if a partition key decides, where
+    ``partition_id`` is `ALL_PARTITIONS`.
 
     ``row_id_start``: the first of as many consecutive row ids as there are rows. ``replaces``: an upsert,
-    whose rows delete older rows.
+    whose rows delete older rows of ``partition_id``.
     """
 
     collection_id: CollectionID
@@ -89,7 +90,7 @@ class LogWriter:
             for segment_id, part in _placed(shard, places):
                 start = (ts, part.vchannel, write.collection_id, partition_id, segment_id, row_id)
                 if write.replaces:
-                    messages.append(UpsertMessage(*start, part.rows, part.replaced))
+                    messages.append(UpsertMessage(*start, part.rows, part.replaced, write.partition_id))
                 else:
                     messages.append(InsertMessage(*start, part.rows))
                 row_id += part.rows.num_rows

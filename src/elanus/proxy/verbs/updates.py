@@ -1,9 +1,9 @@
 """Partial updates: the present rows are read, and whole rows are upserted.
 
-The read sees every acknowledged write, in all partitions: an upsert replaces a row wherever it is. So a row
-counts as new only if all partitions are loaded; else one in a partition that is not would lose the fields
-that are not sent. Another client's write to the same row between the read and the upsert is overwritten, as
-in the reference: there is no lock on rows.
+The read sees every acknowledged write, in the partitions in which an upsert replaces rows: its own, or all if
+a partition key decides. So a row counts as new only if these are loaded; else one in a partition that is not
+would lose the fields that are not sent. Another client's write to the same row between the read and the
+upsert is overwritten, as in the reference: there is no lock on rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from elanus.api.querynode import NodeQuery
 from elanus.core.consistency import ConsistencyLevel, ReadConsistency
 from elanus.core.errors import CollectionNotLoaded, InvalidParameter, PartitionNotLoaded
+from elanus.core.ids import ALL_PARTITIONS, PartitionID
 from elanus.core.partial_update import check_update, kept_fields, updated
 from elanus.core.rate_limits import Action
 from elanus.proxy.api.writes import Insert, MutationResult, Update
@@ -35,25 +36,29 @@ class Updates(Mutations):
         if rows.num_rows == 0:
             raise InvalidParameter("no rows to write: num_rows is 0")
         self._proxy.admission.allow(Action.WRITING, cached)
-        write_partition(cached, request.partition)
+        partition_id = write_partition(cached, request.partition)
         check_update(schema, rows, request.changes)
         kept = kept_fields(schema, rows, request.changes)
         if kept:
-            found = self._present(cached, rows.column(schema.primary_field.name), kept)
+            found = self._present(cached, partition_id, rows.column(schema.primary_field.name), kept)
             rows = updated(schema, rows, request.changes, found)
         return self.upsert(Insert(cached, request.partition, rows, request.client))
 
     def _present(
-        self, cached: CachedCollection, keys: pa.Array, fields: tuple[str, ...]
+        self, cached: CachedCollection, partition_id: PartitionID, keys: pa.Array, fields: tuple[str, ...]
     ) -> Mapping[str, pa.Array]:
-        """Return the rows with these keys. Raises `CollectionNotLoaded`, `PartitionNotLoaded`, and others."""
+        """Return the rows with these keys of one partition, or of all (`ALL_PARTITIONS`).
+
+        Raises `CollectionNotLoaded`, `PartitionNotLoaded`, and others.
+        """
         reads = self._proxy.reads
         key = cached.view.schema.primary_field.name
+        all_partitions = tuple(cached.partitions.values())
         with reads.begin() as patience:
             read_ts = reads.read_timestamp(cached, ReadConsistency(ConsistencyLevel.STRONG), patience)
             wanted = NodeQuery(
                 collection_id=cached.collection_id,
-                partition_ids=tuple(cached.partitions.values()),
+                partition_ids=all_partitions if partition_id == ALL_PARTITIONS else (partition_id,),
                 filter=cached.plans.filter("", {}),
                 primary_keys=keys,
                 output_fields=(key, *fields),
@@ -67,6 +72,8 @@ class Updates(Mutations):
             except CollectionNotLoaded as error:
                 raise type(error)(f"failed to query: {error.message}: {_REMEDY}") from error
             except PartitionNotLoaded as error:
+                if partition_id != ALL_PARTITIONS:
+                    raise PartitionNotLoaded(f"failed to query: {error.message}: {_REMEDY}") from error
                 found = reads.nodes.query(replace(wanted, partition_ids=()), patience)
                 unknown = keys.filter(pc.invert(pc.is_in(keys, found[key])))
                 if unknown:

@@ -83,7 +83,7 @@ def _mode(given: Mapping[str, str]) -> tuple[WriteMode, Duplicates]:
         raise InvalidParameter(
             f"{DUPLICATES} is {rule!r}, but an upsert leaves one row of a key: give first, last or reject"
         )
-    # The last row of a key stays: a row that the collection has goes, as in an upsert.
+    # The last row of a key stays: a row that there is already goes, as in an upsert.
     is_upsert = name == UPSERT or duplicates is Duplicates.LAST
     return WriteMode.UPSERT if is_upsert else WriteMode.APPEND, duplicates
 
