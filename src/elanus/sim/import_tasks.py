@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import pyarrow as pa
 
 from elanus.core.channels import shard_of_keys
-from elanus.core.ids import ALL_PARTITIONS, CollectionID, SegmentID, TaskID
+from elanus.core.ids import CollectionID, SegmentID, TaskID
 from elanus.core.imports import ENDED, Duplicates, ImportState, ImportTask, WriteMode
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo
@@ -69,9 +69,8 @@ class ImportTasks:
         self._task_of |= dict.fromkeys(task.segments, task.task_id)
         deletions = []
         if task.mode is WriteMode.UPSERT:
-            deletions = [
-                Deletion(row.key, row.vchannel, ALL_PARTITIONS, task.commit_ts, task.task_id) for row in rows
-            ]
+            where, ts = task.partition_id, task.commit_ts
+            deletions = [Deletion(row.key, row.vchannel, where, ts, task.task_id) for row in rows]
         self._truth.imported(task.collection_id, rows, deletions)
         self._note(f"{task.mode} {task.task_id} committed at {task.commit_ts}: {keys}", keys)
 

@@ -7,7 +7,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from elanus.core.ids import ALL_PARTITIONS
 from elanus.proxy.role.fresh_keys import keys_of_ids
 from elanus.proxy.role.queues import Turn
 from elanus.proxy.role.shards import keys_by_shard
@@ -31,7 +30,7 @@ def upsert_in_two_records(patch: pytest.MonkeyPatch) -> None:
     async def write_rows(self: LogWriter, write: RowWrite, turn: Turn) -> None:
         messages = await self.place(write, turn.ts)
         replaced = gone.pop(write.row_id_start, ())
-        messages += delete_messages(write.collection_id, ALL_PARTITIONS, replaced, turn.ts)
+        messages += delete_messages(write.collection_id, write.partition_id, replaced, turn.ts)
         await self.append(turn, messages)
 
     patch.setattr("elanus.sim.client_verbs.row_write", parted)
