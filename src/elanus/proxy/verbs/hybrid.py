@@ -15,7 +15,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.limits import HYBRID_SEARCHES_MAX
 from elanus.core.rankers import GROUP_SCORERS, check_ranker
 from elanus.core.rate_limits import Rate
-from elanus.core.requests import check_answer_size, check_hits, check_query_window, check_round_decimal
+from elanus.core.requests import check_columns_size, check_hits, check_query_window, check_round_decimal
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
 from elanus.proxy.api.search import HybridSearch, Search, SearchResult
@@ -60,8 +60,8 @@ class HybridSearching(VerbFamily):
         step("rank and cut")
         found = sum(len(part.scores) for part in parts)
         note_answer("{} hits before they are fused", found)
-        size_bytes = sum(column.nbytes for part in parts for column in part.fields.values())
-        check_answer_size(found, size_bytes, limits.answer_bytes_max)
+        columns = [column for part in parts for column in part.fields.values()]
+        check_columns_size(found, columns, limits.answer_bytes_max)
         proxy.measures.searched(queries * len(parts))
         hits = _ranked(request, of_one_kind(parts, [plan.field.name for plan in plans]))
         step("encode the answer")

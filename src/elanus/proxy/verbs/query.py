@@ -14,7 +14,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.ids import PartitionID
 from elanus.core.ordering import order_places
 from elanus.core.rate_limits import Rate
-from elanus.core.requests import check_answer_size, check_query_window
+from elanus.core.requests import check_columns_size, check_query_window
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
@@ -93,8 +93,7 @@ class Querying(VerbFamily):
             chosen = chosen_elements(plan.filter, rows, request.limit, request.offset, skipped)
             elements, kept = chosen.elements, pa.array(chosen.rows)
             fields = {name: column.take(kept) for name, column in columns.items()}
-        size_bytes = sum(column.nbytes for column in fields.values())
-        check_answer_size(len(fields[key]), size_bytes, self._proxy.limits.answer_bytes_max)
+        check_columns_size(len(fields[key]), fields.values(), self._proxy.limits.answer_bytes_max)
         note_answer("{} rows", len(fields[key]))
         return QueryResult(fields, outputs.names, outputs.dynamic, schema, read_ts, elements)
 

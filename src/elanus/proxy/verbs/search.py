@@ -13,7 +13,7 @@ from elanus.core.errors import InvalidParameter
 from elanus.core.metrics import Metric
 from elanus.core.rankers import check_ranker
 from elanus.core.rate_limits import Rate
-from elanus.core.requests import check_answer_size, check_round_decimal
+from elanus.core.requests import check_columns_size, check_round_decimal
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
 from elanus.core.trail import step
@@ -63,8 +63,7 @@ class Searching(VerbFamily):
         step("rank and cut")
         hits = found.hits
         note_answer("{} hits", len(hits.scores))
-        size_bytes = sum(column.nbytes for column in hits.fields.values())
-        check_answer_size(len(hits.scores), size_bytes, proxy.limits.answer_bytes_max)
+        check_columns_size(len(hits.scores), hits.fields.values(), proxy.limits.answer_bytes_max)
         proxy.measures.searched(count)
         return _result(request, found, outputs.found_in(hits.fields), read_ts)
 
