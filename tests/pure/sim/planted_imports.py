@@ -122,7 +122,7 @@ BUGS = (
     ),
     ("imported segments with moments of their own", moments_of_their_own, frozenset({"IMP1"})),
     ("import completed before it is served", completed_before_it_is_served, frozenset({"VIS1"})),
-    ("deletes of an upsert left out", write_deletes_left_out, frozenset({"VIS2", "DEL1"}), 8, 20),
+    ("deletes of an upsert left out", write_deletes_left_out, frozenset({"VIS2", "DEL1"}), 8, 50),
     ("deletes of an upsert at its commit", write_deletes_at_the_commit, frozenset({"IMP1"}), 4, 140),
     ("cancelled import committed", cancelled_import_committed, frozenset({"IMP1"}), 12, 4),
     ("first row of a key stays in an upsert", first_row_of_a_key_stays, frozenset({"VIS3", "VIS4"})),
