@@ -131,7 +131,7 @@ class ClusterProcess:
         self._query_nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None)
         self._payloads = self.peers.nodes("proxy", ReadPayloads, timeout_s=30.0)
         self._builders = Builders(self._dependencies(workspace, measures, job_ended))
-        self._handles = {role: LocalRole(role) for role in roles}
+        self._handles = {role: LocalRole(role, fails_at_once=True) for role in roles}
         self._fan_out: FanOut | None = None
         self._growing_watch = self._builders.growing_watch()
         self._background: list[asyncio.Task[None]] = []
