@@ -114,6 +114,7 @@ class ClusterProcess:
         self._settings = settings
         self._services = services
         self.log = services.log
+        self.store = services.store
         self.clock = SystemClock()
         self._threads = ProcessThreads()
         self.recall = recall_sampler(settings)
