@@ -113,6 +113,15 @@ class ReplicaSet:
             if (nodes := grouping.get(replica.info.replica, ()))
         )
 
+    def can_leave(self, load: Load, node_id: NodeID) -> bool:
+        """Whether every replica that the node works for has other nodes by now, to move to."""
+        grouping = self.grouping(load)
+        return all(
+            set(grouping.get(replica.info.replica, ())) - {node_id}
+            for replica in self._replicas
+            if node_id in replica.record.nodes or node_id in replica.named()
+        )
+
     def placed(self, load: Load) -> tuple[PlacedReplica, ...]:
         """Return the replicas with the nodes that work for them: those of their groups, and those leaving."""
         alive = self._fleet.alive()

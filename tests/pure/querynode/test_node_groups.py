@@ -136,6 +136,37 @@ async def test_a_transferred_replica_moves_while_reads_go_on(fleet: Fleet) -> No
 
 
 @scenario
+async def test_a_node_that_is_about_to_stop_hands_over_what_it_serves(fleet: Fleet) -> None:
+    for n in range(4):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await begun(fleet, 1, 2, 3, rg=1)
+    await load(fleet)
+    await fleet.handed_off()
+    assert await fleet.spread() == {1: 2, 2: 2, 3: 0}
+    assert await fleet.coord.leave(NodeID(2))
+    assert await members(fleet, DEFAULT) == (1,)
+    await fleet.check()
+    await serving(fleet, 1)
+    await fleet.check()
+    assert await fleet.spread() == {1: 4, 2: 0, 3: 0}
+    assert not await fleet.coord.leave(NodeID(2)), "it has nothing any more"
+    assert not await fleet.coord.leave(NodeID(1)), "no other node of its group would take over"
+    assert not await fleet.coord.leave(NodeID(77))
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_node_that_nobody_can_replace_goes_on_until_it_stops(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await begun(fleet, 1, 2)
+    await load(fleet, replicas=2)
+    assert not await fleet.coord.leave(NodeID(2)), "the other node has a replica of its own"
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
 async def test_a_replica_whose_group_has_no_node_left_goes_on_where_it_is(fleet: Fleet) -> None:
     await fleet.finish(1, 2)
     await fleet.begin(1)
