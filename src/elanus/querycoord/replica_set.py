@@ -58,8 +58,9 @@ class ReplicaSet:
         return [replica.record for replica in self._replicas]
 
     def nodes(self) -> set[NodeID]:
-        """Return the nodes that work for a replica, or did when it was last reconciled."""
-        return {node_id for replica in self._replicas for node_id in replica.record.nodes}
+        """Return the nodes that work for a replica, or did when it was last reconciled, and those that it is
+        moving away from: the version in force still names them."""
+        return {n for replica in self._replicas for n in (*replica.record.nodes, *replica.named())}
 
     # what is served
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
+import asyncio
+from dataclasses import replace
+from unittest.mock import AsyncMock, patch
 
 import pytest
 from node_world import COLLECTION
 from test_node_fleet import Fleet, scenario
 
+from elanus.api.querynode import DamagedFile, LoadSegment
+from elanus.core.catalog import Partition
 from elanus.core.errors import InvalidParameter, NodesNotEnough, ResourceGroupNotFound
 from elanus.core.group_config import GroupConfig
-from elanus.core.ids import NodeID
+from elanus.core.ids import NodeID, PartitionID
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP as DEFAULT
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.fanout.deadline import Patience
 from elanus.querycoord.state import LoadState
 
 
@@ -153,6 +159,37 @@ async def test_a_node_that_is_about_to_stop_hands_over_what_it_serves(fleet: Fle
     assert not await fleet.coord.leave(NodeID(1)), "no other node of its group would take over"
     assert not await fleet.coord.leave(NodeID(77))
     await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_partitions_are_released_on_a_node_that_still_serves_what_moves(fleet: Fleet) -> None:
+    """It is in no replica any more, but reads go to it until the others have loaded."""
+    made = await fleet.collection_by_id(COLLECTION)
+    partitions = (*made.partitions, Partition(PartitionID(2), "other", Timestamp(0)))
+    fleet.collection_by_id = AsyncMock(  # type: ignore[method-assign]
+        return_value=replace(made, partitions=partitions)
+    )
+    await fleet.finish(1, 2)
+    await fleet.begin(1)
+    await fleet.insert([(9, 9)], partition=2)
+    await fleet.join(2)
+    loading, loaded, load_segment = asyncio.Event(), asyncio.Event(), fleet.nodes[NodeID(2)].load_segment
+
+    async def slow(request: LoadSegment) -> tuple[DamagedFile, ...]:
+        loading.set()
+        await loaded.wait()
+        return await load_segment(request)
+
+    fleet.nodes[NodeID(2)].load_segment = slow  # type: ignore[method-assign]
+    assert await fleet.coord.leave(NodeID(1))
+    await loading.wait()
+    await fleet.coord.release(COLLECTION, (PartitionID(2),))
+    await fleet.stamp_and_tick()
+    rows = await asyncio.to_thread(fleet.proxy.query, fleet.node_query(), Patience(10.0))
+    assert rows["id"].to_pylist() == [1, 2]
+    loaded.set()
+    await serving(fleet, 2)
     await fleet.end()
 
 
