@@ -7,16 +7,19 @@ from dataclasses import replace
 from unittest.mock import AsyncMock, patch
 
 import pytest
+from fakes import FakeNodes
 from node_world import COLLECTION
 from test_node_fleet import Fleet, scenario
 
-from elanus.api.querynode import DamagedFile, LoadSegment
+from elanus.api.querynode import DamagedFile, LoadSegment, QueryNodeApi
 from elanus.core.catalog import Partition
 from elanus.core.errors import InvalidParameter, NodesNotEnough, ResourceGroupNotFound
 from elanus.core.group_config import GroupConfig
 from elanus.core.ids import NodeID, PartitionID
+from elanus.core.nodes import Nodes
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP as DEFAULT
 from elanus.core.timestamps import Timestamp
+from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.fanout.deadline import Patience
 from elanus.querycoord.state import LoadState
 
@@ -190,6 +193,19 @@ async def test_partitions_are_released_on_a_node_that_still_serves_what_moves(fl
     assert rows["id"].to_pylist() == [1, 2]
     loaded.set()
     await serving(fleet, 2)
+    await fleet.end()
+
+
+@scenario
+async def test_a_proxy_that_does_not_start_stops_its_reads_twice(fleet: Fleet) -> None:
+    """By itself, and as a role that has not started."""
+    await fleet.begin(1)
+    nodes: Nodes[QueryNodeApi] = FakeNodes({NodeID(1): fleet.nodes[NodeID(1)]})
+    reads = FanOut(NodeID(2), "results-2", fleet.channels, fleet.coord, 10.0, nodes)
+    await reads.start()
+    await reads.stop()
+    await reads.stop()
+    await fleet.check()
     await fleet.end()
 
 
