@@ -361,8 +361,12 @@ class QueryCoord:
             groups = transfer_replicas(self._groups.view(), of_replica, source, target, count)
             load = replace(loader.load, groups=groups)
             await loader.check_fits(load, {target}, await self._statuses(collection_id))
-            await self._state.put(load)
-            loader.regroup(load)
+            await self._regroup(loader, load)
+
+    @uncancellable
+    async def _regroup(self, loader: CollectionLoader, load: Load) -> None:
+        await self._state.put(load)
+        loader.regroup(load)
 
     def _wake_all(self) -> None:
         for loader in self._loaders.values():

@@ -38,6 +38,7 @@ from elanus.core.resource_groups import (
     transfer_nodes,
     updated,
 )
+from elanus.meta.cancellation import uncancellable
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.state import LoadState
 
@@ -135,8 +136,7 @@ class ResourceGroups:
             if group is None:
                 return
             check_droppable(groups, group, replicas)
-            await self._state.remove_group(name)
-            self._groups = {n: g for n, g in self._groups.items() if n != name}
+            await self._remove(name)
 
     async def transfer(
         self, source: str, target: str, count: int, replicas: tuple[PlacedReplica, ...]
@@ -147,6 +147,12 @@ class ResourceGroups:
     def _reconciled(self, groups: Groups) -> Groups:
         return reconcile(groups, self._fleet.labels())
 
+    @uncancellable
+    async def _remove(self, name: str) -> None:
+        await self._state.remove_group(name)
+        self._groups = {n: g for n, g in self._groups.items() if n != name}
+
+    @uncancellable
     async def _put(self, groups: Groups) -> None:
         changed = [
             group
