@@ -55,9 +55,9 @@ def gone(*nodes: NodeID) -> Callable[[NodeID], bool]:
     return lambda node: node in found
 
 
-async def entries_of(log: NatsLog) -> list[LogEntry]:
+async def entries_of(log: NatsLog, start: Position = START) -> list[LogEntry]:
     end = await log.sync(CHANNEL)
-    reader, found = log.open_reader(CHANNEL, START), list[LogEntry]()
+    reader, found = log.open_reader(CHANNEL, start), list[LogEntry]()
     while not found or found[-1].next < end:
         found += await reader.read()
     reader.close()
@@ -126,14 +126,53 @@ def test_a_fence_after_a_trim_holds_and_so_does_one_that_was_trimmed_itself(nats
     run(work())
 
 
-def test_a_writer_whose_session_is_over_gets_no_first_append_acknowledged(nats_server: Nats) -> None:
-    async def expired() -> None:
-        raise LeaseLost("its record is gone")
+@pytest.mark.parametrize("is_trimmed", [False, True])
+def test_a_writer_without_a_message_stores_nothing_behind_a_fence(
+    nats_server: Nats, is_trimmed: bool
+) -> None:
+    """A fence can only be put where the writer has a message; without one, its session decides."""
+    ended = False
+
+    async def confirm() -> None:
+        if ended:
+            raise LeaseLost("its record is gone")
 
     async def work() -> None:
+        nonlocal ended
         async with log_at(nats_server) as log:
-            with pytest.raises(LeaseLost, match="record is gone"):
-                await log.appender(ONE, expired).append(CHANNEL, [entry(1)])
+            one, start = log.appender(ONE, confirm), START
+            if is_trimmed:
+                await one.append(CHANNEL, [entry(1)])
+                start = await log.sync(CHANNEL)
+                await log.trim(CHANNEL, start)
+            ended = True
+            await log.fence(CHANNEL, gone(ONE))
+            await log.append(CHANNEL, [NewEntry(EntryHeader(MsgKind.TIME_TICK, Timestamp(9), epoch=1))])
+            results = await asyncio.gather(
+                *(one.append(CHANNEL, [entry(n)]) for n in (2, 3)), return_exceptions=True
+            )
+            assert [type(result) for result in results] == [LeaseLost] * 2
+            kinds = [e.header.kind for e in await entries_of(log, start)]
+            assert MsgKind.INSERT not in kinds, "a refused append is behind the fence"
+            await log.fence(CHANNEL, gone(ONE))
+            with pytest.raises((LeaseLost, NoSession)):
+                await one.append(CHANNEL, [entry(4)])
+
+    run(work())
+
+
+def test_a_first_append_is_refused_if_the_fence_comes_after_its_session_was_confirmed(
+    nats_server: Nats,
+) -> None:
+    async def work() -> None:
+        async with log_at(nats_server) as log:
+
+            async def fenced_at_once() -> None:
+                await log.fence(CHANNEL, gone(ONE))
+
+            with pytest.raises(NoSession, match="join again"):
+                await log.appender(ONE, fenced_at_once).append(CHANNEL, [entry(1)])
+            assert MsgKind.INSERT not in [e.header.kind for e in await entries_of(log)]
 
     run(work())
 

@@ -153,6 +153,16 @@ class QueryCoordApi(Protocol):
         """
         ...
 
+    @repeatable
+    async def leave(self, node_id: NodeID) -> bool:
+        """Hand over what a query node serves, which is about to stop, to other nodes of its resource group.
+
+        Returns whether the node should wait and call again: something is being handed over. False when it
+        has nothing any more, and also if no other node can take over. It must stop in the end: it gets
+        nothing new. Raises `Unavailable`.
+        """
+        ...
+
     # resource groups; the errors are those of `elanus.core.resource_groups`
 
     async def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None: ...

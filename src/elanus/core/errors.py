@@ -8,6 +8,7 @@
     │   └── LeaseLost                   2   1   a node was declared dead, or may have been; it joins again
     │       ├── NoSession               2   1   a coordinator does not know the node that calls it
     │       └── CoordinatorReplaced     2   1   an order from a coordinator that has a successor
+    │   └── NotStarted                  2   1   a role cannot start at the moment; the text says why
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     │   └── VersionChanged              2   1   a read that held up a version change; it is sent again
     │   └── ChannelRewound              2   1   a pchannel's log ends before what is known of it
@@ -104,6 +105,10 @@ class NotReady(ElanusError):
 
 class Unavailable(ElanusError):
     code, retriable = 2, True
+
+
+class NotStarted(Unavailable):
+    """A role could not start, and tries again. The call was not begun there."""
 
 
 class ChannelLost(Unavailable):

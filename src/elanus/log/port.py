@@ -165,8 +165,8 @@ class FencingLog(Log, Protocol):
         """Return what a node appends with. ``writer``: an id that is never used again.
 
         ``confirm``: asks the store of the sessions whether the writer still has its own, and raises an
-        `elanus.core.errors.ElanusError` if not. It is called where the log itself no longer shows
-        whether there was a fence: seldom.
+        `elanus.core.errors.ElanusError` if not. It is called before an append that no fence could
+        refuse, and if it raises, nothing is stored: before the first one, and the first after a trim.
         """
         ...
 

@@ -312,6 +312,16 @@ class QueryCoord:
             source, targets, segment_ids, await self._statuses(collection_id)
         )
 
+    async def leave(self, node_id: NodeID) -> bool:
+        if not self._groups.is_leaving(node_id):
+            if not self._groups.leave(node_id):
+                return False
+            _log.info("query node leaves", node=node_id)
+            self._wake_all()
+        held = (await self._peers.fleet.node(node_id).pulse()).versions
+        loaders = (self._loaders.get(collection_id) for collection_id in held)
+        return any(loader is not None and loader.can_leave(node_id) for loader in loaders)
+
     # resource groups
 
     async def create_resource_group(self, name: str, config: GroupConfig | None = None) -> None:
@@ -351,8 +361,12 @@ class QueryCoord:
             groups = transfer_replicas(self._groups.view(), of_replica, source, target, count)
             load = replace(loader.load, groups=groups)
             await loader.check_fits(load, {target}, await self._statuses(collection_id))
-            await self._state.put(load)
-            loader.regroup(load)
+            await self._regroup(loader, load)
+
+    @uncancellable
+    async def _regroup(self, loader: CollectionLoader, load: Load) -> None:
+        await self._state.put(load)
+        loader.regroup(load)
 
     def _wake_all(self) -> None:
         for loader in self._loaders.values():

@@ -5,6 +5,9 @@ calls it repeatedly: the only requirement is that a node that stays alive keeps 
 default group are never persisted, because they are those in no other group; its configuration is, when a
 client has declared one.
 
+A node that is about to stop leaves its group, and so the replicas move to the others (`leave`). It is in no
+group from then on, though it still answers.
+
 While no node at all is alive, no node is considered lost: a coordinator that has just started may not have
 seen their sessions yet.
 """
@@ -35,6 +38,7 @@ from elanus.core.resource_groups import (
     transfer_nodes,
     updated,
 )
+from elanus.meta.cancellation import uncancellable
 from elanus.querycoord.fleet import Fleet
 from elanus.querycoord.state import LoadState
 
@@ -52,6 +56,7 @@ class ResourceGroups:
         self._fleet = fleet
         self._groups = NO_GROUPS
         self._seen: tuple[Groups, tuple[NodeID, ...], Groups] | None = None
+        self._leaving: set[NodeID] = set()
         self._lock = asyncio.Lock()
 
     async def restore(self) -> None:
@@ -64,10 +69,25 @@ class ResourceGroups:
 
         Every loader calls this often, so it is recomputed only when nodes or groups have changed.
         """
-        groups, alive = self._groups, self._fleet.alive()
+        groups, alive = self._groups, self._staying()
         if self._seen is None or self._seen[0] is not groups or self._seen[1] != alive:
             self._seen = (groups, alive, settle(groups, alive, self._fleet.labels()))
         return self._seen[2]
+
+    def _staying(self) -> tuple[NodeID, ...]:
+        alive = self._fleet.alive()
+        return tuple(n for n in alive if n not in self._leaving) if self._leaving else alive
+
+    def is_leaving(self, node_id: NodeID) -> bool:
+        return node_id in self._leaving
+
+    def leave(self, node_id: NodeID) -> bool:
+        """Take a node out of its group, if that has others. Returns whether it has."""
+        self._leaving.intersection_update(self._fleet.alive())
+        if not any(node_id in g.nodes and len(g.nodes) > 1 for g in self.view().values()):
+            return False
+        self._leaving.add(node_id)
+        return True
 
     def status(self, name: str, placed: tuple[PlacedReplica, ...]) -> ResourceGroupStatus:
         """Return the state of a group. ``placed``: all replicas. Raises `ResourceGroupNotFound`."""
@@ -92,7 +112,7 @@ class ResourceGroups:
         ``recovering``: nodes also move between the groups, toward their configurations.
         """
         async with self._lock:
-            if not self._fleet.alive():
+            if not self._staying():
                 return
             view = self.view()
             await self._put(self._reconciled(view) if recovering else view)
@@ -116,8 +136,7 @@ class ResourceGroups:
             if group is None:
                 return
             check_droppable(groups, group, replicas)
-            await self._state.remove_group(name)
-            self._groups = {n: g for n, g in self._groups.items() if n != name}
+            await self._remove(name)
 
     async def transfer(
         self, source: str, target: str, count: int, replicas: tuple[PlacedReplica, ...]
@@ -128,6 +147,12 @@ class ResourceGroups:
     def _reconciled(self, groups: Groups) -> Groups:
         return reconcile(groups, self._fleet.labels())
 
+    @uncancellable
+    async def _remove(self, name: str) -> None:
+        await self._state.remove_group(name)
+        self._groups = {n: g for n, g in self._groups.items() if n != name}
+
+    @uncancellable
     async def _put(self, groups: Groups) -> None:
         changed = [
             group

@@ -200,6 +200,10 @@ class CollectionLoader:
         """See `ReplicaSet.is_grouped`."""
         return self._replicas.is_grouped(self.load, alive)
 
+    def can_leave(self, node_id: NodeID) -> bool:
+        """See `ReplicaSet.can_leave`."""
+        return self._replicas.can_leave(self.load, node_id)
+
     def placed(self) -> tuple[PlacedReplica, ...]:
         """See `ReplicaSet.placed`."""
         return self._replicas.placed(self.load)

@@ -58,8 +58,9 @@ class ReplicaSet:
         return [replica.record for replica in self._replicas]
 
     def nodes(self) -> set[NodeID]:
-        """Return the nodes that work for a replica, or did when it was last reconciled."""
-        return {node_id for replica in self._replicas for node_id in replica.record.nodes}
+        """Return the nodes that work for a replica, or did when it was last reconciled, and those that it is
+        moving away from: the version in force still names them."""
+        return {n for replica in self._replicas for n in (*replica.record.nodes, *replica.named())}
 
     # what is served
 
@@ -111,6 +112,15 @@ class ReplicaSet:
             and {n for n in replica.record.nodes if n in alive} <= set(nodes)
             for replica in self._replicas
             if (nodes := grouping.get(replica.info.replica, ()))
+        )
+
+    def can_leave(self, load: Load, node_id: NodeID) -> bool:
+        """Whether every replica that the node works for has other nodes by now, to move to."""
+        grouping = self.grouping(load)
+        return all(
+            set(grouping.get(replica.info.replica, ())) - {node_id}
+            for replica in self._replicas
+            if node_id in replica.record.nodes or node_id in replica.named()
         )
 
     def placed(self, load: Load) -> tuple[PlacedReplica, ...]:

@@ -5,7 +5,8 @@ their callers learn of it then, and not at the end of a deadline.
 
 A `RemoteRole` is a coordinator's role, whichever instance is active. A call waits until there is an active
 one, and is sent to it. If that instance goes away during the call, the outcome is unknown: a repeatable call
-(`elanus.api.idempotency`) is sent again to the successor; for any other, the caller decides.
+(`elanus.api.idempotency`) is sent again to the successor; for any other, the caller decides. An instance that
+cannot start says why before it goes away, and the caller gets this as the error when no other one starts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
 from elanus.api.idempotency import is_repeatable
-from elanus.core.errors import ChannelRewound, DeadlineExceeded, LeaseLost, Unavailable
+from elanus.core.errors import ChannelRewound, DeadlineExceeded, NotStarted, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.calls import Calls
@@ -124,29 +125,34 @@ class RemoteRole:
         """Raises `Unavailable` when no instance is active for too long, and what the method raises."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._wait_s
+        why: NotStarted | None = None
         while True:
-            peer = await self._find(deadline_s)
+            peer = await self._find(deadline_s, why)
             if not await peer.connected(max(_PAUSE_S, deadline_s - loop.time())):
                 if loop.time() >= deadline_s:
-                    raise Unavailable(f"{self.name} cannot be reached; retry when it is back")
+                    raise why or Unavailable(f"{self.name} cannot be reached; retry when it is back")
                 continue  # nothing was sent
             try:
                 return await peer.call(api, method, timeout_s, None, *args, **named)
             except ChannelRewound:
                 raise  # the role's answer, and the same one until an operator has acted
-            except (Unavailable, LeaseLost):
-                if not is_repeatable(api, method) or loop.time() + _PAUSE_S > deadline_s:
+            except Unavailable as error:
+                if isinstance(error, NotStarted):
+                    why = error
+                if not is_repeatable(api, method):
                     raise
+                if loop.time() + _PAUSE_S > deadline_s:
+                    raise (why or error) from None
             await asyncio.sleep(_PAUSE_S)
 
-    async def _find(self, deadline_s: float) -> Peer:
+    async def _find(self, deadline_s: float, why: NotStarted | None) -> Peer:
         try:
             async with asyncio.timeout_at(deadline_s):
                 while not self._active:
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise Unavailable(f"{self.name} is not running; retry when it is back") from None
+            raise why or Unavailable(f"{self.name} is not running; retry when it is back") from None
         return self._active[max(self._active)]
 
 

@@ -23,7 +23,7 @@ def start_observing(
     metrics.loop_lag_max_seconds.set_function(lambda: lag.longest_s)
     report.loop_lag = lag
     report.watch = ReadWatch(settings.proxy.slow_request_ms)
-    report.resources = OwnResources(settings, subject.growing_bytes, subject.clock.wall_ms)
+    report.resources = OwnResources(settings, subject.growing_bytes, subject.clock.wall_ms, subject.store)
     measuring = asyncio.create_task(lag.keep(), name="loop lag")
     stack.callback(measuring.cancel)
     gauges = asyncio.create_task(Gauges(subject, report, metrics).keep(), name="gauges")

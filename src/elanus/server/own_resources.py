@@ -1,4 +1,4 @@
-"""The memory, disk, open files and certificates of this process. For `/status` only."""
+"""The memory, disk, open files, certificates and object store of this process. For `/status` only."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from elanus.server.open_files import open_files_limit
 from elanus.server.settings import Settings
 from elanus.server.settings_access import DEFAULT_ROOT_PASSWORD
 from elanus.server.status import CertificateStatus, Resources
+from elanus.storage.port import ObjectStore, ReportingStore
 
 _MB = 1 << 20
 _DAY = timedelta(days=1)
@@ -26,11 +27,16 @@ class OwnResources:
     """Reads the figures when it is asked for them, from a thread that may wait for files."""
 
     def __init__(
-        self, settings: Settings, growing_bytes: Callable[[], int], wall_ms: Callable[[], int]
+        self,
+        settings: Settings,
+        growing_bytes: Callable[[], int],
+        wall_ms: Callable[[], int],
+        store: ObjectStore | None = None,
     ) -> None:
         self._settings = settings
         self._growing_bytes = growing_bytes
         self._wall_ms = wall_ms
+        self._store = store
         urls = (settings.log.url, settings.storage.url)
         self._disk = FreeDisk((settings.data_dir, *directories_of(urls)))
 
@@ -42,7 +48,7 @@ class OwnResources:
 
     def read(self, root_unchanged: bool) -> Resources:
         """Return the figures as of now. ``root_unchanged``: root's password was never changed."""
-        settings, limit = self._settings, open_files_limit()
+        settings, store, limit = self._settings, self._store, open_files_limit()
         proxy, pressure = settings.proxy, settings.backpressure
         return Resources(
             growing_bytes=self._growing_bytes(),
@@ -58,6 +64,7 @@ class OwnResources:
             default_root_password=self.may_have_default_password and root_unchanged,
             open_to_all=not proxy.is_on_loopback and not proxy.authorization_enabled,
             log_synced=settings.log.fsync,
+            store_failures=store.failures() if isinstance(store, ReportingStore) else None,
         )
 
     def _certificates(self) -> Iterator[CertificateStatus]:

@@ -52,6 +52,7 @@ from elanus.server.status_parts import (
     recall_statuses,
 )
 from elanus.server.supervise import PipelineSupervisor
+from elanus.storage.port import ObjectStore
 
 T = TypeVar("T")
 _ANSWER_S = 5.0
@@ -71,6 +72,7 @@ class Subject(Protocol):
     roles: RoleHost
     clock: SystemClock
     log: Log
+    store: ObjectStore
     root: RootCoordApi
     data: DataCoordApi
     ledger: JobLedgerApi

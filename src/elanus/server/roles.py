@@ -146,7 +146,7 @@ class RoleHost:
                 hosted.why_not = ""
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, a role that is gone is worse
-                hosted.why_not = why = str(error) or repr(error)
+                hosted.why_not = why = _text(error)
                 if why != said:  # once for each cause: it may last for hours
                     said = why
                     _log.warning(
@@ -174,7 +174,9 @@ class RoleHost:
         hosted.session = session
         try:
             instance = await self._started(hosted, session)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, Exception):
+                hosted.handle.not_started(_text(error))  # before the session's end cuts off those who ask
             hosted.session = None
             await session.close()
             raise
@@ -208,3 +210,7 @@ class RoleHost:
         finally:
             if session is not None:
                 await session.close()
+
+
+def _text(error: Exception) -> str:
+    return str(error) or repr(error)

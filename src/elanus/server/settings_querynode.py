@@ -16,6 +16,11 @@ class QuerynodeSettings(Section):
     memory_mb: int = Field(default=0, ge=0, le=16_777_216)
     """The memory that a query node may use for segments. A load that does not fit is refused with the
     sizes, and segments are placed by free memory. 0: no limit."""
+    hand_over_s: float = Field(default=20.0, ge=0, le=3600)
+    """How long a query node of a cluster that is told to stop waits for other nodes of its resource group to
+    take over what it serves. Whoever stops it must wait longer: Kubernetes' terminationGracePeriodSeconds, or
+    TimeoutStopSec of systemd. 0: it stops at once, and reads may fail until others have loaded its
+    segments."""
     interim_index_mb: int = Field(default=8, ge=0, le=1024)
     """Once this many megabytes of rows have arrived in a growing segment, they get an interim index, if the
     collection is searched at all, and later rows join them. It serves searches until the flushed segment is

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from elanus.storage.port import StoreFailures
+
 REQUEST_HEADER = "X-Elanus-Request"
 """The header that every request that changes the server must have."""
 
@@ -185,6 +187,7 @@ class Resources:
     ``disk_free_bytes``: the least of the disks it writes to; None if unknown. ``open_files_limit``: 0 for
     none. ``default_root_password``: root signs in with the password of a new server; ``open_to_all``: other
     machines reach it, and nobody signs in. ``log_synced``: acknowledged writes are on stable storage.
+    ``store_failures``: of the requests to the object store; None if the last one was answered.
     """
 
     growing_bytes: int = 0
@@ -200,6 +203,7 @@ class Resources:
     default_root_password: bool = False
     open_to_all: bool = False
     log_synced: bool = True
+    store_failures: StoreFailures | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from elanus.core.backends import Backend
 from elanus.core.faults import StorageFault
@@ -26,6 +26,17 @@ class ObjectInfo:
     modified: datetime
     version: str = ""
     """Differs after the object was written again, which only files of users are: S3's etag, for example."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailures:
+    """``count``: requests that failed since the last one that was answered. ``first_s`` and ``last_s``: how
+    long ago the first and the last of them failed, in seconds. ``text``: the last one's error."""
+
+    count: int
+    first_s: float
+    last_s: float
+    text: str
 
 
 class ObjectStore(Protocol):
@@ -107,6 +118,15 @@ class ObjectStore(Protocol):
 
         After an error some of them may be deleted.
         """
+        ...
+
+
+@runtime_checkable
+class ReportingStore(ObjectStore, Protocol):
+    """A store that is a service, and may fail to answer."""
+
+    def failures(self) -> StoreFailures | None:
+        """Return the failures of this process's requests since the last one that was answered."""
         ...
 
 

@@ -40,10 +40,11 @@ from obstore.store import S3Store as RemoteStore
 
 from elanus.core.batches import batched
 from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
+from elanus.storage.failures import FailureRecord
 from elanus.storage.local import disk_full_reported
 from elanus.storage.parallel import for_each
 from elanus.storage.paths import checked_path
-from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing
+from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing, StoreFailures
 from elanus.storage.s3_source import S3Source
 
 PART_BYTES = 16 * 1024 * 1024
@@ -68,7 +69,7 @@ _REFUSALS = (
 
 
 class S3Store:
-    """Implements `elanus.storage.port.ObjectStore`. Methods raise `Unavailable` when the store does not
+    """Implements `elanus.storage.port.ReportingStore`. Methods raise `Unavailable` when the store does not
     answer, and `InvalidParameter` when it refuses the credentials or has no such bucket."""
 
     calls_at_once = 32
@@ -80,6 +81,7 @@ class S3Store:
         self.url = source.url
         self._bucket = source.bucket
         self._store = _open(source)
+        self._failures = FailureRecord()
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[str]]:
         return S3Store, (self.url,)
@@ -181,15 +183,25 @@ class S3Store:
                     raise
                 for_each(self, lambda store, path: store.delete(path), chunk)
 
+    def failures(self) -> StoreFailures | None:
+        return self._failures.found()
+
     @contextlib.contextmanager
     def _errors(self, path: str) -> Iterator[None]:
         """Turn the library's errors into this project's."""
         try:
             yield
         except (AlreadyExistsError, PreconditionError):
+            self._failures.answered()
             raise ObjectExists(path) from None
         except (BaseError, FileNotFoundError) as error:
-            raise self._error(path, error) from None
+            found = self._error(path, error)
+            if isinstance(found, ObjectMissing):
+                self._failures.answered()
+            else:
+                self._failures.failed(found.message)
+            raise found from None
+        self._failures.answered()
 
     def _error(self, path: str, error: Exception) -> ObjectMissing | ElanusError:
         text = str(error).partition("\n\nDebug source")[0]

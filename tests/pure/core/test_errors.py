@@ -18,6 +18,7 @@ RETRIABLE = {
     "LeaseLost",
     "NoSession",
     "CoordinatorReplaced",
+    "NotStarted",
     "ChannelLost",
     "ChannelRewound",
     "DeadlineExceeded",

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from unittest.mock import patch
+import asyncio
+from dataclasses import replace
+from unittest.mock import AsyncMock, patch
 
 import pytest
+from fakes import FakeNodes
 from node_world import COLLECTION
 from test_node_fleet import Fleet, scenario
 
+from elanus.api.querynode import DamagedFile, LoadSegment, QueryNodeApi
+from elanus.core.catalog import Partition
 from elanus.core.errors import InvalidParameter, NodesNotEnough, ResourceGroupNotFound
 from elanus.core.group_config import GroupConfig
-from elanus.core.ids import NodeID
+from elanus.core.ids import NodeID, PartitionID
+from elanus.core.nodes import Nodes
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP as DEFAULT
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.fanout.client import FanOut
+from elanus.proxy.fanout.deadline import Patience
 from elanus.querycoord.state import LoadState
 
 
@@ -131,6 +140,81 @@ async def test_a_transferred_replica_moves_while_reads_go_on(fleet: Fleet) -> No
     await serving(fleet, 2)
     (replica,) = await fleet.coord.replicas(COLLECTION)
     assert (replica.group, replica.info.sealed) == ("rg", {segment_id: 2})
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_node_that_is_about_to_stop_hands_over_what_it_serves(fleet: Fleet) -> None:
+    for n in range(4):
+        await fleet.finish(2 * n, 2 * n + 1)
+    await begun(fleet, 1, 2, 3, rg=1)
+    await load(fleet)
+    await fleet.handed_off()
+    assert await fleet.spread() == {1: 2, 2: 2, 3: 0}
+    assert await fleet.coord.leave(NodeID(2))
+    assert await members(fleet, DEFAULT) == (1,)
+    await fleet.check()
+    await serving(fleet, 1)
+    await fleet.check()
+    assert await fleet.spread() == {1: 4, 2: 0, 3: 0}
+    assert not await fleet.coord.leave(NodeID(2)), "it has nothing any more"
+    assert not await fleet.coord.leave(NodeID(1)), "no other node of its group would take over"
+    assert not await fleet.coord.leave(NodeID(77))
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_partitions_are_released_on_a_node_that_still_serves_what_moves(fleet: Fleet) -> None:
+    """It is in no replica any more, but reads go to it until the others have loaded."""
+    made = await fleet.collection_by_id(COLLECTION)
+    partitions = (*made.partitions, Partition(PartitionID(2), "other", Timestamp(0)))
+    fleet.collection_by_id = AsyncMock(  # type: ignore[method-assign]
+        return_value=replace(made, partitions=partitions)
+    )
+    await fleet.finish(1, 2)
+    await fleet.begin(1)
+    await fleet.insert([(9, 9)], partition=2)
+    await fleet.join(2)
+    loading, loaded, load_segment = asyncio.Event(), asyncio.Event(), fleet.nodes[NodeID(2)].load_segment
+
+    async def slow(request: LoadSegment) -> tuple[DamagedFile, ...]:
+        loading.set()
+        await loaded.wait()
+        return await load_segment(request)
+
+    fleet.nodes[NodeID(2)].load_segment = slow  # type: ignore[method-assign]
+    assert await fleet.coord.leave(NodeID(1))
+    await loading.wait()
+    await fleet.coord.release(COLLECTION, (PartitionID(2),))
+    await fleet.stamp_and_tick()
+    rows = await asyncio.to_thread(fleet.proxy.query, fleet.node_query(), Patience(10.0))
+    assert rows["id"].to_pylist() == [1, 2]
+    loaded.set()
+    await serving(fleet, 2)
+    await fleet.end()
+
+
+@scenario
+async def test_a_proxy_that_does_not_start_stops_its_reads_twice(fleet: Fleet) -> None:
+    """By itself, and as a role that has not started."""
+    await fleet.begin(1)
+    nodes: Nodes[QueryNodeApi] = FakeNodes({NodeID(1): fleet.nodes[NodeID(1)]})
+    reads = FanOut(NodeID(2), "results-2", fleet.channels, fleet.coord, 10.0, nodes)
+    await reads.start()
+    await reads.stop()
+    await reads.stop()
+    await fleet.check()
+    await fleet.end()
+
+
+@scenario
+async def test_a_node_that_nobody_can_replace_goes_on_until_it_stops(fleet: Fleet) -> None:
+    await fleet.finish(1, 2)
+    await begun(fleet, 1, 2)
+    await load(fleet, replicas=2)
+    assert not await fleet.coord.leave(NodeID(2)), "the other node has a replica of its own"
     await fleet.check()
     await fleet.end()
 

@@ -10,7 +10,7 @@ import pytest
 from fakes import settle
 
 from elanus.api.idempotency import repeatable
-from elanus.core.errors import ChannelRewound, DeadlineExceeded, Unavailable
+from elanus.core.errors import ChannelRewound, DeadlineExceeded, NotStarted, Unavailable
 from elanus.core.ids import NodeID
 from elanus.core.nodes import Nodes
 from elanus.rpc.remote import Peer, RemoteRole
@@ -178,6 +178,20 @@ async def test_a_role_that_is_starting_is_asked_again_and_one_that_refuses_a_log
     with pytest.raises(ChannelRewound, match="an older copy"):
         await role.look(2)
     assert channel.asked == ["look 1", "look 1", "look 2"]
+
+
+async def test_why_a_role_does_not_start_is_told_though_it_is_gone_again_by_then() -> None:
+    sessions, channel = Sessions(), Channel("one")
+    sessions.begin(1, channel)
+    role = RemoteRole("rootcoord", sessions, wait_s=5).client(Api)
+    channel.failing = [NotStarted("rootcoord does not start: the metadata is older")]
+    asked = asyncio.ensure_future(role.look(1))
+    await settle()
+    await sessions.end(1)
+    with pytest.raises(NotStarted, match="does not start: the metadata is older"):
+        await asked
+    sessions.begin(2, channel)
+    assert await role.look(1) == "one: look 1"
 
 
 async def test_orders_name_the_session_that_gives_them() -> None:

@@ -6,8 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+from elanus.core.errors import Unavailable
+from elanus.core.ids import NodeID
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.session import Session
+from elanus.server.cluster.leaving import hand_over
 from elanus.server.cluster.peers import COORDINATORS, ClusterPeers
 from elanus.server.status import RoleStatus
 
@@ -81,3 +84,34 @@ async def test_a_session_whose_record_is_gone_is_given_up_before_its_next_renewa
     assert not successor.lost.is_set(), "it was closed in order"
     await peers.stop()
     await meta.close()
+
+
+class Leaving:
+    """A query coordinator that lets a node go at the ``calls``-th call, or whose answer is an error."""
+
+    def __init__(self, calls: int, error: Exception | None = None) -> None:
+        self.calls = calls
+        self.asked: list[NodeID] = []
+        self._error = error
+
+    async def leave(self, node_id: NodeID) -> bool:
+        self.asked.append(node_id)
+        if self._error is not None:
+            raise self._error
+        if not self.calls:
+            await asyncio.Event().wait()
+        return len(self.asked) < self.calls
+
+
+async def test_a_query_node_waits_until_others_serve_what_it_did_but_not_endlessly() -> None:
+    loop = asyncio.get_running_loop()
+    for coordinator, asked, waits_s in (
+        (Leaving(1), 1, 0),
+        (Leaving(4), 4, 1),
+        (Leaving(1000), 80, 20),
+        (Leaving(0), 1, 3),  # gives no answer
+        (Leaving(9, Unavailable("querycoord is gone")), 1, 0),
+    ):
+        began_s = loop.time()
+        await hand_over(coordinator.leave, NodeID(7), 20.0)
+        assert (coordinator.asked, round(loop.time() - began_s)) == ([7] * asked, waits_s)

@@ -25,6 +25,7 @@ from elanus.server.status import (
     ServingStatus,
     Status,
 )
+from elanus.storage.port import StoreFailures
 
 GB = 1 << 30
 T0, T1, T2 = (f"2026-01-01T0{hour}:00:00.000+00:00" for hour in range(3))
@@ -222,6 +223,11 @@ SICK: Mapping[str, tuple[Mapping[str, Any], str, str]] = {
     "certificate-expiring expired": (certificate(-1.0), "critical", "has expired"),
     "default-password": (having(default_root_password=True), "warning", "default password"),
     "open-to-all": (having(open_to_all=True), "warning", "everybody"),
+    "object-store-failing": (
+        having(store_failures=StoreFailures(3, 15.0, 2.0, "503 Slow Down")),
+        "critical",
+        "3 requests failed since the last that was answered, the first 15 s ago, the last 2 s ago: 503",
+    ),
     "log-not-synced": (having(log_synced=False), "warning", "log.fsync is false"),
 }
 
@@ -245,6 +251,10 @@ def test_a_rule_finds_its_fault(case: str) -> None:
     assert one.remedy
     others = {"role-not-serving", "status-incomplete"}  # a silent coordinator is both
     assert not found.keys() - others
+
+
+def test_a_store_that_nobody_has_asked_since_is_not_called_failing() -> None:
+    assert diagnose(replace(HEALTHY, **having(store_failures=StoreFailures(3, 900.0, 700.0, "503")))) == []
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,16 @@ from elanus.server.own_resources import OwnResources, expiry_of
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.status import Resources
+from elanus.storage.local import LocalStore
+from elanus.storage.port import StoreFailures
 
 NOW = datetime.now(UTC)
+FAILURES = StoreFailures(3, 15.0, 2.0, "503 Slow Down")
+
+
+class Failing(LocalStore):
+    def failures(self) -> StoreFailures | None:
+        return FAILURES
 
 
 def read(tmp_path: Path, unchanged: bool = False, **settings: Any) -> Resources:
@@ -35,6 +43,12 @@ def test_the_figures_of_this_process(tmp_path: Path) -> None:
     assert found.disk_free_bytes > 0
     assert found.open_files > 2
     assert (found.certificates, found.open_to_all, found.log_synced) == ([], False, True)
+
+
+def test_the_failures_of_the_object_store(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"data_dir": tmp_path})
+    for store, failures in ((LocalStore(tmp_path), None), (Failing(tmp_path), FAILURES)):
+        assert OwnResources(settings, lambda: 0, lambda: 0, store).read(False).store_failures == failures
 
 
 def test_the_days_that_a_certificate_has_left(tmp_path: Path) -> None:

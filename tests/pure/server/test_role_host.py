@@ -9,10 +9,10 @@ from unittest.mock import patch
 import pytest
 from structlog.testing import capture_logs
 
-from elanus.core.errors import InvalidParameter, LeaseLost, Unavailable
+from elanus.core.errors import InvalidParameter, LeaseLost, NotStarted, Unavailable
 from elanus.meta.memory import MemoryMeta
 from elanus.meta.session import Session
-from elanus.rpc.local import LocalRole, local_client
+from elanus.rpc.local import RESTART_WAIT_S, LocalRole, local_client
 from elanus.server.roles import RoleHost
 
 TTL_S = 5
@@ -22,10 +22,10 @@ class Bench:
     """Roles that say what happens to them. ``failing``: names whose next starts fail, and how often.
     ``stubborn``: the name of one that fails to stop."""
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, fails_at_once: bool = False) -> None:
         self.meta = MemoryMeta(lambda: asyncio.get_running_loop().time())
         self.host = RoleHost()
-        self.handles = {name: LocalRole(name) for name in names}
+        self.handles = {name: LocalRole(name, fails_at_once=fails_at_once) for name in names}
         self.steps: list[str] = []
         self.failing: dict[str, int] = {}
         self.stubborn = ""
@@ -256,4 +256,19 @@ async def test_a_role_that_fails_to_stop_leaves_no_session() -> None:
     assert await bench.there() == []
     await asyncio.sleep(5)
     assert bench.host.is_running("a")
+    await bench.host.stop()
+
+
+@pytest.mark.parametrize("fails_at_once", [False, True])
+async def test_calls_get_why_a_role_does_not_start(fails_at_once: bool) -> None:
+    bench = Bench("a", fails_at_once=fails_at_once)
+    bench.failing = {"a": 100_000}
+    starting = asyncio.ensure_future(bench.host.start_when_possible())
+    with pytest.raises(NotStarted, match="a does not start: its peers are not there"):
+        await local_client(bench.handles["a"], Role).who()
+    waited_s = asyncio.get_running_loop().time()
+    assert waited_s == (0 if fails_at_once else RESTART_WAIT_S)
+    bench.failing.clear()
+    await starting
+    assert (await local_client(bench.handles["a"], Role).who()).startswith("a ")
     await bench.host.stop()

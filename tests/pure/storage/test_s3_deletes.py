@@ -1,4 +1,5 @@
-"""Many deletions on S3: a thousand a request, or one by one where a store has no such request."""
+"""Many deletions on S3: a thousand a request, or one by one where a store has no such request.
+And the failures that a store keeps."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pytest
 from obstore.exceptions import GenericError
 
 from elanus.core.errors import InvalidParameter, Unavailable
+from elanus.storage.port import ObjectMissing
 from elanus.storage.s3 import S3Store
 
 PATHS = [f"insert_log/{n}" for n in range(2500)]
@@ -63,3 +65,26 @@ def test_other_errors_are_raised(
     monkeypatch.setattr(obstore, "delete", fails)
     with pytest.raises(error):
         store.delete_all(PATHS[:2])
+
+
+def test_failures_are_kept_until_a_request_is_answered(
+    store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Exception] = []
+
+    def head(_: object, path: str) -> None:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(obstore, "head", head)
+    assert store.failures() is None
+    for answers[:] in ([GenericError("503 Slow Down")], [GenericError("AccessDenied: no")]):
+        with pytest.raises((Unavailable, InvalidParameter)):
+            store.head("a")
+    failures = store.failures()
+    assert failures is not None
+    assert (failures.count, failures.first_s >= failures.last_s) == (2, True)
+    assert "refuses the credentials" in failures.text
+    answers.append(FileNotFoundError("404"))
+    with pytest.raises(ObjectMissing):
+        store.head("a")
+    assert store.failures() is None, "that nothing is there is an answer"

@@ -14,7 +14,8 @@ and of the messages that continue it::
 *Group* numbers the groups that one writer has published, *index* the messages within one. With them
 a writer determines whether a group without an answer was stored (`elanus.log.jetstream.writer`).
 
-A *fence* is an entry of group 0 (`fence_headers`): a mark of epoch 0, which readers pass over.
+A *fence* is an entry of group 0 (`fence_headers`), and so is an *opening* (`opening_headers`), which a writer
+puts before its first group. To readers both are marks of epoch 0, which they pass over.
 
 A crash of the server while it stores a group may leave the beginning of an entry without its end. The
 writer then writes the whole entry again, and the `Assembler` skips the incomplete beginning.
@@ -39,8 +40,9 @@ BATCH_MESSAGES_MAX = 1000
 """The most messages that servers accept in one atomic batch."""
 _FORMAT = "1"
 _FIELDS = 14
-_FENCE_GROUP = 0
-"""Writers number their groups from 1."""
+_NO_GROUP = 0
+"""The group of fences and openings. Writers number their groups from 1."""
+_FENCE, _OPENING = 0, 1
 _VCHANNEL_MAX_BYTES = 512
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -108,17 +110,21 @@ def place_of(message: IncomingMessage) -> Place:
 
 def fence_headers() -> dict[str, str]:
     """Return the headers of a message that ends what its subject's writer may publish."""
-    mark = EntryHeader(MsgKind.EPOCH, NO_TIMESTAMP)
-    return {ENTRY_HEADER: _head(mark, _FENCE_GROUP, 0, 1, 0)}
+    return _mark_headers(_FENCE)
+
+
+def opening_headers() -> dict[str, str]:
+    """Return the headers of a message that only gives its subject a last message."""
+    return _mark_headers(_OPENING)
 
 
 def is_fence(headers: Mapping[str, str]) -> bool:
-    return headers.get(ENTRY_HEADER, "").startswith(f"{_FORMAT},{_FENCE_GROUP},")
+    return headers.get(ENTRY_HEADER, "").startswith(f"{_FORMAT},{_NO_GROUP},{_FENCE},")
 
 
 def timestamp_in(headers: Mapping[str, str]) -> Timestamp:
-    """Return the timestamp of the entry that a message begins; `NO_TIMESTAMP` if it is a fence, continues
-    an entry, or was not made by an Elanus writer."""
+    """Return the timestamp of the entry that a message begins; `NO_TIMESTAMP` if it is a fence or an
+    opening, continues an entry, or was not made by an Elanus writer."""
     fields = headers.get(ENTRY_HEADER, "").split(",")
     if len(fields) != _FIELDS or not fields[6].isdecimal():
         return NO_TIMESTAMP
@@ -213,6 +219,10 @@ class Assembler:
                 f"{self._payload_bytes} (message {message.sequence})"
             )
         return memoryview(data)
+
+
+def _mark_headers(index: int) -> dict[str, str]:
+    return {ENTRY_HEADER: _head(EntryHeader(MsgKind.EPOCH, NO_TIMESTAMP), _NO_GROUP, index, 1, 0)}
 
 
 def _head(header: EntryHeader, group: int, index: int, messages: int, payload_bytes: int) -> str:

@@ -17,10 +17,13 @@ accepted. This holds however long the servers were unavailable; a window of reme
 A log is trimmed only up to what every reader has finished with, which excludes unanswered writes: a write
 keeps its channel's ticks below it. So if a subject has no messages, all of its answered groups were trimmed.
 
-**Fences.** The process that counts a writer out publishes a *fence*, a message under its subject. The groups
-that the writer publishes after it name an earlier message, and are refused; the writer finds the fence and
-ends. A group that names no message, the first one or the first after a trim, would be accepted behind a fence
-that was trimmed too. So after such a group the writer has its session confirmed before it answers.
+**Fences.** The process that counts a writer out publishes a *fence* under its subject, if that has a message.
+The groups that the writer publishes after it name an earlier message, and are refused; the writer finds the
+fence and ends. So no group of a writer that can be fenced may name no message. Where its subject has none, at
+first or after a trim, the writer puts an *opening* there, and then has its session confirmed. If the fencing
+process looked before the opening came, the session had ended by then, and nothing follows the opening. If it
+looked later, it found the opening, and the fence refuses the group. If all this was trimmed meanwhile, the
+group names a message that is no longer there, and is refused too.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ from elanus.log.jetstream.messages import (
     batch_of,
     is_fence,
     messages_of,
+    opening_headers,
     parse_headers,
     place_of,
 )
@@ -57,6 +61,7 @@ _SLOWEST_BYTES_PER_S = 10_000_000
 _MAY_GO_AGAIN = frozenset({10071, 10164, 10176, 10210})
 """Wrong last sequence, an incomplete batch, too many batches in flight."""
 _NO_MESSAGE = 10037
+_EXPECTED_LAST = "Nats-Expected-Last-Subject-Sequence"
 _STORES_NOTHING = (
     "NATS answers, but stores nothing: see that the disks of its servers have room; one whose disk was full "
     "stores nothing until it is restarted"
@@ -102,7 +107,7 @@ class StreamWriter:
         self._last = 0
         self._confirm = confirm
         self._is_confirmed = confirm is None
-        """Whether the session was confirmed after the last group that named no message."""
+        """Whether the session was confirmed after the last opening."""
         self._fenced = ""
 
     def append(self, entries: Sequence[NewEntry]) -> asyncio.Future[Sequence[Position]]:
@@ -139,7 +144,7 @@ class StreamWriter:
                 _logger.exception("append failed unexpectedly", stream=self._stream)
                 _fail(appends, Internal(f"appending to {self._stream} failed: {error!r}"))
             else:
-                await self._answer_confirmed(appends, messages, sequences)
+                _answer(appends, messages, sequences)
 
     def _take(self) -> tuple[list[_Append], list[OutgoingMessage]]:
         """Return the next group. Appends that cannot be encoded as messages are answered at once."""
@@ -183,6 +188,7 @@ class StreamWriter:
                     self._is_checked = self._has_stream = True
                 while len(sequences) < len(messages):
                     batch = batch_of(messages, len(sequences))
+                    await self._open()
                     self._last = last = await self._publish(batch)
                     sequences += range(last - len(batch) + 1, last + 1)
                     self._stored(last, _size_bytes(batch))
@@ -208,15 +214,28 @@ class StreamWriter:
             "whether it was stored is not known"
         )
 
+    async def _open(self) -> None:
+        """Return when the next group names a message that a fence would follow. Does nothing for a writer
+        that is never fenced. Raises `Interrupted`, `Refused`, and what ``confirm`` raises."""
+        if self._confirm is None:
+            return
+        if not self._last:
+            self._is_confirmed = False
+            headers = {**opening_headers(), _EXPECTED_LAST: "0"}
+            answer = await self._connection.request(self._subject, b"", headers, _ANSWER_TIMEOUT_S)
+            self._last = int(decoded(answer.data)["seq"])
+            self._stored(self._last, 0)
+        if not self._is_confirmed:
+            await self._confirm()
+            self._is_confirmed = True
+
     async def _publish(self, messages: Sequence[OutgoingMessage]) -> int:
         """Publish the messages. Returns the last one's sequence. Raises `Interrupted`, `Refused`."""
         batch = uuid.uuid4().hex
-        if not self._last and self._confirm is not None:
-            self._is_confirmed = False
         for number, message in enumerate(messages, 1):
             headers = dict([message.header])
             if number == 1:
-                headers["Nats-Expected-Last-Subject-Sequence"] = str(self._last)
+                headers[_EXPECTED_LAST] = str(self._last)
             if len(messages) > 1:
                 headers["Nats-Batch-Id"] = batch
                 headers["Nats-Batch-Sequence"] = str(number)
@@ -227,23 +246,6 @@ class StreamWriter:
         timeout_s = _ANSWER_TIMEOUT_S + _size_bytes(messages) / _SLOWEST_BYTES_PER_S
         answer = await self._connection.request(self._subject, messages[-1].payload, headers, timeout_s)
         return int(decoded(answer.data)["seq"])
-
-    async def _answer_confirmed(
-        self, appends: Sequence[_Append], messages: Sequence[OutgoingMessage], sequences: Sequence[int]
-    ) -> None:
-        """Answer the appends of a stored group, unless it may have been accepted behind a fence."""
-        if not self._is_confirmed and self._confirm is not None:
-            try:
-                await self._confirm()
-            except ElanusError as error:
-                _fail(appends, error)
-                return
-            except Exception as error:
-                _logger.exception("session not confirmed", stream=self._stream)
-                _fail(appends, Internal(f"an append to {self._stream} was not confirmed: {error!r}"))
-                return
-            self._is_confirmed = True
-        _answer(appends, messages, sequences)
 
     async def _find_stored(self, messages: Sequence[OutgoingMessage], sequences: list[int]) -> bool:
         """Determine how much of the group is stored, and record it. Returns whether all of it is.

@@ -115,6 +115,7 @@ class FanOut:
         """Fail the reads under way and all later ones: a proxy whose lease is over may still get reads."""
         self._is_stopped = True
         self._end_watching()
+        self._end_watching = lambda: None  # a proxy that does not start stops twice
         await cancel_and_wait(*self._refreshing.values())
         await self._answers.stop(_stopped())
 

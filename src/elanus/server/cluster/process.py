@@ -45,6 +45,7 @@ from elanus.rpc.local import LocalRole, local_client
 from elanus.server.builders import Builders, RoleDependencies, recall_sampler
 from elanus.server.certificates import cluster_security
 from elanus.server.cluster.identity import ClusterIdentity
+from elanus.server.cluster.leaving import hand_over
 from elanus.server.cluster.peers import COORDINATORS, NODES, ClusterPeers
 from elanus.server.cluster.workspace import Workspace
 from elanus.server.connections import Connections
@@ -114,6 +115,7 @@ class ClusterProcess:
         self._settings = settings
         self._services = services
         self.log = services.log
+        self.store = services.store
         self.clock = SystemClock()
         self._threads = ProcessThreads()
         self.recall = recall_sampler(settings)
@@ -131,7 +133,7 @@ class ClusterProcess:
         self._query_nodes = self.peers.nodes("querynode", QueryNodeApi, timeout_s=None)
         self._payloads = self.peers.nodes("proxy", ReadPayloads, timeout_s=30.0)
         self._builders = Builders(self._dependencies(workspace, measures, job_ended))
-        self._handles = {role: LocalRole(role) for role in roles}
+        self._handles = {role: LocalRole(role, fails_at_once=True) for role in roles}
         self._fan_out: FanOut | None = None
         self._growing_watch = self._builders.growing_watch()
         self._background: list[asyncio.Task[None]] = []
@@ -184,6 +186,7 @@ class ClusterProcess:
 
     async def stop(self) -> None:
         await cancel_and_wait(*self._background)
+        await self._hand_over()
         await self.roles.stop()
         await self._server.stop()
         await self.peers.stop()
@@ -191,6 +194,14 @@ class ClusterProcess:
         self._threads.shutdown()
         await asyncio.to_thread(self.recall.close)
         self._read_threads.shutdown()
+
+    async def _hand_over(self) -> None:
+        """Have other query nodes take over what this process serves, if there are any."""
+        if "querynode" not in self._handles or not self.roles.is_running("querynode"):
+            return
+        node_id, timeout_s = self.roles.node_id("querynode"), self._settings.querynode.hand_over_s
+        if self.peers.infos("querycoord") and self.peers.infos("querynode").keys() - {node_id}:
+            await hand_over(self.query.leave, node_id, timeout_s)
 
     # what roles need from the process
 

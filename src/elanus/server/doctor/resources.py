@@ -1,4 +1,5 @@
-"""Rules about what the answering process has: memory, disk, open files, certificates, and who may sign in."""
+"""Rules about what the answering process has: memory, disk, open files, certificates, the object store,
+and who may sign in."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ DISK_RESERVES = 4
 DISK_FULL_BYTES = 1 << 20
 """With less than this nothing is written, however small the reserve."""
 EXPIRES_DAYS = 30.0
+STORE_ASKED_S = 600.0
+"""What failed longer ago may work by now: nobody has asked since."""
 
 
 def growing_near_limit(status: Status) -> Iterator[Finding]:
@@ -119,6 +122,19 @@ def log_not_synced(status: Status) -> Iterator[Finding]:
         )
 
 
+def object_store_failing(status: Status) -> Iterator[Finding]:
+    """The object store answered none of the answering process's last requests, or refused it."""
+    failures = status.resources.store_failures if status.resources else None
+    if failures is not None and failures.last_s <= STORE_ASKED_S:
+        yield critical(
+            "the object store fails: nothing is flushed, indexed, loaded or imported",
+            f"{failures.count} requests failed since the last that was answered, the first "
+            f"{failures.first_s:.0f} s ago, the last {failures.last_s:.0f} s ago: {failures.text}",
+            "see that the store of storage.url runs, is reached from here and has room, and that the "
+            "credentials are valid; what waits for it is tried again by itself",
+        )
+
+
 RULES = (
     growing_near_limit,
     memory_near_limit,
@@ -128,4 +144,5 @@ RULES = (
     default_password,
     open_to_all,
     log_not_synced,
+    object_store_failing,
 )
