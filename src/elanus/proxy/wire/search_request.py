@@ -112,7 +112,7 @@ class ParsedRequest:
 
 
 _TEMPLATES_MAX_BYTES = 16 * 1024 * 1024
-"""All requests in a cache together. What is parsed from them takes as much again, or a few times that."""
+"""All requests in a cache together. Their parsed forms take as much again, or a few times that."""
 TemplateKey = tuple[str, str, bytes]
 """Database, time zone of the collection, and the bytes of a request without its changing parts."""
 

@@ -1,4 +1,4 @@
-"""What a proxy keeps of the searches that it has parsed: little, whatever clients send."""
+"""A proxy keeps little of the searches that it has parsed, whatever clients send."""
 
 from __future__ import annotations
 
