@@ -103,11 +103,6 @@ class PackAssembler(Generic[T]):
         return len(self._waiting)
 
     @property
-    def through(self) -> Timestamp:
-        """The timestamp up to which all messages have been in packs."""
-        return self._through
-
-    @property
     def in_force(self) -> tuple[Timestamp, int]:
         """The tick and the epoch in force: the same for all assemblers that are at the same position."""
         return self._tick, self._epoch

@@ -164,6 +164,14 @@ class Collector:
             report = replace(report, error=f"{type(error).__name__}: {error}")
         finally:
             self._stage, self._swept = GcState.IDLE, ()
+        if report.segments_reclaimed or report.records_forgotten or report.reclaimed_bytes:
+            _log.info(
+                "garbage collected",
+                cause=cause,
+                bytes=report.reclaimed_bytes,
+                segments=report.segments_reclaimed,
+                records=report.records_forgotten,
+            )
         self._rounds += 1
         self._reclaimed_bytes += report.reclaimed_bytes
         self._last = replace(report, took_ms=int((self._clock.monotonic_s() - began_s) * 1000))

@@ -32,7 +32,8 @@ class OwnedChannels:
         """The vchannels with writes beyond their checkpoints."""
         self.asked: dict[str, Timestamp] = {}
         """The ticks that datacoord wants to see as soon as they have been read."""
-        self._new: dict[str, None] = {}
+        self.new: dict[str, None] = {}
+        """The vchannels that have not been reported since they were assigned."""
 
     def __iter__(self) -> Iterator[ChannelProgress]:
         return iter(self._channels.values())
@@ -59,13 +60,8 @@ class OwnedChannels:
         for assignment in new:
             self.remove(assignment.vchannel)
             self._channels[assignment.vchannel] = ChannelProgress(assignment)
-            self._new[assignment.vchannel] = None
+            self.new[assignment.vchannel] = None
         return [self._channels[a.vchannel] for a in new]
-
-    def take_new(self) -> Sequence[str]:
-        """Return the vchannels that have been assigned since the last call."""
-        new, self._new = tuple(self._new), {}
-        return new
 
     def ask(self, vchannel: str, at_least: Timestamp) -> None:
         """Have the vchannel reported when it has been read so far; without effect if it is not owned."""
@@ -75,6 +71,7 @@ class OwnedChannels:
 
     def reported(self, vchannel: str, tick: Timestamp) -> None:
         """Datacoord has seen this tick of the vchannel."""
+        self.new.pop(vchannel, None)
         if self.asked.get(vchannel, NO_TIMESTAMP) <= tick:
             self.asked.pop(vchannel, None)
 
@@ -102,6 +99,7 @@ class OwnedChannels:
     def remove(self, vchannel: str) -> None:
         """Forget a vchannel and follow it no more."""
         channel = self._channels.pop(vchannel, None)
+        self.new.pop(vchannel, None)
         self.pending.pop(vchannel, None)
         self.asked.pop(vchannel, None)
         if channel is not None:
@@ -113,7 +111,7 @@ class OwnedChannels:
         self._channels.clear()
         self.pending.clear()
         self.asked.clear()
-        self._new.clear()
+        self.new.clear()
         self._released.clear()
 
     def _newest_epoch(self, vchannel: str) -> int:

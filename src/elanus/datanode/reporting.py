@@ -76,10 +76,10 @@ class Reporter:
 
     def _due(self, now_ms: float) -> list[ChannelProgress]:
         """Return the vchannels that have moved since their last report, of those whose turn it is."""
-        new, old = self._owned.take_new(), self._idle(now_ms)
-        turn = dict.fromkeys((*new, *self._owned.pending, *self._awaited, *self._owned.asked, *old))
+        owned, old = self._owned, self._idle(now_ms)
+        turn = dict.fromkeys((*owned.new, *owned.pending, *self._awaited, *owned.asked, *old))
         due: list[ChannelProgress] = []
-        for channel in map(self._owned.get, turn):
+        for channel in map(owned.get, turn):
             if channel is None or channel.ended:
                 continue
             last = self._reported.get(channel.vchannel)

@@ -136,14 +136,6 @@ class VectorIndex(SegmentIndex):
         """
         return 0.0
 
-    def range_search(
-        self, queries: Queries, k: int, params: SearchParams, mask: RowMask | None = None, threads: int = 1
-    ) -> Hits:
-        """Return the k best visible rows between ``radius`` and ``range_filter`` of ``params``."""
-        if params.window is None:
-            raise ValueError("a range search needs a radius")
-        return self.search(queries, k, params, mask, threads)
-
     def scores_of(self, queries: Queries, rows: RowIds) -> Scores:
         """Return the score of each query with each of these rows, as the index knows them.
 

@@ -17,7 +17,7 @@ _ROUNDS = 12
 Numbers = npt.NDArray[np.int64]
 
 
-def train_centroids(vectors: Matrix, count: int, seed: int, threads: int = 1) -> Matrix:
+def train_centroids(vectors: Matrix, count: int, seed: int) -> Matrix:
     """Return the centers of at most ``count`` clusters of the vectors, float32 (clusters, dim).
 
     ``vectors``: float32 (n, dim), all of which are used. The result depends on nothing but the arguments.
@@ -30,13 +30,13 @@ def train_centroids(vectors: Matrix, count: int, seed: int, threads: int = 1) ->
     clustering.niter, clustering.seed = _ROUNDS, seed & 0x7FFFFFFF
     clustering.min_points_per_centroid = 1
     clustering.max_points_per_centroid = len(vectors)
-    with openmp_threads(threads):
+    with openmp_threads(1):
         clustering.train(_floats(vectors), faiss.IndexFlatL2(dim))
     centroids: Matrix = faiss.vector_to_array(clustering.centroids).reshape(count, dim)
     return centroids
 
 
-def nearest_centroids(centroids: Matrix, pieces: Iterable[Matrix], threads: int = 1) -> Numbers:
+def nearest_centroids(centroids: Matrix, pieces: Iterable[Matrix]) -> Numbers:
     """Return the number of the nearest centroid of each vector, (n,).
 
     ``pieces``: the vectors, some at a time. There is at least one centroid.
@@ -44,7 +44,7 @@ def nearest_centroids(centroids: Matrix, pieces: Iterable[Matrix], threads: int 
     index = faiss.IndexFlatL2(centroids.shape[1])
     index.add(np.ascontiguousarray(centroids))
     found = [np.empty(0, dtype=np.int64)]
-    with openmp_threads(threads):
+    with openmp_threads(1):
         found += [index.search(_floats(p), 1)[1][:, 0] for p in pieces]
     return np.concatenate(found)
 

@@ -10,7 +10,7 @@ rule from the same starting state (`elanus.core.packs`), which the checkpoint ho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from elanus.api.datacoord import SegmentOutput
@@ -146,6 +146,14 @@ def shared(plans: Sequence[FlushPlan], slots: int) -> list[tuple[FlushPlan, ...]
 
 
 def _decoded(entry: LogEntry, pchannel: str) -> WriteMessage:
+    """Decode a write whose rows keep no more than themselves in memory.
+
+    They point into the payload, and wait there until a row group is full. Where other vchannels write much
+    more, that would keep everything in memory that was read of the log meanwhile.
+    """
+    payload = entry.payload
+    if payload is not None and 2 * len(payload) < memoryview(payload.obj).nbytes:
+        entry = replace(entry, payload=memoryview(bytes(payload)))
     try:
         return cast(WriteMessage, decode(entry))
     except CorruptLog as error:

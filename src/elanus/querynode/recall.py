@@ -148,7 +148,8 @@ class RecallSampler:
             pause_s = self.measure_one()
             with self._arrived:
                 self._arrived.wait_for(lambda: self._is_closed, pause_s)
-                self._wants = not self._is_closed
+                if not self._is_closed:
+                    self.take_next()
 
     def measure_one(self) -> float:
         """Measure the search that was taken last. Returns how long to pause so that the share is kept."""
@@ -167,7 +168,7 @@ class RecallSampler:
         return max(PAUSE_MIN_S, (self._cpu_s() - began_s) / self._cpu_share)
 
     def take_next(self) -> None:
-        """Take the next search that is offered: what follows a pause. For tests that measure themselves."""
+        """Take the next search that is offered."""
         self._wants = True
 
     def _learn(self, request: NodeSearch, recall: float) -> None:

@@ -18,9 +18,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import structlog
@@ -52,7 +51,7 @@ from elanus.core.explanation import NodeReport
 from elanus.core.ids import NodeID, SegmentID
 from elanus.core.offload import Offload
 from elanus.core.timestamps import Timestamp
-from elanus.expr import BoundFilter, compile_filter
+from elanus.expr.filter_cache import FilterCache
 from elanus.querynode.explaining import followed_part
 from elanus.querynode.inline_reads import is_small
 from elanus.querynode.loaded_collection import LoadedCollection
@@ -63,7 +62,6 @@ from elanus.querynode.snapshot import Snapshot
 from elanus.querynode.text_search import statistics
 from elanus.rpc.tracing import untraced
 
-_FILTERS_KEPT = 512
 _REFUSALS_S = 1.0
 """How long a node that leaves a channel tries to report this to the proxies whose reads it has."""
 _CHANGE_WAIT_S = 0.5
@@ -133,7 +131,7 @@ class ChannelServing:
         self._answering: dict[asyncio.Task[None], DqRequest] = {}
         self._reader: ChannelReader | None = None
         self._task: asyncio.Task[None] | None = None
-        self._compile = lru_cache(_FILTERS_KEPT)(lambda text: compile_filter(text, collection.written_schema))
+        self._filters = FilterCache(collection.written_schema)
 
     @property
     def channel(self) -> str:
@@ -335,14 +333,7 @@ class ChannelServing:
         return await self._offload(self._decoded, fetched)
 
     def _decoded(self, data: bytes) -> Read:
-        return decode_read(data, self._compiled)
-
-    def _compiled(self, text: str, values: Mapping[str, object]) -> BoundFilter:
-        if not values:
-            bound = self._compile(text)
-            if not bound.is_random:  # each request takes a sample of its own
-                return bound
-        return compile_filter(text, self._collection.written_schema, values)
+        return decode_read(data, self._filters.filter)
 
     async def _answer(self, ready: _ReadyRead) -> None:
         request, part = ready.request, ready.part

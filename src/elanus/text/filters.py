@@ -74,8 +74,9 @@ def filter_from(given: object) -> Filter:
     return make(given[key])
 
 
-def stop_words(words: object, what: str = "filter stop_words") -> Filter:
+def stop_words(words: object) -> Filter:
     """Drop these words. ``_english_`` among them names the list of a language."""
+    what = "filter stop_words"
     dropped: set[str] = set()
     languages: list[Filter] = []
     for word in _texts(words, what):

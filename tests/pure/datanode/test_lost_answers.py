@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from fakes import settle
-from node_bench import V0, Bench
+from node_bench import V0, V1, Bench
 
 from elanus.api.datacoord import RangeCommit
 from elanus.core.errors import DeadlineExceeded, ElanusError, Unavailable
@@ -72,4 +72,18 @@ async def test_a_commit_that_is_not_answered_is_sent_again(error: ElanusError) -
     await bench.flush(V0)
     await settle()
     assert bench.committed_rows() == {1: 14}, "it goes on from there"
+    await bench.stop()
+
+
+@pytest.mark.parametrize("error", [DeadlineExceeded("30 s"), Unavailable("the call was lost")])
+async def test_an_idle_vchannel_whose_first_report_was_lost_is_reported_again(error: ElanusError) -> None:
+    """Datacoord seals by reports: segments of a vchannel that nobody reports would grow old unnoticed."""
+    bench = Bench(V0, V1)
+    bench.coord.calls.failing["report_ticks"] = error
+    await bench.start()
+    await bench.tick()
+    await asyncio.sleep(2)
+    bench.coord.calls.failing.clear()
+    await asyncio.sleep(2)
+    assert {report.vchannel for report in bench.coord.reports} == {V0, V1}
     await bench.stop()

@@ -74,10 +74,5 @@ def test_deeper_than_k_without_a_mask() -> None:
     all_scores = scores(queries[:1], rows, "L2")
     inner, outer = bounds(all_scores, "L2", 1500, 1510)
     window = Window(outer, inner, bigger_is_better=False)
-    hits = built("HNSW", "L2").range_search(queries[:1], 5, SearchParams(ef=16, window=window))
+    hits = built("HNSW", "L2").search(queries[:1], 5, SearchParams(ef=16, window=window))
     assert list(hits.rows[0]) == list(np.argsort(all_scores[0])[1500:1505])
-
-
-def test_range_search_needs_a_radius() -> None:
-    with pytest.raises(ValueError, match="a range search needs a radius"):
-        built("FLAT", "L2").range_search(vectors_for("L2")[1], 1, SearchParams())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -85,6 +87,24 @@ def test_other_vchannels_ddl_and_empty_writes_are_passed_over() -> None:
         tick(10),
     )
     assert stamps(entries, plan(until=10)) == [7]
+
+
+def test_few_rows_do_not_keep_the_part_of_the_log_that_was_read_with_them() -> None:
+    """A reader gets 32 MB of the log at a time, and a row group of rare rows is in memory for gigabytes."""
+    pieces = []
+
+    def read(entry: LogEntry) -> LogEntry:
+        if not entry.payload:
+            return entry
+        piece = np.zeros(1 << 20, dtype=np.uint8)
+        piece[: len(entry.payload)] = entry.payload
+        pieces.append(weakref.ref(piece))
+        return replace(entry, payload=memoryview(piece)[: len(entry.payload)])
+
+    entries = stream(insert(5, 1, 0), delete(6, 1), upsert(7, 1, 2), tick(10))
+    writes = list(writes_in_range(map(read, entries), plan(until=10)))
+    assert [write.ts for write in writes] == [5, 6, 7]
+    assert [piece() is None for piece in pieces] == [True, True, True]
 
 
 def test_late_messages_belong_to_no_range() -> None:

@@ -98,7 +98,7 @@ def test_one_collection_may_fill_the_limit_up_to_the_reserve_for_others(
 def test_the_disks_reserve_is_not_written_into() -> None:
     bench = Bench(free=600)
     bench.write(100)
-    with pytest.raises(DiskFull, match=r"takes 101 bytes, 600 are free, and .*disk_reserve_mb keeps 500"):
+    with pytest.raises(DiskFull, match=r"has 101 bytes, 600 bytes are free.*disk_reserve_mb keeps 500"):
         bench.write(101)
 
 

@@ -277,6 +277,20 @@ async def test_large_reads_and_answers_go_around_the_channel(cluster: Cluster) -
 
 
 @scenario
+async def test_nodes_keep_short_filters_and_no_long_ones(cluster: Cluster) -> None:
+    """A node would keep hundreds of lists of keys, of megabytes each."""
+    await cluster.insert([(n, n) for n in range(10)])
+    await cluster.tick()
+    with patch.object(serving, "query", Mock(wraps=serving.query)) as query:
+        for text in ("id in [1]", f"id in [{', '.join(map(str, range(30_000)))}]"):
+            await cluster.seen(text)
+            await cluster.seen(text)
+    filters = [call.args[1].filter for call in query.call_args_list]
+    short, long = ([f for f in filters if (len(f.text) > 100) is is_long] for is_long in (False, True))
+    assert [len(set(map(id, found))) for found in (short, long)] == [2, 4], "one for each of the two nodes"
+
+
+@scenario
 async def test_only_a_read_that_is_small_is_answered_without_a_thread(cluster: Cluster) -> None:
     await cluster.insert([(n, n) for n in range(10)])
     await cluster.tick()

@@ -26,13 +26,13 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Matrix
 from elanus.core.vector_lists import is_packed
 from elanus.core.vectors import VectorForm
+from elanus.expr.filter_cache import KEPT_MAX_CHARS
 from elanus.expr.partition_key import check_isolated
 from elanus.index.search_params import RANGE_PARAMS
 from elanus.proxy.api.search import BoostRequests, Search
 from elanus.proxy.fanout.deadline import Patience
 from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.role.named_partitions import read_partitions
-from elanus.proxy.role.plans import KEPT_MAX_CHARS
 from elanus.proxy.role.proxy import Proxy
 from elanus.proxy.role.read_path import plan_filter
 from elanus.proxy.verbs.text_search import ranked_by_bm25

@@ -150,11 +150,11 @@ class Pressure:
             self._delays.release()
 
     def _allowed_after_s(self, collection_id: CollectionID, size_bytes: int) -> float:
-        free = self._disk_free_bytes()
-        if free - size_bytes < self._limits.disk_reserve_bytes:
+        free_bytes, reserve_bytes = self._disk_free_bytes(), self._limits.disk_reserve_bytes
+        if free_bytes - size_bytes < reserve_bytes:
             raise DiskFull(
-                f"disk quota exceeded: the write takes {size_bytes} bytes, {free} are free, and "
-                f"backpressure.disk_reserve_mb keeps {self._limits.disk_reserve_bytes} of them: free space "
-                "on the disk of the data directory, of the log or of the objects, then retry"
+                f"disk quota exceeded: the write has {size_bytes} bytes, {free_bytes} bytes are free, and "
+                f"backpressure.disk_reserve_mb keeps {reserve_bytes} of them, on the disk of the data "
+                "directory, of the log or of the objects: free disk space, then retry"
             )
         return admitted_after_s(self._growing(), collection_id, size_bytes, self._limits)

@@ -18,6 +18,7 @@ cache replaces that object whenever the collection changes.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
@@ -31,6 +32,7 @@ from elanus.core.moments import TIME_FIELDS, TIMEZONE, time_format, with_offsets
 from elanus.core.ordering import parse_order
 from elanus.core.requests import check_round_decimal, check_search_window, search_field
 from elanus.core.schema import CollectionSchema, FieldSchema, Scalar
+from elanus.expr.filter_cache import KEPT_MAX_CHARS
 from elanus.proxy.api.search import Search, SearchTemplate
 from elanus.proxy.wire.buckets import bucket_levels
 from elanus.proxy.wire.function_chains import function_chains
@@ -109,19 +111,24 @@ class ParsedRequest:
     travel_ts: int
 
 
+_TEMPLATES_MAX_BYTES = 16 * 1024 * 1024
+"""All requests in a cache together. Their parsed forms take as much again, or a few times that."""
 TemplateKey = tuple[str, str, bytes]
 """Database, time zone of the collection, and the bytes of a request without its changing parts."""
 
 
 class TemplateCache:
-    """Parsed requests by their bytes. Used by all gRPC threads without a lock.
+    """Parsed requests by their bytes. Used by all gRPC threads; `get` takes no lock.
 
     Single dict operations are atomic. A full cache is emptied: refilling costs less than keeping an order.
+    Large requests, such as those whose filters list many keys, are parsed each time.
     """
 
     def __init__(self, max_templates: int = 1024) -> None:
         self._max_templates = max_templates
         self._templates: dict[TemplateKey, ParsedRequest] = {}
+        self._requests_bytes = 0
+        self._adding = threading.Lock()
 
     def get(self, key: TemplateKey, schema: CollectionSchema) -> ParsedRequest | None:
         """Return what was parsed from these bytes, if it was checked against this same schema object."""
@@ -129,9 +136,16 @@ class TemplateCache:
         return parsed if parsed is not None and parsed.schema is schema else None
 
     def put(self, key: TemplateKey, parsed: ParsedRequest) -> None:
-        if len(self._templates) >= self._max_templates:
-            self._templates.clear()
-        self._templates[key] = parsed
+        size_bytes = len(key[-1])
+        if size_bytes > KEPT_MAX_CHARS:
+            return
+        with self._adding:
+            is_full = len(self._templates) >= self._max_templates
+            if is_full or self._requests_bytes + size_bytes > _TEMPLATES_MAX_BYTES:
+                self._templates.clear()
+                self._requests_bytes = 0
+            self._templates[key] = parsed
+            self._requests_bytes += size_bytes
 
 
 def decode_search(
