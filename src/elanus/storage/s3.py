@@ -115,9 +115,20 @@ class S3Store:
             with contextlib.suppress(ObjectMissing):
                 self.head(path)
                 raise ObjectExists(path)
+            self._upload(path, source)
+        source.unlink()
+
+    def _upload(self, path: str, source: Path) -> None:
+        """Upload in parts. If the answer to the last request is lost, its repetition finds no such upload: a
+        file that is there then, of this size and under a name that was free, is this one."""
+        try:
             with self._errors(path):
                 obstore.put(self._store, path, source, chunk_size=PART_BYTES, use_multipart=True)
-        source.unlink()
+        except (ObjectMissing, Unavailable) as error:
+            with contextlib.suppress(ObjectMissing):
+                if self.head(path).size_bytes == source.stat().st_size:
+                    return
+            raise Unavailable(f"the object store did not take the upload of {path}: {error}") from error
 
     def get(self, path: str) -> pa.Buffer:
         checked_path(path)
