@@ -39,7 +39,7 @@ from obstore.exceptions import (
 from obstore.store import S3Store as RemoteStore
 
 from elanus.core.batches import batched
-from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
+from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, StoreRefused, Unavailable
 from elanus.storage.local import disk_full_reported
 from elanus.storage.parallel import for_each
 from elanus.storage.paths import checked_path
@@ -69,7 +69,7 @@ _REFUSALS = (
 
 class S3Store:
     """Implements `elanus.storage.port.ObjectStore`. Methods raise `Unavailable` when the store does not
-    answer, and `InvalidParameter` when it refuses the credentials or has no such bucket."""
+    answer, and `StoreRefused` when it refuses the credentials or has no such bucket."""
 
     calls_at_once = 32
     writes_at_once = 32
@@ -205,14 +205,12 @@ class S3Store:
     def _error(self, path: str, error: Exception) -> ObjectMissing | ElanusError:
         text = str(error).partition("\n\nDebug source")[0]
         if "NoSuchBucket" in text:
-            return InvalidParameter(
-                f"the object store has no bucket {self._bucket!r}: make it, or name another"
-            )
+            return StoreRefused(f"the object store has no bucket {self._bucket!r}: make it, or name another")
         if isinstance(error, FileNotFoundError):
             return ObjectMissing(path)
         denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
         if denied or any(refusal in text for refusal in _REFUSALS):
-            return InvalidParameter(
+            return StoreRefused(
                 f"the object store refuses the credentials for {path or 'a listing'} in bucket "
                 f"{self._bucket!r}: check access key, secret and what they are allowed"
             )
