@@ -111,6 +111,33 @@ def test_a_put_whose_answer_was_lost_is_done_once(url: str, monkeypatch: pytest.
     assert store.get("one").to_pybytes() == b"content"
 
 
+def test_a_large_file_whose_last_answer_was_lost_is_there(
+    url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The library ends a large upload again, and the store does not know the upload any more."""
+    put = obstore.put
+
+    def forgetful(*arguments: object, **options: object) -> object:
+        put(*arguments)  # type: ignore[arg-type]
+        raise FileNotFoundError("NoSuchUpload")
+
+    def failing(*arguments: object, **options: object) -> object:
+        raise FileNotFoundError("NoSuchUpload")
+
+    store, file = open_store(url), tmp_path / "file"
+    monkeypatch.setattr(s3, "PART_BYTES", 4)
+    monkeypatch.setattr(obstore, "put", forgetful)
+    file.write_bytes(b"content")
+    store.put_file("one", file)
+    assert store.get("one").to_pybytes() == b"content"
+    assert not file.exists()
+    monkeypatch.setattr(obstore, "put", failing)
+    file.write_bytes(b"content")
+    with pytest.raises(Unavailable, match="other"):
+        store.put_file("other", file)
+    assert file.exists()
+
+
 def test_errors_while_reading_are_reported_as_elsewhere(url: str) -> None:
     store = open_store(url)
     store.put("one", b"content")

@@ -25,6 +25,7 @@
     ├── NotSupported                 1100   1   the request is understood, but not supported by this release
     ├── InvalidParameter             1100   5   a parameter is outside its domain
     │   ├── MissingParameter         1101   5
+    │   ├── StoreRefused             1100   5   the object store refuses the credentials, or lacks the bucket
     │   ├── RecordTooLarge           1100   5   names, descriptions or properties too large for a record
     │   ├── InvalidProperty         65535   5   a property of an index with a wrong value
     │   ├── InvalidFilter            1100   5   a filter that cannot be parsed or bound
@@ -225,6 +226,10 @@ class NotSupported(ElanusError):
 
 class InvalidParameter(ElanusError):
     code, legacy_code = 1100, 5
+
+
+class StoreRefused(InvalidParameter):
+    """A setting is wrong, or keys were replaced on one side only: no call succeeds until somebody acts."""
 
 
 class RecordTooLarge(InvalidParameter, ValueError):

@@ -26,8 +26,10 @@ from elanus.core.errors import (
     Cancelled,
     CollectionNotFound,
     DeadlineExceeded,
+    DiskFull,
     ElanusError,
     FieldNotFound,
+    StoreRefused,
     Unavailable,
 )
 from elanus.core.ids import BuildID, CollectionID, SegmentID
@@ -40,6 +42,7 @@ from elanus.meta.tasks import cancel_and_wait
 
 _RETRY_PAUSE_S = 1.0
 _RETRY_FACTOR = 10.0
+_RETRY_PAUSE_MAX_S = 300.0
 _ATTEMPTS_MAX = 3
 _log = structlog.get_logger("indexcoord")
 
@@ -235,10 +238,12 @@ class Builder:
     async def _run_build(self, index: Index, build: Build, manifest: SegmentManifest) -> None:
         """Run a build to its end, or until its index node is lost: it is then simply missing again.
 
-        A failure may be transient (a full disk, a JVM that was killed): it counts only when it is repeated.
+        A failure may be transient (a JVM that was killed): it counts only when it is repeated. That there is
+        no room, or that the object store takes no keys, says nothing of the build, and ends when somebody
+        acts: it never counts.
         """
-        pause_s = _RETRY_PAUSE_S
-        for attempts_left in reversed(range(_ATTEMPTS_MAX)):
+        pause_s, attempts_left = _RETRY_PAUSE_S, _ATTEMPTS_MAX
+        while attempts_left:
             build = replace(build, version=build.version + 1, state=BuildState.IN_PROGRESS)
             async with self.nodes.one() as node:
                 if node is None:
@@ -256,15 +261,18 @@ class Builder:
                     _log.info("index build given up", build=build.build_id, reason=error.message)
                     await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=error.message))
                     return
+                except (DiskFull, StoreRefused) as error:
+                    _log.error("index build failed; trying again", build=build.build_id, error=error.message)
                 except ElanusError as error:
                     _log.error("index build failed", build=build.build_id, error=error.message)
                     failure = error.message
+                    attempts_left -= 1
                 else:
                     await self._end_build(replace(build, state=BuildState.FINISHED, file=file))
                     return
             if attempts_left:
                 await asyncio.sleep(pause_s)
-                pause_s *= _RETRY_FACTOR
+                pause_s = min(pause_s * _RETRY_FACTOR, _RETRY_PAUSE_MAX_S)
         await self._end_build(replace(build, state=BuildState.FAILED, fail_reason=failure))
 
     async def _end_build(self, build: Build) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from elanus.api.imports import ImportRequest
+from elanus.core.errors import CollectionNotFound, ImportRefused, InvalidParameter, PartitionNotFound
 from elanus.core.ids import TaskID
 from elanus.core.imports import ENDED, Duplicates, ImportState, WriteMode
 from elanus.sim.client_collections import KEYS, rows_of
@@ -24,12 +25,20 @@ _LOOK_S = 0.5
 _LOOKS = 30
 _CANCELLED = 0.25
 _KEPT = 60
+_TWO_STEPS_EVERY = 3
+_LEFT_OPEN_EVERY = 2 * _TWO_STEPS_EVERY
 
 
 class ImportClient(Client):
-    """A client that imports files, and deletes imported rows by their keys."""
+    """A client that imports files, and deletes imported rows by their keys.
+
+    Every third import is made in two steps. Half of these the client commits, or aborts, as soon as it sees
+    that the files are written, the others before its next import; what it leaves is settled in the end
+    (`elanus.sim.quiescence`).
+    """
 
     _imported: tuple[int, ...] = ()
+    _left_open: tuple[TaskID, ...] = ()
 
     async def _import(self, name: str) -> str:
         """Import one or two files of new rows, and wait for the end of the task, or cancel it.
@@ -37,6 +46,7 @@ class ImportClient(Client):
         Every other import replaces the rows that have its keys. Half of these have two rows of one key, of
         which the last one stays.
         """
+        await self._settle_earlier()
         count = self._random.randint(1, _ROWS_MAX)
         values = [16 * self._number + place for place in range(count)]
         common = self._random.sample(range(KEYS), min(count, self._random.randint(0, _COMMON_KEYS_MAX)))
@@ -61,11 +71,15 @@ class ImportClient(Client):
             start_import = self._system.roles_of_clients.data.start_import
             mode = WriteMode.UPSERT if upserts else WriteMode.APPEND
             rule = Duplicates.LAST if doubles else Duplicates.KEEP
-            request = ImportRequest(*place, tuple(files), mode=mode, duplicates=rule)
+            request = ImportRequest(
+                *place, tuple(files), mode=mode, duplicates=rule, auto_commit=not self._in_two_steps()
+            )
             return await verbs.define("import", lambda: start_import(request))
 
         task_id = await self._system.ask(self._proxy(), "import", start)
         self._imported = (*self._imported, *keys)[-_KEPT:]
+        if self._in_two_steps():
+            self._left_open = (*self._left_open, task_id)
         return f"import {task_id} {await self._end_of_task(task_id)}"
 
     def _give(self, files: Mapping[str, pa.RecordBatch]) -> None:
@@ -76,6 +90,21 @@ class ImportClient(Client):
             self._system.users_files.put(name, sink.getvalue())
             self._judge.imports.files[name] = rows
 
+    def _in_two_steps(self) -> bool:
+        return self._number % _TWO_STEPS_EVERY == 0
+
+    async def _settle_earlier(self) -> None:
+        """Commit the tasks that earlier imports left open, and whose files are written."""
+        for task_id in self._left_open:
+            await self._commit(task_id)
+
+    async def _commit(self, task_id: TaskID) -> None:
+        """Commit a task, unless it has failed, or is not that far yet."""
+        try:
+            await self._system.roles_of_clients.data.commit_import(task_id)
+        except (CollectionNotFound, PartitionNotFound, ImportRefused, InvalidParameter) as error:
+            self._system.trace.note(f"{self.name}: import {task_id} is not committed: {error.message}")
+
     async def _end_of_task(self, task_id: TaskID) -> str:
         data = self._system.roles_of_clients.data
         cancels = self._random.random() < _CANCELLED
@@ -84,6 +113,10 @@ class ImportClient(Client):
             task = await data.import_task(task_id)
             if task.state in ENDED:
                 return f"is {task.state.name}: {task.reason}"
+            if task.state is ImportState.UNCOMMITTED and not cancels:
+                if self._number % _LEFT_OPEN_EVERY == 0:
+                    return "is left open"
+                await self._commit(task_id)
             await asyncio.sleep(_LOOK_S)
         if cancels:
             await data.cancel_import(task_id)

@@ -59,6 +59,10 @@ class ImportTasks:
         """The tasks that have not ended."""
         return [f"import {t.task_id} {t.state.name}" for t in self._tasks.values() if t.state not in ENDED]
 
+    def uncommitted(self) -> list[TaskID]:
+        """The tasks that wait for their commit."""
+        return [t.task_id for t in self._tasks.values() if t.state is ImportState.UNCOMMITTED]
+
     def _commit(self, task: ImportTask) -> None:
         rows = [row for name in task.files for row in self._rows(task, self.files[name])]
         if task.duplicates is Duplicates.LAST:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -86,6 +87,12 @@ class Rest:
         return not self._unfinished
 
     async def _is_imported(self) -> bool:
+        for task_id in self._system.imports.uncommitted():
+            # an import that nobody has committed is not over: half of them are committed now
+            data = self._system.roles_of_clients.data
+            settle = data.cancel_import if task_id % 2 else data.commit_import
+            with contextlib.suppress(ElanusError):
+                await settle(task_id)
         self._unfinished = self._system.imports.unfinished()
         return not self._unfinished
 

@@ -39,7 +39,7 @@ from obstore.exceptions import (
 from obstore.store import S3Store as RemoteStore
 
 from elanus.core.batches import batched
-from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, Unavailable
+from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, StoreRefused, Unavailable
 from elanus.storage.failures import FailureRecord
 from elanus.storage.local import disk_full_reported
 from elanus.storage.parallel import for_each
@@ -70,7 +70,7 @@ _REFUSALS = (
 
 class S3Store:
     """Implements `elanus.storage.port.ReportingStore`. Methods raise `Unavailable` when the store does not
-    answer, and `InvalidParameter` when it refuses the credentials or has no such bucket."""
+    answer, and `StoreRefused` when it refuses the credentials or has no such bucket."""
 
     calls_at_once = 32
     writes_at_once = 32
@@ -117,9 +117,20 @@ class S3Store:
             with contextlib.suppress(ObjectMissing):
                 self.head(path)
                 raise ObjectExists(path)
+            self._upload(path, source)
+        source.unlink()
+
+    def _upload(self, path: str, source: Path) -> None:
+        """Upload in parts. If the answer to the last request is lost, its repetition finds no such upload: a
+        file that is there then, of this size and under a name that was free, is this one."""
+        try:
             with self._errors(path):
                 obstore.put(self._store, path, source, chunk_size=PART_BYTES, use_multipart=True)
-        source.unlink()
+        except (ObjectMissing, Unavailable) as error:
+            with contextlib.suppress(ObjectMissing):
+                if self.head(path).size_bytes == source.stat().st_size:
+                    return
+            raise Unavailable(f"the object store did not take the upload of {path}: {error}") from error
 
     def get(self, path: str) -> pa.Buffer:
         checked_path(path)
@@ -206,14 +217,12 @@ class S3Store:
     def _error(self, path: str, error: Exception) -> ObjectMissing | ElanusError:
         text = str(error).partition("\n\nDebug source")[0]
         if "NoSuchBucket" in text:
-            return InvalidParameter(
-                f"the object store has no bucket {self._bucket!r}: make it, or name another"
-            )
+            return StoreRefused(f"the object store has no bucket {self._bucket!r}: make it, or name another")
         if isinstance(error, FileNotFoundError):
             return ObjectMissing(path)
         denied = isinstance(error, PermissionDeniedError | UnauthenticatedError)
         if denied or any(refusal in text for refusal in _REFUSALS):
-            return InvalidParameter(
+            return StoreRefused(
                 f"the object store refuses the credentials for {path or 'a listing'} in bucket "
                 f"{self._bucket!r}: check access key, secret and what they are allowed"
             )

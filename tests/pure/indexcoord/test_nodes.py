@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from fakes import settle
-from index_bench import Bench, FakeNode, segment
+from index_bench import CID, Bench, FakeNode, segment
 
 from elanus.api.indexcoord import BuildState
-from elanus.core.errors import Unavailable
+from elanus.core.errors import DiskFull, ElanusError, StoreRefused, Unavailable
 from elanus.core.ids import NodeID
 
 
@@ -186,4 +187,19 @@ async def test_a_node_says_how_many_builds_it_has_room_for_now(tmp_path: Path) -
     node.go_on.set()
     await settle(200)
     assert (node.at_once_max, len(await bench.files())) == (3, 5)
+    await bench.coord.stop()
+
+
+@pytest.mark.parametrize("error", [DiskFull("no room"), StoreRefused("the keys are refused")])
+async def test_what_is_wrong_with_the_store_makes_no_build_fail(tmp_path: Path, error: ElanusError) -> None:
+    bench = await with_an_index(tmp_path)
+    node = await bench.node()
+    node.calls.failing["build_index"] = error
+    await bench.flushed(segment(1))
+    await asyncio.sleep(200)
+    assert (await bench.coord.describe(CID))[0].state is BuildState.IN_PROGRESS
+    assert len(node.calls.of("build_index")) == 4
+    node.calls.failing.clear()
+    await asyncio.sleep(300)
+    assert (await bench.coord.describe(CID))[0].state is BuildState.FINISHED
     await bench.coord.stop()
