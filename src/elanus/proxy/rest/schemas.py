@@ -18,7 +18,7 @@ from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 MAX_CAPACITY = "max_capacity"
 PRIMARY_FIELD, VECTOR_FIELD, METRIC_TYPE = "id", "vector", "COSINE"
-"""What a quick setup has by default."""
+"""The defaults of a quick setup."""
 _BELONGS = {
     "dimension": "elementTypeParams.dim of the vector field",
     "idType": "dataType of the primary field",
