@@ -98,7 +98,8 @@ def test_a_client_that_asks_first_and_does_not_say_how_much_is_stopped_at_the_li
 )
 def test_other_refusals_are_received_too(port: int, path: str, kind: str, status: int) -> None:
     url = f"http://127.0.0.1:{port}{path}"
-    assert requests.post(url, LARGE, headers={"content-type": kind}, timeout=30).status_code == status
+    headers = {"content-type": kind, "sec-fetch-site": "same-origin"}
+    assert requests.post(url, LARGE, headers=headers, timeout=30).status_code == status
 
 
 def is_closed(client: socket.socket) -> bool:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from fake_verbs import FakeVerbs
+from msgspec import structs
 from rest_client import RestClient, rest_front
+
+from elanus.proxy.rest.table import TABLE
 
 FIELDS = [
     {"fieldName": "id", "dataType": "Int64", "isPrimary": True},
@@ -60,7 +63,18 @@ def test_a_value_that_would_be_lost_is_refused(path: str, body: dict[str, Any], 
         {"schema": {"fields": FIELDS, "enableDynamicField": True}, "params": {"enableDynamicField": True}},
         {"schema": {"fields": FIELDS, "enableDynamicField": True}, "enableDynamicField": True},
         {"schema": {}, "dimension": 4, "indexParams": []},
+        # what the HttpClient of Node.js adds to every body
+        {"metricType": "COSINE", "primaryFieldName": "id", "vectorFieldName": "vector", "dbName": "default"},
     ],
 )
 def test_a_value_that_the_schema_repeats_is_accepted(body: dict[str, Any]) -> None:
     assert made("collections/create", {"schema": SCHEMA, **body})["code"] == 0
+
+
+def test_a_database_is_accepted_by_what_is_in_none() -> None:
+    client = RestClient(rest_front(FakeVerbs()))
+    for path, endpoint in TABLE.items():
+        if path.startswith(("users", "roles", "databases", "resource_groups")):
+            assert "dbName" in {field.encode_name for field in structs.fields(endpoint.body)}, path
+    client.data("users/create", userName="u", password="password", dbName="default")
+    assert client.data("users/drop", userName="u", dbName="default") == {}

@@ -15,14 +15,14 @@ class Body(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     """A request body. A field that an endpoint does not have is refused, never ignored."""
 
 
-class Empty(Body, kw_only=True):
-    """No fields."""
-
-
 class InDatabase(Body, kw_only=True):
     """``dbName``: the database, by default that of the header ``DB-Name``, or ``default``."""
 
     db_name: str = ""
+
+
+class Empty(InDatabase, kw_only=True):
+    """No fields of its own."""
 
 
 class NamedDatabase(Body, kw_only=True):
@@ -264,7 +264,9 @@ class AliasOfCollection(OfCollection, kw_only=True):
     alias: str = field(name="aliasName")
 
 
-class OfUser(Body, kw_only=True):
+class OfUser(InDatabase, kw_only=True):
+    """``dbName``: no effect; the HTTP client of Node.js sends it with every call."""
+
     username: str = field(name="userName")
 
 
@@ -355,7 +357,7 @@ class ImportJobs(CloudFields, kw_only=True):
     current_page: int = 1
 
 
-class OfResourceGroup(Body, kw_only=True):
+class OfResourceGroup(InDatabase, kw_only=True):
     name: str
 
 
@@ -363,7 +365,7 @@ class NewResourceGroup(OfResourceGroup, kw_only=True):
     config: dict[str, Any] = {}
 
 
-class AlterResourceGroups(Body, kw_only=True):
+class AlterResourceGroups(InDatabase, kw_only=True):
     resource_groups: dict[str, dict[str, Any]] = field(name="resource_groups")
 
 
@@ -409,7 +411,7 @@ class PinSnapshot(OfSnapshot, kw_only=True):
     ttl_seconds: int = 0
 
 
-class UnpinSnapshot(Body, kw_only=True):
+class UnpinSnapshot(InDatabase, kw_only=True):
     pin_id: int | str
 
 

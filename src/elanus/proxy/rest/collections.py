@@ -11,6 +11,7 @@ from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint, rpc_endpoint
 from elanus.proxy.rest.errors import MissingField, RestError, reported
 from elanus.proxy.rest.indexes import create_index, index_params
 from elanus.proxy.rest.schemas import (
+    METRIC_TYPE,
     VECTOR_FIELD,
     custom_schema,
     field_message,
@@ -39,7 +40,7 @@ def create(session: Session, body: bodies.CreateCollection) -> object:
     is_quick = body.schema is None or not body.schema.fields
     if is_quick:
         schema = _made(quick_schema, body)
-        metric = body.metric_type or body.metric_type_in_the_guide or "COSINE"
+        metric = body.metric_type or body.metric_type_in_the_guide or METRIC_TYPE
         field = body.vector_field_name or VECTOR_FIELD
         params = {"metric_type": metric, "index_type": "AUTOINDEX"}
         indexes = [bodies.IndexBody(field_name=field, index_name=field, params=params)]

@@ -50,9 +50,10 @@ Bodies are limited by `proxy.message_max_mb`. Pages of other sites cannot use th
 
 Success is `{"code": 0, "data": ...}`, an error `{"code": ..., "message": ...}` with the same code and text as
 by gRPC. The HTTP status of errors is 200, as in the reference, unless `http.strict_status` is set or the
-request has `Accept: application/problem+json`: then it says the kind of the error. An unknown path, a body
-that is too large or of another type than JSON have their statuses (404, 413, 415) in any case. Codes of this
-API only:
+request has `Accept: application/problem+json`: then it says the kind of the error. An unknown path and a body
+that is too large have their statuses (404, 413) in any case. A body is read as JSON whatever its
+`Content-Type` says, as in the reference; only what a browser sends needs `application/json` (415). Codes of
+this API only:
 
 | code | meaning |
 |---|---|

@@ -17,7 +17,8 @@ from elanus.proxy.wire.codecs import CODECS, ScalarCodec
 from elanus.proxy.wire.stubs import common_pb2, schema_pb2
 
 MAX_CAPACITY = "max_capacity"
-PRIMARY_FIELD, VECTOR_FIELD = "id", "vector"
+PRIMARY_FIELD, VECTOR_FIELD, METRIC_TYPE = "id", "vector", "COSINE"
+"""The defaults of a quick setup."""
 _BELONGS = {
     "dimension": "elementTypeParams.dim of the vector field",
     "idType": "dataType of the primary field",
@@ -105,15 +106,19 @@ def custom_schema(body: CreateCollection, schema: SchemaBody) -> Any:
 
 
 def _check_no_quick_setup(body: CreateCollection, *, auto_id: bool, is_dynamic: bool) -> None:
-    """Refuse what would be lost next to a schema. Raises `InvalidParameter`."""
+    """Refuse what would be lost next to a schema. Raises `InvalidParameter`.
+
+    Defaults of a quick setup say nothing: the HTTP client of Node.js sends them with every schema.
+    """
     params = body.params
+    metric_type = body.metric_type or body.metric_type_in_the_guide
     sent = {
         "dimension": body.dimension,
         "idType": body.id_type.lower() not in ("", "int64"),
         "autoID": (body.auto_id or body.auto_id_too) and not auto_id,
-        "metricType": body.metric_type or body.metric_type_in_the_guide,
-        "primaryFieldName": body.primary_field_name,
-        "vectorFieldName": body.vector_field_name,
+        "metricType": metric_type not in ("", METRIC_TYPE),
+        "primaryFieldName": body.primary_field_name not in ("", PRIMARY_FIELD),
+        "vectorFieldName": body.vector_field_name not in ("", VECTOR_FIELD),
         "params.max_length": "max_length" in params or "maxLength" in params,
         "params.enableDynamicField": "enableDynamicField" in params
         and _flag(params["enableDynamicField"], "enableDynamicField") is not is_dynamic,
