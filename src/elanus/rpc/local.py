@@ -2,9 +2,8 @@
 
 A call to a role that is down waits a little for its return, then fails with `Unavailable`; so a role
 can be restarted alone inside a process, and its peers notice only a pause. If its starts fail meanwhile, the
-error says why. Calls that run when
-the role goes down end there, as they would if its process died: an instance that has been replaced must
-not go on writing next to its successor.
+error says why. Calls that run when the role goes down end there, as they would if its process died: an
+instance that has been replaced must not go on writing next to its successor.
 
 A call from another process to a node is meant for one session. A node that has joined again since, under
 another id, or was restarted at the same address, refuses the call. Otherwise the caller would attribute the

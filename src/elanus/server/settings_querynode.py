@@ -17,8 +17,8 @@ class QuerynodeSettings(Section):
     """The memory that a query node may use for segments. A load that does not fit is refused with the
     sizes, and segments are placed by free memory. 0: no limit."""
     hand_over_s: float = Field(default=20.0, ge=0, le=3600)
-    """How long a query node of a cluster that is told to stop waits for other nodes of its resource group to
-    take over what it serves. Whoever stops it must wait longer: Kubernetes' terminationGracePeriodSeconds, or
+    """How long a query node of a cluster that is to stop waits for other nodes of its resource group to take
+    over what it serves. It must be given more time to stop: by Kubernetes' terminationGracePeriodSeconds, or
     TimeoutStopSec of systemd. 0: it stops at once, and reads may fail until others have loaded its
     segments."""
     interim_index_mb: int = Field(default=8, ge=0, le=1024)

@@ -180,7 +180,7 @@ async def test_a_role_that_is_starting_is_asked_again_and_one_that_refuses_a_log
     assert channel.asked == ["look 1", "look 1", "look 2"]
 
 
-async def test_why_a_role_does_not_start_is_told_though_it_is_gone_again_by_then() -> None:
+async def test_why_a_role_does_not_start_is_said_though_it_is_gone_again_by_then() -> None:
     sessions, channel = Sessions(), Channel("one")
     sessions.begin(1, channel)
     role = RemoteRole("rootcoord", sessions, wait_s=5).client(Api)

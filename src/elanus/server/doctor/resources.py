@@ -1,5 +1,4 @@
-"""Rules about what the answering process has: memory, disk, open files, certificates, the object store,
-and who may sign in."""
+"""Rules about what the answering process has: memory, disk, open files, certificates, users, and its store."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ DISK_FULL_BYTES = 1 << 20
 """With less than this nothing is written, however small the reserve."""
 EXPIRES_DAYS = 30.0
 STORE_ASKED_S = 600.0
-"""What failed longer ago may work by now: nobody has asked since."""
+"""A request that failed longer ago may succeed by now: nobody has asked since."""
 
 
 def growing_near_limit(status: Status) -> Iterator[Finding]:
