@@ -1,4 +1,4 @@
-"""Rules about what the answering process has: memory, disk, open files, certificates, users, and its store."""
+"""Rules about what the answering process has: memory, disk, open files, certificates, users, a store."""
 
 from __future__ import annotations
 
