@@ -14,7 +14,7 @@ from elanus.core.names import DEFAULT_DATABASE
 from elanus.proxy.access.caller import Caller
 from elanus.proxy.api.access import AccessVerbs
 from elanus.proxy.calls import Operation
-from elanus.proxy.rest.bodies import Body, OfUser
+from elanus.proxy.rest.bodies import Body
 from elanus.proxy.rest.endpoint import Endpoint, Session, endpoint
 from elanus.proxy.rest.rest_operation import RestOperation
 from elanus.proxy.wire.keys import Keys
@@ -22,10 +22,11 @@ from elanus.proxy.wire.keys import Keys
 CREATE_KEY, LIST_KEYS, DROP_KEY = "Rest.CreateKey", "Rest.ListKeys", "Rest.DropKey"
 
 
-class NewApiKey(OfUser, kw_only=True):
+class NewApiKey(Body, kw_only=True):
     """``validDays`` 0: it does not expire. ``roleNames``: it has the rights of these roles of its user only;
     ``dbNames``: it has rights in these databases only."""
 
+    user_name: str
     valid_days: int = 0
     description: str = ""
     role_names: list[str] = []
@@ -38,7 +39,8 @@ class KeysOf(Body, kw_only=True):
     user_name: str = ""
 
 
-class OldApiKey(OfUser, kw_only=True):
+class OldApiKey(Body, kw_only=True):
+    user_name: str
     key_id: str
 
 
@@ -48,21 +50,21 @@ def key_operations(verbs: AccessVerbs) -> Iterator[Operation]:
 
     def create(body: NewApiKey, caller: Caller) -> NewKey:
         scope = KeyScope(tuple(body.role_names), tuple(body.db_names))
-        return keys.create_key(caller, body.username, body.valid_days, body.description, scope)
+        return keys.create_key(caller, body.user_name, body.valid_days, body.description, scope)
 
     def listed(body: KeysOf, caller: Caller) -> tuple[KeyInfo, ...]:
         return keys.list_keys(caller, body.user_name)
 
     def drop(body: OldApiKey, caller: Caller) -> None:
-        keys.drop_key(caller, body.username, body.key_id)
+        keys.drop_key(caller, body.user_name, body.key_id)
 
     yield RestOperation(CREATE_KEY, Keys.create_key, create, _user)
     yield RestOperation(LIST_KEYS, Keys.list_keys, listed, _user)
     yield RestOperation(DROP_KEY, Keys.drop_key, drop, _user)
 
 
-def _user(body: OfUser | KeysOf, caller: Caller) -> tuple[str, tuple[str, ...]]:
-    name = body.user_name if isinstance(body, KeysOf) else body.username
+def _user(body: NewApiKey | KeysOf | OldApiKey, caller: Caller) -> tuple[str, tuple[str, ...]]:
+    name = body.user_name
     return caller.database or DEFAULT_DATABASE, (name,) if name else ()
 
 
