@@ -201,7 +201,7 @@ def test_the_clients_bulk_writer_imports_a_file(client: MilvusClient, shared: Se
     def state_of() -> str:
         return str(writer.get_import_progress(url=url, job_id=job).json()["data"]["state"])
 
-    until(lambda: state_of() != "Importing" and state_of() != "Pending", DEADLINE_S, "the files are written")
+    until(lambda: state_of() not in ("Pending", "Importing"), DEADLINE_S, "the files are written")
     assert state_of() == "Uncommitted"
     post("entities/delete", collectionName="bulk", filter="id >= 0")
     assert count(post) == 0
