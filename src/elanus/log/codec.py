@@ -115,7 +115,7 @@ def decode(entry: LogEntry) -> Message:
     if header.kind is MsgKind.INSERT:
         return InsertMessage(*start, batch)
     deletes_in = ALL_PARTITIONS
-    if batch.schema.metadata:
+    if _DELETES_IN in (batch.schema.metadata or {}):
         deletes_in = PartitionID(int(batch.schema.metadata[_DELETES_IN]))
         batch = batch.replace_schema_metadata(None)
     if batch.schema.names[-1:] != [REPLACED_COLUMN]:

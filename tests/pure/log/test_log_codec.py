@@ -94,6 +94,14 @@ def test_the_rows_of_an_upsert_do_not_keep_what_the_log_says_about_them() -> Non
     assert message.rows.schema.metadata is None
 
 
+def test_an_upsert_that_names_no_partition_concerns_all_of_them() -> None:
+    """As those of releases that did not name it, whatever else their schemas say."""
+    older = rows(3).replace_schema_metadata({"pandas": "{}"})
+    message = decode(stored(encode(UpsertMessage(Timestamp(6), "v", *IDS, SegmentID(9), 0, older))))
+    assert isinstance(message, UpsertMessage)
+    assert message.deletes_in == ALL_PARTITIONS
+
+
 def test_the_header_has_what_readers_of_headers_need() -> None:
     insert, delete, tick, mark = (encode(MESSAGES[i]).header for i in (0, 4, 8, 9))
     assert (insert.kind, insert.rows, insert.row_id_start, insert.segment_id) == (MsgKind.INSERT, 10, 1000, 9)
