@@ -3,6 +3,9 @@
 Both run in processes of their own with the same handler, options and number of workers, and answer the same
 clients in turns. Each round measures both, one after the other, in changing order, so that other work on
 the machine affects them alike. The result is the ratio within a round: absolute times are the machine's.
+
+Where pygrpc-native is installed (a gRPC server in Rust, which Elanus does not use: docs/front-end.md says
+why), a third process serves with it.
 """
 
 from __future__ import annotations
@@ -13,18 +16,20 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from importlib.util import find_spec
 from statistics import median
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import grpc
 import msgspec
 
 from elanus.rpc.library_settings import library_settings
-from elanus.rpc.serving.choice import Serving, grpc_server
+from elanus.rpc.serving.choice import grpc_server
 
-SERVINGS: tuple[Serving, ...] = ("loop", "grpc")
+SERVINGS = ("loop", "grpc", *(["native"] if find_spec("pygrpc_native") else []))
 REQUEST_BYTES = 3242
 """A search for one vector of 768 dimensions, with a token and an output field."""
 RESPONSE_BYTES = 300
@@ -42,18 +47,21 @@ class Rounds(msgspec.Struct, frozen=True):
     clients: int
     cpu_ms: dict[str, list[float]]
 
-    @property
-    def ratios(self) -> list[float]:
-        """The loop's time as a part of grpcio's, per round, the smallest first."""
-        pairs = zip(self.cpu_ms["loop"], self.cpu_ms["grpc"], strict=True)
-        return sorted(loop / other for loop, other in pairs)
+    def ratios(self, serving: str) -> list[float]:
+        """The server's time as a part of grpcio's, per round, the smallest first."""
+        pairs = zip(self.cpu_ms[serving], self.cpu_ms["grpc"], strict=True)
+        return sorted(own / other for own, other in pairs)
 
     def summary(self) -> str:
-        found = self.ratios
-        return (
-            f"{self.clients} clients: {median(found):.2f} of grpcio's server "
-            f"({found[0]:.2f} to {found[-1]:.2f} in {len(found)} rounds)"
-        )
+        lines = []
+        for serving in self.cpu_ms:
+            if serving != "grpc":
+                found = self.ratios(serving)
+                lines.append(
+                    f"{self.clients} clients, {serving}: {median(found):.2f} of grpcio's server "
+                    f"({found[0]:.2f} to {found[-1]:.2f} in {len(found)} rounds)"
+                )
+        return "\n".join(lines)
 
 
 def measure(
@@ -69,7 +77,7 @@ def measure(
         for count in clients:
             cpu_ms: dict[str, list[float]] = {serving: [] for serving in SERVINGS}
             for number in range(rounds):
-                for serving in SERVINGS if number % 2 else reversed(SERVINGS):
+                for serving in SERVINGS if number % 2 else SERVINGS[::-1]:
                     cpu_ms[serving].append(servers[serving].cpu_ms(count, calls))
             found.append(Rounds(count, cpu_ms))
             say(found[-1].summary())
@@ -82,7 +90,7 @@ def measure(
 class _Process:
     """A server in a process of its own, and clients in this one."""
 
-    def __init__(self, serving: Serving) -> None:
+    def __init__(self, serving: str) -> None:
         command = [sys.executable, "-m", "benchmarks.front", serving]
         environment = {**os.environ, **library_settings(os.environ)}
         self._process = subprocess.Popen(
@@ -119,20 +127,63 @@ class _Process:
         self._process.stdout.close()
 
 
-def serve(serving: Serving) -> None:
+def serve(serving: str) -> None:
     """Print the port, and serve until the input ends."""
+    with _native_port() if serving == "native" else _port("loop" if serving == "loop" else "grpc") as port:
+        print(port, flush=True)
+        sys.stdin.read()
+
+
+@contextmanager
+def _port(serving: Literal["loop", "grpc"]) -> Iterator[int]:
     workers = ThreadPoolExecutor(WORKERS)
     handlers = {
         "Answer": grpc.unary_unary_rpc_method_handler(_answer),
-        "Spent": grpc.unary_unary_rpc_method_handler(lambda _request, _: repr(time.process_time()).encode()),
+        "Spent": grpc.unary_unary_rpc_method_handler(_spent),
     }
     handler = grpc.method_handlers_generic_handler(_SERVICE, handlers)
     server = grpc_server(serving, (handler,), workers, (), lambda path: lambda _: path, 1 << 20)
     port = server.open("127.0.0.1:0", None)
     server.start()
-    print(port, flush=True)
-    sys.stdin.read()
+    yield port
     server.stop(1.0)
+
+
+class _NativeCall(NamedTuple):
+    """The part of `grpc.ServicerContext` that handlers read."""
+
+    metadata: Sequence[tuple[str, str | bytes]]
+    address: str
+    remaining_s: float | None
+
+    def invocation_metadata(self) -> Sequence[tuple[str, str | bytes]]:
+        return self.metadata
+
+    def peer(self) -> str:
+        return self.address
+
+    def time_remaining(self) -> float | None:
+        return self.remaining_s
+
+
+@contextmanager
+def _native_port() -> Iterator[int]:
+    from pygrpc_native import EVENT_CALL, NativeGrpcFront
+
+    handlers = (_answer, _spent)
+    paths = [(f"/{_SERVICE}/{name}", False) for name in ("Answer", "Spent")]
+    front = NativeGrpcFront("127.0.0.1:0", paths, call_details=True)
+
+    def answer_all() -> None:
+        while (events := front.recv_batch_details(4)) is not None:
+            for kind, call, method, request, _, details in events:
+                if kind == EVENT_CALL:
+                    front.respond(call, handlers[method](request, _NativeCall(*details)))
+
+    front.start()
+    threading.Thread(target=answer_all, daemon=True).start()
+    yield front.bound_port
+    front.close()
 
 
 def _answer(request: bytes, context: Any) -> bytes:
@@ -143,5 +194,9 @@ def _answer(request: bytes, context: Any) -> bytes:
     return zlib.crc32(request).to_bytes(4, "little") + bytes(RESPONSE_BYTES - 4)
 
 
+def _spent(_request: bytes, _context: Any) -> bytes:
+    return repr(time.process_time()).encode()
+
+
 if __name__ == "__main__":
-    serve("loop" if sys.argv[1] == "loop" else "grpc")
+    serve(sys.argv[1])
