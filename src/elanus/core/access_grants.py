@@ -20,13 +20,18 @@ from elanus.core.privileges import (
 )
 
 
-def check_grant(policy: AccessPolicy, grant: Grant) -> None:
-    """Check a grant that names its object type. Raises `AccessConflict`, `InvalidParameter`."""
-    if grant.object_type not in PRIVILEGES_OF:
+def check_object_type(name: str) -> None:
+    """Raises `AccessConflict`."""
+    if name not in PRIVILEGES_OF:
         raise AccessConflict(
-            f"not found the object type[name: {grant.object_type}], supported the object types: "
+            f"not found the object type[name: {name}], supported the object types: "
             f"[{' '.join(PRIVILEGES_OF)}]: the object entity in the request is nil or invalid"
         )
+
+
+def check_grant(policy: AccessPolicy, grant: Grant) -> None:
+    """Check a grant that names its object type. Raises `AccessConflict`, `InvalidParameter`."""
+    check_object_type(grant.object_type)
     if grant.privilege == ANY:
         return
     if not is_defined(grant.privilege) and grant.privilege not in policy.groups:

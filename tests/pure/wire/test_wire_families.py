@@ -90,6 +90,10 @@ def test_the_built_in_user_and_roles_are_listed(call: Call) -> None:
     assert [found.user.name for found in call("SelectUser", user={"name": "root"}).results] == ["root"]
     assert not call("SelectRole", role={"name": "other"}).results
     assert not call("SelectUser", user={"name": "other"}).results
+    for method, name in (("SelectRole", {"role": {"name": "1r"}}), ("SelectUser", {"user": {"name": ""}})):
+        assert call(method, **name).status.code == 1100
+    grants_of = {"role": {"name": "public"}, "object": {"name": "collection"}}
+    assert "supported the object types" in call("SelectGrant", entity=grants_of).status.reason
     assert "grant privileges on collections" in call("CreateRowPolicy", collection_name="c").reason
     assert "give users roles" in call("AddUserTags", user_name="root").reason
 

@@ -9,6 +9,8 @@ import base64
 from dataclasses import replace
 
 from elanus.core.access import AccessPolicy, PrivilegeGroup, Role, User
+from elanus.core.access_grants import check_object_type
+from elanus.core.access_names import check_name, check_user_name
 from elanus.core.errors import AccessConflict, InvalidParameter
 from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.privileges import ANY, GLOBAL, GROUPS, ROOT, Grant
@@ -88,9 +90,10 @@ class Access:
     def SelectUser(
         self, request: milvus_pb2.SelectUserRequest, caller: Caller
     ) -> milvus_pb2.SelectUserResponse:
-        """A user that does not exist is not found, which is no error."""
+        """A user that does not exist is not found, which is no error; a name that no user can have is one."""
         policy = self._verbs.access_policy()
-        names = [request.user.name] if request.HasField("user") else sorted(policy.users)
+        is_named = request.HasField("user")
+        names = [check_user_name(request.user.name)] if is_named else sorted(policy.users)
         response = milvus_pb2.SelectUserResponse()
         for user in (policy.users[name] for name in names if name in policy.users):
             result = response.results.add(user={"name": user.name}, description=user.description)
@@ -127,9 +130,10 @@ class Access:
     def SelectRole(
         self, request: milvus_pb2.SelectRoleRequest, caller: Caller
     ) -> milvus_pb2.SelectRoleResponse:
-        """A role that does not exist is not found, which is no error."""
+        """A role that does not exist is not found, which is no error; a name that no role can have is one."""
         policy = self._verbs.access_policy()
-        names = [request.role.name] if request.HasField("role") else sorted(policy.roles)
+        is_named = request.HasField("role")
+        names = [check_name(request.role.name, "role name")] if is_named else sorted(policy.roles)
         response = milvus_pb2.SelectRoleResponse()
         for role in (policy.roles[name] for name in names if name in policy.roles):
             result = response.results.add(role={"name": role.name, "description": role.description})
@@ -187,6 +191,8 @@ class Access:
         if not entity.role.name:
             raise AccessConflict("the role entity in the grant entity is invalid: name a role")
         role = self._verbs.access_policy().role(entity.role.name)
+        if entity.object.name:
+            check_object_type(entity.object.name)
         database = entity.db_name or caller.database or DEFAULT_DATABASE
         found = [
             grant
