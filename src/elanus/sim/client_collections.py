@@ -9,22 +9,44 @@ import pyarrow as pa
 
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.sim.client_plans import CLONED, CLONED_SHARDS, PARTITIONED, PARTITIONED_SHARDS, PARTITIONS
+from elanus.sim.client_plans import (
+    CLONED,
+    CLONED_SHARDS,
+    KEYED,
+    KEYED_PARTITIONS,
+    KEYED_SHARDS,
+    PARTITIONED,
+    PARTITIONED_SHARDS,
+    PARTITIONS,
+)
 from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS
 from elanus.sim.truth import KEY, VALUE
 
 PARTITION = "p1"
-SHARDS = {**COLLECTIONS, AUTO_IDS: AUTO_IDS_SHARDS, PARTITIONED: PARTITIONED_SHARDS, CLONED: CLONED_SHARDS}
+SHARDS = {
+    **COLLECTIONS,
+    AUTO_IDS: AUTO_IDS_SHARDS,
+    PARTITIONED: PARTITIONED_SHARDS,
+    CLONED: CLONED_SHARDS,
+    KEYED: KEYED_SHARDS,
+}
 KEYS = 400
 _MORE = {"beta": "weight"}
 """A column that only one of the collections has, so that rows of one do not fit the other."""
-_BY_VECTOR = "beta"
-"""The collection whose clustering key is the vector."""
+_BY_VECTOR = ("beta", KEYED)
+"""The collections whose clustering key is the vector."""
 
 
 def partitions_of(name: str) -> tuple[str, ...]:
     """The partitions of a collection that clients create."""
+    if name == KEYED:
+        return ()
     return PARTITIONS if name == PARTITIONED else (PARTITION,)
+
+
+def key_partitions_of(name: str) -> int:
+    """How many partitions the partition key of a collection selects from; 0: it has none."""
+    return KEYED_PARTITIONS if name == KEYED else 0
 
 
 @cache
@@ -32,8 +54,14 @@ def schema_of(name: str) -> CollectionSchema:
     unnumbered = FieldID(0)
     fields = [
         FieldSchema(unnumbered, KEY, DataType.INT64, is_primary=True, auto_id=name == AUTO_IDS),
-        FieldSchema(unnumbered, VALUE, DataType.INT64, is_clustering_key=name != _BY_VECTOR),
-        FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2, is_clustering_key=name == _BY_VECTOR),
+        FieldSchema(
+            unnumbered,
+            VALUE,
+            DataType.INT64,
+            is_partition_key=name == KEYED,
+            is_clustering_key=name not in _BY_VECTOR,
+        ),
+        FieldSchema(unnumbered, "vector", DataType.FLOAT_VECTOR, dim=2, is_clustering_key=name in _BY_VECTOR),
     ]
     if name in _MORE:
         fields.append(FieldSchema(unnumbered, _MORE[name], DataType.INT64))

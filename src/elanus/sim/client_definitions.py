@@ -31,7 +31,13 @@ from elanus.core.invariants import InvariantBroken
 from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.sim.aliases import ALIAS
-from elanus.sim.client_collections import PARTITION, SHARDS, partitions_of, schema_of
+from elanus.sim.client_collections import (
+    PARTITION,
+    SHARDS,
+    key_partitions_of,
+    partitions_of,
+    schema_of,
+)
 from elanus.sim.client_plans import PARTITIONED, PARTITIONS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Judge
@@ -104,6 +110,7 @@ class DefiningClient:
             SHARDS[name],
             ConsistencyLevel.BOUNDED,
             {TTL_PROPERTY: str(self._system.ttl_s)} if name == EXPIRING and self._system.ttl_s else {},
+            key_partitions_of(name),
         )
         root = self._system.roles_of_clients.root
         with contextlib.suppress(CollectionAlreadyExists):  # it is there, and has been altered

@@ -1,4 +1,4 @@
-"""The operations of clients that import, clone, alter or use many partitions, and the seeds that have them.
+"""The operations of clients that import, clone, alter or use partitions, and the seeds that have them.
 
 Each choice has a random stream of its own, so the other clients of a seed do the same with and without these.
 """
@@ -57,6 +57,26 @@ OF_CLONES: Mapping[str, float] = {
     "undrop": 3,
 }
 """The operations of clients that clone, weighted by frequency."""
+KEYED = "zeta"
+"""A collection with a partition key: the value, which an upsert changes. So it moves rows to another
+partition."""
+KEYED_SHARDS = 2
+KEYED_PARTITIONS = 4
+OF_KEYED: Mapping[str, float] = {
+    "insert": 14,
+    "upsert": 24,
+    "delete": 6,
+    "delete_where": 2,
+    "flush": 3,
+    "compact": 2,
+    "count": 6,
+    "query": 10,
+    "query_where": 3,
+    "query_values": 8,
+    "query_again": 4,
+    "search": 5,
+}
+"""The operations of clients of the collection with a partition key, weighted by frequency."""
 OF_ALTERATIONS: Mapping[str, float] = {
     "alter": 12,
     "flush": 2,
@@ -76,6 +96,9 @@ _CLONES = 0.12
 _ALTERATIONS = 0.2
 _ALTERATION_SEED_MIN = 200
 """Earlier seeds have none, as with clusters."""
+_KEYED = 0.2
+_KEYED_SEED_MIN = 220
+"""As with alterations."""
 _CLUSTERS = 0.5
 _CLUSTER_SEED_MIN = 150
 """Earlier seeds have none: the planted bugs are found in the schedules that they had before."""
@@ -98,6 +121,10 @@ def has_clones(seed: int) -> bool:
 
 def has_alterations(seed: int) -> bool:
     return seed >= _ALTERATION_SEED_MIN and random.Random(f"{seed}/alterations").random() < _ALTERATIONS
+
+
+def has_partition_key(seed: int) -> bool:
+    return seed >= _KEYED_SEED_MIN and random.Random(f"{seed}/partition key").random() < _KEYED
 
 
 def clusters(seed: int) -> bool:

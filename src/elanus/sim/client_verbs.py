@@ -26,7 +26,7 @@ from elanus.proxy.role.writes import KeyDelete, RowWrite
 from elanus.proxy.verbs.pressure import GrowingData, Pressure, PressureLimits
 from elanus.proxy.verbs.proxy_verbs import ProxyVerbs
 from elanus.proxy.verbs.query import matching_keys
-from elanus.proxy.verbs.row_writes import row_write
+from elanus.proxy.verbs.row_writes import row_write, write_partition
 from elanus.sim.coop_threads import Turns
 from elanus.sim.incarnation import Life
 
@@ -80,7 +80,7 @@ class ClientVerbs:
         self, cached: CachedCollection, partition: str, rows: pa.RecordBatch, first_id: int, *, replaces: bool
     ) -> tuple[CachedCollection, Timestamp]:
         """Write rows that are already decoded for this collection."""
-        partition_id = cached.partition_id(partition)
+        partition_id = write_partition(cached, partition)
         _, write = row_write(cached, partition_id, rows, lambda _: first_id, replaces=replaces)
         return cached, await self._proxy.write_rows(write, cached.view.pchannels)
 
@@ -94,7 +94,7 @@ class ClientVerbs:
     ) -> tuple[CachedCollection, Timestamp, list[int]]:
         """Write rows into a collection with automatic keys. Returns the keys they got, too."""
         cached = await self.collection(name)
-        rows, partition_id = rows_for(cached.view.schema), cached.partition_id(partition)
+        rows, partition_id = rows_for(cached.view.schema), write_partition(cached, partition)
         alloc_ids = self._proxy.coordinators.root.alloc_ids
 
         def take(count: int) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from elanus.core.channels import pchannel_of
@@ -214,14 +214,15 @@ class Judge:
         read_ts: Timestamp,
         keys: Sequence[int],
         values: Sequence[int] | None,
-        value_below: int | None = None,
+        selects: Callable[[int], bool] | None = None,
     ) -> None:
-        """Check an answer that holds each key once. ``values``: None when the answer holds only keys."""
+        """Check an answer that holds each key once. ``values``: None when the answer holds only keys.
+        ``selects``: which values the read asked for; None: all."""
         contents = self._truth.contents(cached.collection_id)
         wanted: dict[int, list[Row]] = {}
         alive, expired = _by_age(cached, contents.alive(read_ts), read_ts)
         for row in (*alive, *self._lingering(cached, contents, read_ts)):
-            if value_below is None or row.value < value_below:
+            if selects is None or selects(row.value):
                 wanted.setdefault(row.key, []).append(row)
         found = frozenset(keys)
         if len(found) != len(keys):
@@ -234,7 +235,7 @@ class Judge:
         ]
         if missing:
             raise InvariantBroken("VIS1", f"missing at {read_ts}: {sorted(missing)}", tuple(sorted(missing)))
-        if value_below is None:
+        if selects is None:
             for key, rows in wanted.items():
                 if key not in found and not any(self._is_leaving(contents, row) for row in rows):
                     self.imports.check_replaced(rows, read_ts)

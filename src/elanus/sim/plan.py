@@ -15,9 +15,11 @@ from elanus.core.channels import pchannel_name
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_plans import (
     CLONED,
+    KEYED,
     OF_ALTERATIONS,
     OF_CLONES,
     OF_IMPORTS,
+    OF_KEYED,
     OF_PARTITIONS,
     PARTITIONED,
     RELOADING,
@@ -26,6 +28,7 @@ from elanus.sim.client_plans import (
     has_clones,
     has_imports,
     has_many_partitions,
+    has_partition_key,
     lags,
     only_lags,
     operations_of_client,
@@ -196,7 +199,8 @@ class Profile:
     use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
     keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
     for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
-    for alterations. ``only_lags``: whether some seeds have lagging nodes only.
+    for alterations; ``key_clients``: for the collection with a partition key. ``only_lags``: whether some
+    seeds have lagging nodes only.
     """
 
     clients: int = 4
@@ -206,6 +210,7 @@ class Profile:
     partition_clients: int = 1
     clone_clients: int = 1
     altering_clients: int = 1
+    key_clients: int = 2
     only_lags: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
@@ -302,8 +307,8 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
 
 
 def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Operation]:
-    """Draw the operations of imports, many partitions, clones and alterations. ``first``: the first client's
-    number."""
+    """Draw the operations of imports, many partitions, clones, alterations and a partition key. ``first``:
+    the first client's number."""
     work_s, pause_s = profile.work_s, 2 * profile.pause_s
     partitions = first + profile.import_clients
     if has_imports(seed):
@@ -320,12 +325,16 @@ def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Opera
     if has_alterations(seed):
         for client in range(altering, altering + profile.altering_clients):
             yield from operations_of_client(seed, client, OF_ALTERATIONS, tuple(COLLECTIONS), pause_s, work_s)
+    keyed = altering + profile.altering_clients
+    if has_partition_key(seed):
+        for client in range(keyed, keyed + profile.key_clients):
+            yield from operations_of_client(seed, client, OF_KEYED, (KEYED,), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
     """The collections that a scenario's run has."""
     used = {operation.collection for operation in scenario.operations}
-    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED) if name in used))
+    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED) if name in used))
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

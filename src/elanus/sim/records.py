@@ -60,6 +60,8 @@ class Records:
         """The collections that have an index: none ever loses it here."""
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
+        self.with_partition_key: set[CollectionID] = set()
+        """Those of them with a partition key."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
         self.changes = 0
@@ -95,6 +97,8 @@ class Records:
         elif operation.key.startswith(_COLLECTIONS):
             collection = msgspec.json.decode(operation.value, type=Collection)
             self.columns[collection.collection_id] = [f.name for f in collection.schema.fields]
+            if collection.schema.partition_key is not None:
+                self.with_partition_key.add(collection.collection_id)
             self.vchannels_of[collection.collection_id] = collection.vchannels
             self._clone(collection)
         elif operation.key.startswith(_PINS):

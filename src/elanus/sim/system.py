@@ -78,7 +78,11 @@ class System:
         self._chance = chance
         self.turns = Turns()
         self.network = Network(chance, trace)
-        self.truth = Truth(trace.note, lambda collection_id: self.records.columns[collection_id])
+        self.truth = Truth(
+            trace.note,
+            lambda collection_id: self.records.columns[collection_id],
+            lambda collection_id: collection_id in self.records.with_partition_key,
+        )
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
         self.records = Records(
             self.log.durable_end, trace, lambda task: self.imports.observe(task), self.truth.cloned

@@ -138,14 +138,18 @@ class Truth:
     """The contents of the log, updated as entries become visible.
 
     ``note`` is called with a description of each entry; ``columns_of`` gives the names of a collection's
-    columns in order.
+    columns in order; ``has_partition_key``: whether it has one.
     """
 
     def __init__(
-        self, note: Callable[[str, list[int]], None], columns_of: Callable[[CollectionID], list[str]]
+        self,
+        note: Callable[[str, list[int]], None],
+        columns_of: Callable[[CollectionID], list[str]],
+        has_partition_key: Callable[[CollectionID], bool],
     ) -> None:
         self._note = note
         self._columns_of = columns_of
+        self._has_partition_key = has_partition_key
         self._pchannels: dict[str, _Pchannel] = {}
         self._contents: dict[CollectionID, Contents] = {}
         self._messages: dict[int, tuple[LogEntry, Message]] = {}
@@ -292,8 +296,10 @@ class Truth:
             values = message.rows.column(VALUE).to_pylist()
             place = (message.vchannel, message.partition_id, message.segment_id, message.ts)
             if isinstance(message, UpsertMessage):
+                by_key = self._has_partition_key(message.collection_id)
+                deletes_in = ALL_PARTITIONS if by_key else message.partition_id
                 for key in message.deleted_keys(KEY).to_pylist():
-                    contents.delete(Deletion(key, message.vchannel, message.deletes_in, message.ts))
+                    contents.delete(Deletion(key, message.vchannel, deletes_in, message.ts))
             for key, value in zip(keys, values, strict=True):
                 contents.add(Row(key, value, *place))
             text += f" into segment {message.segment_id}: {keys}"

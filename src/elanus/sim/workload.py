@@ -27,7 +27,7 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_collections import KEYS, PARTITION, partitions_of, rows_of, schema_of
 from elanus.sim.client_definitions import DefiningClient
-from elanus.sim.client_plans import PARTITIONED, PARTITIONS
+from elanus.sim.client_plans import KEYED, PARTITIONED, PARTITIONS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
 from elanus.sim.plan import COLLECTIONS
@@ -99,7 +99,9 @@ class Client(DefiningClient):
         self._acknowledge(name, cached, ts, keys, values)
 
     def _partition(self, name: str) -> str:
-        """Draw the partition that a write goes to."""
+        """Draw the partition that a write goes to; "": a partition key decides."""
+        if name == KEYED:
+            return ""
         if name == PARTITIONED:
             return self._random.choice(PARTITIONS)
         return PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
@@ -170,10 +172,21 @@ class Client(DefiningClient):
         cached, result = await self._read(name, (KEY, VALUE), text, level)
         answer = Answer(cached.collection_id, result.ts, bound, _pairs(result))
         keys, values = [key for key, _ in answer.rows], [value for _, value in answer.rows]
-        self._judge.check_rows(cached, result.ts, keys, values, bound)
+        selects = None if bound is None else lambda value: value < bound
+        self._judge.check_rows(cached, result.ts, keys, values, selects)
         if result.ts > WIRE_BOUNDED:  # otherwise nothing is served yet, and ts is a request, not a moment
             self._answers.setdefault(name, deque(maxlen=_REMEMBERED)).append(answer)
         return f"{len(answer.rows)} rows{'' if bound is None else f' below {bound}'} at {result.ts}"
+
+    async def _query_values(self, name: str) -> str:
+        """Query by a few values, whose partitions alone are read where the value is the partition key."""
+        number = self._random.randrange(1, self._number + 2)
+        wanted = [16 * number + place for place in range(self._random.randint(1, 4))]
+        cached, result = await self._read(name, (KEY, VALUE), f"{VALUE} in {wanted}", None)
+        rows = _pairs(result)
+        keys, values = [key for key, _ in rows], [value for _, value in rows]
+        self._judge.check_rows(cached, result.ts, keys, values, wanted.__contains__)
+        return f"{len(rows)} rows with {wanted} at {result.ts}"
 
     async def _query_again(self, name: str) -> str:
         """Repeat an earlier read at its timestamp."""

@@ -13,18 +13,27 @@ OLDER = Profile(
     import_clients=0,
     partition_clients=0,
     clone_clients=0,
+    key_clients=0,
     only_lags=False,
     faults={kind: mean for kind, mean in FAULTS.items() if kind not in _ADDED},
 )
-"""Runs without imports, many partitions, slow objects, lagging nodes, full pchannels and revoked leases."""
+"""Runs without imports, many partitions, a partition key, slow objects, lagging nodes, full pchannels and
+revoked leases."""
 _PLAIN = replace(OLDER, auto_id_clients=0)
 _SLOW_CHANNELS = replace(_PLAIN, faults={_K.CHANNEL_SLOW: 300, _K.LOG_SLOW: 100, _K.RESTART: 3})
 _BRIEF = Profile(
-    auto_id_clients=0, alias_clients=0, partition_clients=0, clone_clients=0, only_lags=False, work_s=25.0
+    auto_id_clients=0,
+    alias_clients=0,
+    partition_clients=0,
+    clone_clients=0,
+    key_clients=0,
+    only_lags=False,
+    work_s=25.0,
 )
 _IMPORTING = replace(_BRIEF, clients=2, faults={_K.META_SLOW: 30})
 _SLOW_IMPORTS = replace(_BRIEF, clients=1, work_s=54.0, faults={_K.STORE_SLOW: 60})
 _PARTITIONED = replace(_BRIEF, clients=1, import_clients=0, partition_clients=3, faults={_K.RESTART: 2})
+_KEYED = replace(_BRIEF, clients=1, import_clients=0, key_clients=3, faults={_K.RESTART: 2})
 _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_SLOW: 25, _K.RESTART: 12})
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
 _READ_OFTEN = replace(_ONLY_LAGS, clients=8, pause_s=0.3)
@@ -45,6 +54,8 @@ PROFILES = {
     "cancelled import committed": _SLOW_IMPORTS,
     "spilled rows forgotten": _PARTITIONED,
     "drop takes all partitions": _PARTITIONED,
+    "upserts delete next to their rows": _KEYED,
+    "partition of another value": _KEYED,
     "deletes looked up before the load": _SLOW_OBJECTS,
     "weak reads as of the newest node": _ONLY_LAGS,
     "weak reads sent to any replica": _READ_OFTEN,

@@ -1,12 +1,17 @@
-"""Bugs of upserts into a collection with automatic keys."""
+"""Bugs of upserts: into a collection with automatic keys, in partitions, and with a partition key."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from elanus.core.ids import ALL_PARTITIONS
+from elanus.core.messages import UpsertMessage, WriteMessage
+from elanus.core.timestamps import Timestamp
+from elanus.proxy.role import named_partitions
 from elanus.proxy.role.fresh_keys import keys_of_ids
 from elanus.proxy.role.queues import Turn
 from elanus.proxy.role.shards import keys_by_shard
@@ -46,7 +51,50 @@ def fresh_keys_anywhere(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(row_writes, "keys_in_shards_of", consecutive)
 
 
+def upserts_delete_next_to_their_rows(patch: pytest.MonkeyPatch) -> None:
+    """An upsert that moves a row to another partition leaves the old one where it was."""
+    place = LogWriter.place
+
+    async def placed(self: LogWriter, write: RowWrite, ts: Timestamp) -> list[WriteMessage]:
+        messages = await place(self, write, ts)
+        return [
+            replace(m, deletes_in=m.partition_id) if isinstance(m, UpsertMessage) else m for m in messages
+        ]
+
+    patch.setattr(LogWriter, "place", placed)
+
+
+def upserts_delete_in_all_partitions(patch: pytest.MonkeyPatch) -> None:
+    """An upsert deletes the rows that other partitions have with its keys."""
+    place = LogWriter.place
+
+    async def placed(self: LogWriter, write: RowWrite, ts: Timestamp) -> list[WriteMessage]:
+        messages = await place(self, write, ts)
+        return [
+            replace(m, deletes_in=ALL_PARTITIONS) if isinstance(m, UpsertMessage) else m for m in messages
+        ]
+
+    patch.setattr(LogWriter, "place", placed)
+
+
+def partition_of_another_value(patch: pytest.MonkeyPatch) -> None:
+    """A read by values of the partition key looks at the first value's partition alone."""
+    of_values = named_partitions.partitions_of_values
+    patch.setattr(
+        named_partitions, "partitions_of_values", lambda values, of: of_values(values.slice(0, 1), of)
+    )
+
+
 BUGS = (
     ("upsert in two records", upsert_in_two_records, frozenset({"UPS1"})),
     ("fresh keys anywhere", fresh_keys_anywhere, frozenset({"DEL1", "VIS2"})),
+    (
+        "upserts delete next to their rows",
+        upserts_delete_next_to_their_rows,
+        frozenset({"DEL1", "VIS2", "VIS3"}),
+        12,
+        220,
+    ),
+    ("upserts delete in all partitions", upserts_delete_in_all_partitions, frozenset({"VIS1", "VIS4"})),
+    ("partition of another value", partition_of_another_value, frozenset({"VIS1"}), 12, 220),
 )
