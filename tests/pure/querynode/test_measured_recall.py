@@ -262,10 +262,10 @@ def test_a_search_as_of_the_past_is_compared_with_the_past(world: World) -> None
 def test_the_thread_measures_and_ends() -> None:
     import threading
 
-    done = threading.Event()
+    done, others = threading.Event(), set(threading.enumerate())
     sampler = RecallSampler(1.0, 0.9, lambda *_: done.set())
     of, request = of_ivf(), search_of(Asked(), compile_filter("", SCHEMA))
     sampler.offer(of, request, search(of, request, 1))
     assert done.wait(60)
     sampler.close()
-    assert not [thread for thread in threading.enumerate() if thread.name == "recall"]
+    assert "recall" not in {thread.name for thread in set(threading.enumerate()) - others}
