@@ -75,6 +75,8 @@ OF_KEYED: Mapping[str, float] = {
     "query_values": 8,
     "query_again": 4,
     "search": 5,
+    "import": 6,
+    "delete_imported": 2,
 }
 """The operations of clients of the collection with a partition key, weighted by frequency."""
 OF_ALTERATIONS: Mapping[str, float] = {
@@ -85,7 +87,9 @@ OF_ALTERATIONS: Mapping[str, float] = {
     "search": 4,
 }
 """The operations of clients that alter collections, weighted by frequency."""
-ADDED_OPERATIONS = ("import", "delete_imported", "insert_everywhere")
+OF_IMPORTERS = ("import", "delete_imported")
+"""Those that only clients that import have."""
+ADDED_OPERATIONS = (*OF_IMPORTERS, "insert_everywhere")
 """Those that no other client has."""
 RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
 """Operations after which a read waits for a load."""

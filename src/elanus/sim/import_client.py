@@ -12,6 +12,7 @@ from elanus.api.imports import ImportRequest
 from elanus.core.errors import CollectionNotFound, ImportRefused, InvalidParameter, PartitionNotFound
 from elanus.core.ids import TaskID
 from elanus.core.imports import ENDED, Duplicates, ImportState, WriteMode
+from elanus.proxy.verbs.row_writes import write_partition
 from elanus.sim.client_collections import KEYS, rows_of
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.truth import KEY
@@ -67,7 +68,7 @@ class ImportClient(Client):
                 if part[0]
             }
             self._give(files)
-            place = (cached.collection_id, name, cached.partition_id(partition), partition)
+            place = (cached.collection_id, name, write_partition(cached, partition), partition)
             start_import = self._system.roles_of_clients.data.start_import
             mode = WriteMode.UPSERT if upserts else WriteMode.APPEND
             rule = Duplicates.LAST if doubles else Duplicates.KEEP

@@ -62,6 +62,7 @@ class SimImports:
                 source_url="",
                 store_url="",
                 scratch_dir=str(self._scratch),
+                key_partitions=order.key_partitions,
             )
             plans.append(plan)
             first_id += 2 * plan.rows

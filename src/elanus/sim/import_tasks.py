@@ -7,38 +7,29 @@ at once. A read of an earlier moment may be answered without them, forever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import pyarrow as pa
 
 from elanus.core.channels import shard_of_keys
-from elanus.core.ids import CollectionID, SegmentID, TaskID
+from elanus.core.ids import SegmentID, TaskID
 from elanus.core.imports import ENDED, Duplicates, ImportState, ImportTask, WriteMode
 from elanus.core.invariants import InvariantBroken
-from elanus.core.segments import SegmentInfo
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
+from elanus.sim.records import Records
 from elanus.sim.truth import KEY, VALUE, Deletion, Row, Truth
 
 _COMMITTED = (ImportState.PERSISTED, ImportState.COMPLETED)
 
 
 class ImportTasks:
-    """``files``: the rows of each file that clients may have imported.
+    """``files``: the rows of each file that clients may have imported. ``records``: of segments and
+    collections."""
 
-    ``segments`` and ``vchannels``: the records of segments, and the vchannels of collections.
-    """
-
-    def __init__(
-        self,
-        truth: Truth,
-        segments: Mapping[SegmentID, SegmentInfo],
-        vchannels: Mapping[CollectionID, Sequence[str]],
-        note: Callable[[str, Collection[int]], None],
-    ) -> None:
+    def __init__(self, truth: Truth, records: Records, note: Callable[[str, Collection[int]], None]) -> None:
         self.files: dict[str, pa.RecordBatch] = {}
         self._truth = truth
-        self._segments = segments
-        self._vchannels = vchannels
+        self._records = records
         self._note = note
         self._tasks: dict[TaskID, ImportTask] = {}
         self._task_of: dict[SegmentID, TaskID] = {}
@@ -64,9 +55,10 @@ class ImportTasks:
         return [t.task_id for t in self._tasks.values() if t.state is ImportState.UNCOMMITTED]
 
     def _commit(self, task: ImportTask) -> None:
-        rows = [row for name in task.files for row in self._rows(task, self.files[name])]
+        pairs = [pair for name in task.files for pair in _pairs(self.files[name])]
         if task.duplicates is Duplicates.LAST:
-            rows = list({row.key: row for row in rows}.values())
+            pairs = list(dict(pairs).items())
+        rows = list(self._rows(task, pairs))
         keys = tuple(row.key for row in rows)
         if task.rows != len(rows):
             raise InvariantBroken("IMP1", f"import {task.task_id} has {task.rows} of {len(rows)} rows", keys)
@@ -78,17 +70,19 @@ class ImportTasks:
         self._truth.imported(task.collection_id, rows, deletions)
         self._note(f"{task.mode} {task.task_id} committed at {task.commit_ts}: {keys}", keys)
 
-    def _rows(self, task: ImportTask, batch: pa.RecordBatch) -> Iterable[Row]:
-        vchannels = self._vchannels[task.collection_id]
-        places = {self._segments[s].vchannel: s for s in task.segments}
-        columns = (batch.column(name).to_pylist() for name in (KEY, VALUE))
-        shards = shard_of_keys(batch.column(KEY), len(vchannels)).tolist()
-        for key, value, shard in zip(*columns, shards, strict=True):
-            vchannel = vchannels[shard]
-            if vchannel not in places:
-                raise InvariantBroken("IMP1", f"import {task.task_id} has no segment on {vchannel}", (key,))
-            place = (vchannel, task.partition_id, places[vchannel])
-            yield Row(key, value, *place, task.commit_ts, is_imported=True)
+    def _rows(self, task: ImportTask, pairs: Sequence[tuple[int, int]]) -> Iterable[Row]:
+        vchannels = self._records.vchannels_of[task.collection_id]
+        segments = [self._records.segments[segment_id] for segment_id in task.segments]
+        segment_of = {(s.vchannel, s.partition_id): s.segment_id for s in segments}
+        partitions = self._records.key_partitions.get(task.collection_id, (task.partition_id,))
+        keys, values = (pa.array(column, pa.int64()) for column in zip(*pairs, strict=True))
+        shards = shard_of_keys(keys, len(vchannels)).tolist()
+        numbers = shard_of_keys(values, len(partitions)).tolist()
+        for (key, value), shard, number in zip(pairs, shards, numbers, strict=True):
+            place = (vchannels[shard], partitions[number])
+            if place not in segment_of:
+                raise InvariantBroken("IMP1", f"import {task.task_id} has no segment in {place}", (key,))
+            yield Row(key, value, *place, segment_of[place], task.commit_ts, is_imported=True)
 
     # reads
 
@@ -134,6 +128,11 @@ class ImportTasks:
             if there.setdefault(task_id, is_there) != is_there:
                 what = f"a part of import {task_id} is in an answer at {read_ts}"
                 raise InvariantBroken("IMP1", what, (row.key,))
+
+
+def _pairs(rows: pa.RecordBatch) -> Iterable[tuple[int, int]]:
+    """The keys of rows with their values."""
+    return zip(*(rows.column(name).to_pylist() for name in (KEY, VALUE)), strict=True)
 
 
 def _may_become(current: ImportState, following: ImportState) -> bool:

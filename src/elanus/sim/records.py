@@ -12,6 +12,7 @@ from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.invariants import InvariantBroken
+from elanus.core.partition_keys import key_partitions
 from elanus.core.pins import Pin
 from elanus.core.segments import SegmentInfo, SegmentState, may_become
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -60,8 +61,8 @@ class Records:
         """The collections that have an index: none ever loses it here."""
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
-        self.with_partition_key: set[CollectionID] = set()
-        """Those of them with a partition key."""
+        self.key_partitions: dict[CollectionID, tuple[PartitionID, ...]] = {}
+        """Of those with a partition key: the partitions that it selects from, in their order."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
         self.changes = 0
@@ -98,7 +99,8 @@ class Records:
             collection = msgspec.json.decode(operation.value, type=Collection)
             self.columns[collection.collection_id] = [f.name for f in collection.schema.fields]
             if collection.schema.partition_key is not None:
-                self.with_partition_key.add(collection.collection_id)
+                partitions = {p.name: p.partition_id for p in collection.partitions}
+                self.key_partitions[collection.collection_id] = key_partitions(partitions)
             self.vchannels_of[collection.collection_id] = collection.vchannels
             self._clone(collection)
         elif operation.key.startswith(_PINS):

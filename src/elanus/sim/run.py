@@ -23,7 +23,7 @@ import structlog
 from elanus.core.invariants import InvariantBroken
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
-from elanus.sim.client_plans import CLONED, is_undisturbed
+from elanus.sim.client_plans import CLONED, OF_IMPORTERS, is_undisturbed
 from elanus.sim.clone_client import CloneClient
 from elanus.sim.disasters import Disasters
 from elanus.sim.import_client import ImportClient
@@ -198,4 +198,4 @@ def _client_of(operations: Sequence[Operation]) -> type[Client]:
         return AutoIdClient
     if any(operation.collection == CLONED for operation in operations):
         return CloneClient
-    return ImportClient if any(operation.kind == "import" for operation in operations) else Client
+    return ImportClient if any(operation.kind in OF_IMPORTERS for operation in operations) else Client

@@ -81,13 +81,13 @@ class System:
         self.truth = Truth(
             trace.note,
             lambda collection_id: self.records.columns[collection_id],
-            lambda collection_id: collection_id in self.records.with_partition_key,
+            lambda collection_id: collection_id in self.records.key_partitions,
         )
         self.log = SimLog(chance, self._guarded(self.truth.observe), trace.note)
         self.records = Records(
             self.log.durable_end, trace, lambda task: self.imports.observe(task), self.truth.cloned
         )
-        self.imports = ImportTasks(self.truth, self.records.segments, self.records.vchannels_of, trace.note)
+        self.imports = ImportTasks(self.truth, self.records, trace.note)
         self.meta = SimMeta(chance, self._guarded(self._observe_records))
         self.channels = SimChannels(chance)
         self.store = MemoryStore(
