@@ -189,7 +189,7 @@ def test_collections_are_described_together_each_with_its_own_status(call: Call)
     answer = call("BatchDescribeCollection", collection_name=["books", "nope"])
     assert answer.status.code == 0
     assert [(r.collection_name, r.status.code) for r in answer.responses] == [("books", 0), ("nope", 100)]
-    assert answer.responses[1].HasField("schema")  # the Node.js client reads its fields
+    assert all(r.HasField("status") and r.HasField("schema") for r in answer.responses)  # for Node.js
     by_id = call("BatchDescribeCollection", collectionID=[answer.responses[0].collectionID])
     assert [r.collection_name for r in by_id.responses] == ["books"]
     none = call("BatchDescribeCollection")

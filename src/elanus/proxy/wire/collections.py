@@ -171,6 +171,7 @@ class Collections:
             try:
                 view = self._verbs.describe_collection(database, name, collection_id)
                 response.responses.append(describe(view, name))
+                response.responses[-1].status.CopyFrom(success())
             except CollectionNotFound as error:
                 failed = response.responses.add(status=status_of(error), collection_name=name)
                 failed.schema.SetInParent()  # clients read its fields whatever the status says
