@@ -7,7 +7,7 @@ The modules by subject:
 - Types: types, vectors, vector_lists, sparse, structs, nullable, metrics, moments, geometry,
   geometry_form, json_column
 - Schemas: schema, schema_rules, catalog, functions, minhash, embedding, partition_keys, sent_keys
-- Changes of schemas and properties: field_changes, added_fields, dropped_fields, shadowed_keys,
+- Changes of schemas and properties: field_changes, added_fields, dropped_fields, shown_keys,
   function_changes, property_changes, index_properties
 - Rows: rows, row_faults, given_columns, given_types, partial_update, hashing, quarantine
 - The log: channels, messages, oracle, ticks, packs

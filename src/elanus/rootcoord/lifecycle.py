@@ -25,7 +25,7 @@ from elanus.core.messages import MsgKind
 from elanus.core.moments import TIMEZONE
 from elanus.core.names import DEFAULT_PARTITION, check_dropped_partition
 from elanus.core.partition_keys import partition_names
-from elanus.core.schema import CollectionSchema, DataType
+from elanus.core.schema import CollectionSchema
 from elanus.rootcoord.announcer import Announcer
 from elanus.rootcoord.completion import Completion
 from elanus.rootcoord.definitions import Definitions
@@ -86,7 +86,7 @@ class Lifecycle:
                 ),
                 consistency_level=request.consistency_level,
                 created=ts,
-                properties=_inherited(database, request.schema) | dict(request.properties),
+                properties=_inherited(database) | dict(request.properties),
             )
             with self._completion.or_later(collection_id):
                 await self._catalog.put(collection)
@@ -169,11 +169,13 @@ class Lifecycle:
                 await self._completion.end_partition(kept, dropped.partition_id)
 
 
-def _inherited(database: Database, schema: CollectionSchema) -> dict[str, str]:
-    """Return the properties that a new collection takes from its database: the time zone of its moments."""
+def _inherited(database: Database) -> dict[str, str]:
+    """Return the properties that a new collection takes from its database: the time zone.
+
+    A collection without moments takes it, too: a field of moments may be added later.
+    """
     zone = database.properties.get(TIMEZONE)
-    has_moments = any(field.data_type is DataType.TIMESTAMPTZ for field in schema.fields)
-    return {TIMEZONE: zone} if zone and has_moments else {}
+    return {TIMEZONE: zone} if zone else {}
 
 
 def _numbered(schema: CollectionSchema) -> CollectionSchema:

@@ -151,7 +151,7 @@ def search_result(**more: Any) -> SearchResult:
             "offsets": np.array([0, 2, 2, 3]),
             "ids": np.array([11, 12, 13]),
             "scores": np.array([0.5, 0.25, 1.5], np.float32),
-            "fields": {"title": pa.array(["a", "b", "c"]), "$meta": pa.array(['{"k":1}', "{}", "{}"])},
+            "fields": {"title": pa.array(["a", "b", "c"]), "$meta": pa.array(['{"j":2,"k":1}', "{}", "{}"])},
             "output_fields": ("title", "k"),
             "dynamic_fields": ("k",),
             "schema": BOOKS,
@@ -173,7 +173,18 @@ def test_a_search_result_has_what_each_client_generation_reads() -> None:
     title, meta = results.fields_data
     assert (title.field_name, title.field_id, title.is_dynamic) == ("title", 102, False)
     assert (meta.field_name, meta.is_dynamic) == ("$meta", True)
-    assert list(meta.scalars.json_data.data) == [b'{"k":1}', b"{}", b"{}"]
+    assert list(meta.scalars.json_data.data) == [b'{"k":1}', b"{}", b"{}"]  # of the keys, those named
+
+
+def test_a_query_answers_the_dynamic_keys_that_it_names() -> None:
+    fields = {"id": pa.array([1]), "$meta": pa.array(['{"j":[2],"k":{"l": 1}}'])}
+
+    def sent(keys: tuple[str, ...] | None) -> bytes:
+        result = QueryResult(fields, ("id", *(keys or ("$meta",))), keys, BOOKS, Timestamp(9))
+        return bytes(encode_query(result, "books").fields_data[1].scalars.json_data.data[0])
+
+    assert sent(("k", "m")) == b'{"k":{"l": 1}}'
+    assert sent(None) == b'{"j":[2],"k":{"l": 1}}'
 
 
 def test_recalls_are_sent_only_where_they_were_asked_for() -> None:

@@ -188,9 +188,12 @@ def test_a_truncated_collection_has_no_rows(call: Call) -> None:
 def test_collections_are_described_together_each_with_its_own_status(call: Call) -> None:
     answer = call("BatchDescribeCollection", collection_name=["books", "nope"])
     assert answer.status.code == 0
-    assert [(r.collection_name, r.status.code) for r in answer.responses] == [("books", 0), ("", 100)]
+    assert [(r.collection_name, r.status.code) for r in answer.responses] == [("books", 0), ("nope", 100)]
+    assert all(r.HasField("status") and r.HasField("schema") for r in answer.responses)  # for Node.js
     by_id = call("BatchDescribeCollection", collectionID=[answer.responses[0].collectionID])
     assert [r.collection_name for r in by_id.responses] == ["books"]
+    none = call("BatchDescribeCollection")
+    assert (none.status.code, none.status.reason.split(":")[0]) == (1101, "collection names cannot be empty")
 
 
 @pytest.mark.usefixtures("books")

@@ -175,7 +175,7 @@ class SearchResult(Struct, frozen=True, gc=False):
     """Hits of query i are at ``offsets[i]:offsets[i + 1]``, best first.
 
     ``scores``: float32, in the metric's own terms; ``fields``: output
-    columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; the wire code picks the
+    columns by name, aligned with ``ids`` (``$meta`` holds whole dynamic rows; fronts pick the
     keys named in ``dynamic_fields``, or all of them when that is ``None``). ``page_end``: where the page of
     an iterator ended. ``groups``: the values of the grouping fields, aligned with ``ids``. ``highlights``:
     the fragments of each hit, by field. ``elements``: which element of a struct array each hit is.

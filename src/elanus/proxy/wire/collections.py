@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elanus.core.errors import CollectionNotFound, CollectionNotLoaded
+from elanus.core.errors import CollectionNotFound, CollectionNotLoaded, MissingParameter
 from elanus.core.moments import DEFAULT_TIMEZONE, TIMEZONE, check_timezone
 from elanus.core.names import check_alias, check_collection_name
 from elanus.core.requests import checked_shards
@@ -165,12 +165,16 @@ class Collections:
         database = database_of(request, caller)
         response = milvus_pb2.BatchDescribeCollectionResponse(status=success())
         wanted = [(name, 0) for name in request.collection_name] or [("", i) for i in request.collectionID]
+        if not wanted:
+            raise MissingParameter("collection names cannot be empty: name the collections")
         for name, collection_id in wanted:
             try:
                 view = self._verbs.describe_collection(database, name, collection_id)
                 response.responses.append(describe(view, name))
+                response.responses[-1].status.CopyFrom(success())
             except CollectionNotFound as error:
-                response.responses.add(status=status_of(error))
+                failed = response.responses.add(status=status_of(error), collection_name=name)
+                failed.schema.SetInParent()  # clients read its fields whatever the status says
         return response
 
     @rpc("collection_name", "alias", privilege="PrivilegeCreateAlias")

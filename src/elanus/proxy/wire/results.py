@@ -1,7 +1,7 @@
 """Read results to ``SearchResults`` and ``QueryResults``, column by column.
 
-For dynamic rows the whole ``$meta`` column is sent, flagged as dynamic: every client generation picks the
-keys named in ``output_fields`` from it, or takes all of them when the column itself is named.
+For dynamic rows a ``$meta`` column is sent, flagged as dynamic, with the keys that the request named, or
+with all of them when it named the column: not every client picks its keys itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elanus.core.moments import IN_UTC, TimeFormat
 from elanus.core.pieces import pieces
 from elanus.core.reduce import PrimaryKeys
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.core.shadowed_keys import unshadowed
+from elanus.core.shown_keys import with_shown_keys
 from elanus.proxy.api.query import QueryResult
 from elanus.proxy.api.search import SearchResult
 from elanus.proxy.wire.buckets import add_buckets
@@ -71,7 +71,8 @@ def encode_search(
     if result.elements is not None:
         data.element_indices.data.extend(result.elements.tolist())
     if result.fields:
-        _add_columns(data.fields_data, result.fields, result.schema, times)
+        columns = with_shown_keys(result.fields, result.schema, result.dynamic_fields)
+        _add_columns(data.fields_data, columns, result.schema, times)
     data.output_fields.extend(result.output_fields)
     data.recalls.extend(result.recalls)
     _add_groups(data, result, times)
@@ -90,7 +91,8 @@ def encode_query(result: QueryResult, collection: str, times: TimeFormat = IN_UT
         primary_field_name=result.schema.primary_field.name,
         output_fields=result.output_fields,
     )
-    _add_columns(response.fields_data, result.fields, result.schema, times)
+    columns = with_shown_keys(result.fields, result.schema, result.dynamic_fields)
+    _add_columns(response.fields_data, columns, result.schema, times)
     for places in () if result.elements is None else result.elements.to_pylist():
         response.element_indices.add().indices.data.extend(places)
     return response
@@ -170,7 +172,6 @@ def _add_columns(
     schema: CollectionSchema,
     times: TimeFormat,
 ) -> None:
-    columns = unshadowed(columns, schema)  # clients show dynamic keys over fields of the same name
     for name in add_structs(target.add, columns, schema, encode_column):
         encode_column(target.add(), name, field_of_column(name, schema), columns[name], times)
 

@@ -1,4 +1,4 @@
-"""Dynamic keys whose name a field has got since."""
+"""The dynamic keys of an answer: those that were named, and none whose name a field has got since."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
-from elanus.core.shadowed_keys import unshadowed
+from elanus.core.shown_keys import unshadowed, with_shown_keys
 
 ADDED = FieldSchema(FieldID(103), "size", DataType.INT64, nullable=True, is_added=True)
 SCHEMA = CollectionSchema(
@@ -48,3 +48,22 @@ def test_answers_that_cannot_have_such_keys_stay_as_they_are() -> None:
     assert unshadowed(without, SCHEMA) is without
     plain = {**COLUMNS, "$meta": pa.array(["{}"] * 5)}
     assert unshadowed(plain, SCHEMA)["$meta"] is plain["$meta"]
+
+
+def test_an_answer_has_the_named_keys_only() -> None:
+    shown = with_shown_keys({"$meta": COLUMNS["$meta"]}, SCHEMA, ("f", "big", "note"))
+    assert shown["$meta"].to_pylist() == [
+        '{"f":1.0,"big":12345678901234567890123}',
+        "{}",
+        '{"note":"\\"size\\""}',
+        '{"size":NaN}',  # no JSON: shown as it is
+        None,
+    ]
+    named = with_shown_keys({"$meta": pa.array(['{"a\\"b":1, "c": 2}', "{}"])}, SCHEMA, ('a"b', 'a"b', "k"))
+    assert named["$meta"].to_pylist() == ['{"a\\"b":1}', "{}"]
+
+
+def test_an_answer_that_names_the_dynamic_field_has_all_keys() -> None:
+    assert with_shown_keys(COLUMNS, SCHEMA, None)["$meta"].equals(unshadowed(COLUMNS, SCHEMA)["$meta"])
+    without = {"size": COLUMNS["size"]}
+    assert with_shown_keys(without, SCHEMA, ("f",)) is without
