@@ -62,7 +62,7 @@ def test_a_bucket_that_is_not_there_is_named(url: str, call: str) -> None:
 def test_a_server_that_is_away_is_unavailable(
     url: str, s3_server: Swift, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr(s3, "_RETRIES_MAX", 1)
+    monkeypatch.setattr(s3, "_PATIENCE_S", 0.0)
     store = open_store(url.replace(s3_server.url.rpartition(":")[2], "9"))
     with pytest.raises(Unavailable, match="does not answer") as failure:
         CALLS[call](store)

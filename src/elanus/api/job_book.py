@@ -152,6 +152,11 @@ async def keep_reported(book: JobBook, ledger: JobLedgerApi, address: str) -> No
             _log.info("jobs not reported; trying again", error=error.message)
             await asyncio.sleep(SIGN_OF_LIFE_S)
             continue
+        except BaseException:
+            # The role stops, and the next one of this process reports the same book: without the ends of
+            # these jobs they would be running for ever.
+            book.put_back(unsent)
+            raise
         try:
             async with asyncio.timeout(SIGN_OF_LIFE_S):
                 await book.changed.wait()

@@ -111,7 +111,7 @@ class ServiceClock:
         if entry is not None:
             about_to_wait()
             if not come.wait(timeout_s):
-                self._give_up(entry, come.is_set, timeout_s)
+                self._give_up(entry, come.is_set)
         self._check_reached(ts)
 
     async def reached(self, ts: Timestamp, timeout_s: float) -> None:
@@ -123,7 +123,7 @@ class ServiceClock:
                 async with asyncio.timeout(timeout_s):
                     await come.wait()
             except TimeoutError:
-                self._give_up(entry, come.is_set, timeout_s)
+                self._give_up(entry, come.is_set)
             except asyncio.CancelledError:
                 self._withdraw(entry)  # the time may be years away, and each tick would look at who waits
                 raise
@@ -148,14 +148,14 @@ class ServiceClock:
                 self._waiting.remove(entry)
                 heapq.heapify(self._waiting)
 
-    def _give_up(self, entry: _Entry, has_come: Callable[[], bool], timeout_s: float) -> None:
+    def _give_up(self, entry: _Entry, has_come: Callable[[], bool]) -> None:
         self._withdraw(entry)
         if has_come():
             return
         now = self._now()
         raise DeadlineExceeded(
-            f"the read asks for timestamp {entry[0]} (UTC ms {physical_ms(entry[0])}), and after "
-            f"{timeout_s:g} s the collection is served up to {now} (UTC ms {physical_ms(now)}); "
+            f"the read asks for timestamp {entry[0]} (UTC ms {physical_ms(entry[0])}), and when its time is "
+            f"up the collection is served up to {now} (UTC ms {physical_ms(now)}); "
             "retry, or read with a weaker consistency level"
         )
 

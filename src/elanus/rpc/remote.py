@@ -112,6 +112,8 @@ class RemoteRole:
         self.name = name
         self._active = active
         self._wait_s = wait_s
+        self.refusal = ""
+        """Why the latest instance that was asked does not start; "" if it answered, or none was asked."""
         self._changed = asyncio.Event()
         active.on_change(self._changed.set)
 
@@ -133,12 +135,14 @@ class RemoteRole:
                     raise why or Unavailable(f"{self.name} cannot be reached; retry when it is back")
                 continue  # nothing was sent
             try:
-                return await peer.call(api, method, timeout_s, None, *args, **named)
+                answer = await peer.call(api, method, timeout_s, None, *args, **named)
+                self.refusal = ""
+                return answer
             except ChannelRewound:
                 raise  # the role's answer, and the same one until an operator has acted
             except Unavailable as error:
                 if isinstance(error, NotStarted):
-                    why = error
+                    why, self.refusal = error, error.message
                 if not is_repeatable(api, method):
                     raise
                 if loop.time() + _PAUSE_S > deadline_s:

@@ -44,6 +44,7 @@ class _Hosted:
     join: Callable[[], Awaitable[Session]]
     build: Callable[[Session], Role]
     stands_by: bool = False
+    waits_for: Callable[[], str] = str
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     session: Session | None = None
     instance: Role | None = None
@@ -67,9 +68,11 @@ class RoleHost:
         build: Callable[[Session], Role],
         *,
         stands_by: bool = False,
+        waits_for: Callable[[], str] = str,
     ) -> None:
-        """``join`` registers the role, or (``stands_by``) waits until it is elected."""
-        self._hosted[handle.name] = _Hosted(handle, join, build, stands_by)
+        """``join`` registers the role, or (``stands_by``) waits until it is elected. ``waits_for``: why its
+        start cannot go on, if that is known while it is under way; else ""."""
+        self._hosted[handle.name] = _Hosted(handle, join, build, stands_by, waits_for)
 
     def names(self) -> tuple[str, ...]:
         return tuple(self._hosted)
@@ -85,9 +88,10 @@ class RoleHost:
         return "Standby" if hosted.stands_by and hosted.session is None else "Initializing"
 
     def why_not(self, name: str) -> str:
-        """Return why the last attempt to start the role failed; "" if it runs, or none has failed."""
+        """Return why the last attempt to start the role failed, or why the first one waits; "" if it runs, or
+        that is not known."""
         hosted = self._hosted[name]
-        return "" if hosted.instance is not None else hosted.why_not
+        return "" if hosted.instance is not None else hosted.why_not or hosted.waits_for()
 
     def node_id(self, name: str) -> NodeID:
         """Return the role's node id, 0 while it does not run."""

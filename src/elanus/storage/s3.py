@@ -11,9 +11,11 @@ not all stores allow to be conditional. Its name is looked up before, so two wri
 at the same moment do not notice each other. (OpenStack Swift also looks before it writes small objects.)
 Nothing depends on this: names of data files are unique to the attempt that writes them.
 
-The library repeats idempotent requests and gives up after a while. A conditional put is not idempotent: if
-its answer is lost, a repetition finds the name taken by the first one. It is repeated here, and a name that
-is then found taken is this writer's if the content is the same.
+A store that is restarted or busy refuses requests for seconds. So each request is repeated for
+`_PATIENCE_S`, by the library if it can. It does not repeat requests that are not idempotent, nor a listing
+whose body broke off: these are repeated here. A conditional put is not idempotent: if its answer is lost, a
+repetition finds the name taken by the first one. A name that is then found taken is this writer's if the
+content is the same. A listing continues behind the last object that it has returned.
 """
 
 from __future__ import annotations
@@ -21,9 +23,12 @@ from __future__ import annotations
 import configparser
 import contextlib
 import os
+import random
+import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +53,17 @@ from elanus.storage.port import ObjectExists, ObjectInfo, ObjectMissing, StoreFa
 from elanus.storage.s3_source import S3Source
 
 PART_BYTES = 16 * 1024 * 1024
-_RETRIES_MAX = 5
-_RETRY_S = 30
+_PATIENCE_S = 20.0
+"""How long a request is repeated while the store does not answer it: longer than a restart takes."""
+_BRIEF_PATIENCE_S = 2.0
+"""The same at the start of a process, whose operator waits to read that an address is wrong; and how long the
+library repeats deletions, which a store without requests for many answers like a broken one."""
+_FIRST_PAUSE_S = 0.2
+_LONGEST_PAUSE_S = 3.0
+_RETRIES_MAX = 1000
+"""Not a limit of its own: `_PATIENCE_S` is over first."""
 _TIMEOUT_S = 60
 _CONNECT_TIMEOUT_S = 5
-_CREATE_ATTEMPTS = 3
 _LIST_CHUNK = 1000
 _DELETES_MAX = 1000
 """Objects that one request of S3 deletes at most."""
@@ -81,6 +92,9 @@ class S3Store:
         self.url = source.url
         self._bucket = source.bucket
         self._store = _open(source)
+        self._brief = _open(source, _BRIEF_PATIENCE_S)
+        self._single_deletes = _open(source, _BRIEF_PATIENCE_S, disable_bulk_delete=True)
+        self._has_bulk_deletes = True
         self._failures = FailureRecord()
 
     def __reduce__(self) -> tuple[type[S3Store], tuple[str]]:
@@ -88,13 +102,14 @@ class S3Store:
 
     def check(self) -> None:
         """Make a request, so that a wrong bucket or secret is detected before the first object is used."""
-        for _ in self.list(""):
-            return
+        with self._errors(""):
+            next(iter(obstore.list(self._brief, chunk_size=1)), None)
 
     def put(self, path: str, data: bytes | memoryview | pa.Buffer) -> None:
         checked_path(path)
         unanswered = False
-        for attempt in range(1, _CREATE_ATTEMPTS + 1):
+        tries = _Tries()
+        while True:
             try:
                 with self._errors(path):
                     obstore.put(
@@ -107,7 +122,7 @@ class S3Store:
                 raise
             except Unavailable:
                 unanswered = True
-                if attempt == _CREATE_ATTEMPTS:
+                if not tries.another():
                     raise
 
     def put_file(self, path: str, source: Path) -> None:
@@ -170,29 +185,59 @@ class S3Store:
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         if prefix:
             checked_path(prefix)
-        listing = iter(obstore.list(self._store, prefix or None, chunk_size=_LIST_CHUNK))
+        last, in_order, tries = "", True, _Tries()
+        listing = self._listing(prefix, last)
         while True:
-            with self._errors(prefix):
-                chunk = next(listing, None)
+            try:
+                with self._errors(prefix):
+                    chunk = next(listing, None)
+            except Unavailable:
+                # Stores list in the order of names, as S3 promises. One that does not cannot continue.
+                if not in_order or not tries.another():
+                    raise
+                listing = self._listing(prefix, last)
+                continue
             if chunk is None:
                 return
-            yield from map(_info, chunk)
+            for found in map(_info, chunk):
+                in_order = in_order and found.path > last
+                last = found.path
+                yield found
+            tries = _Tries()
+
+    def _listing(self, prefix: str, after: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Objects below the prefix whose names are behind ``after``, in chunks."""
+        return iter(obstore.list(self._store, prefix or None, offset=after or None, chunk_size=_LIST_CHUNK))
 
     def delete(self, path: str) -> None:
         checked_path(path)
-        with self._errors(path), contextlib.suppress(FileNotFoundError):
-            obstore.delete(self._store, path)
+        with contextlib.suppress(ObjectMissing):
+            self._repeated(path, lambda: obstore.delete(self._single_deletes, path))
 
     def delete_all(self, paths: Sequence[str]) -> None:
         for some in batched(paths, _DELETES_MAX):
             chunk = [checked_path(path) for path in some]
+            if self._has_bulk_deletes:
+                try:
+                    self._repeated(chunk[0], partial(obstore.delete, self._brief, chunk))
+                    continue
+                except Unavailable as error:
+                    if not _is_no_bulk(error):
+                        raise
+                    self._has_bulk_deletes = False
+            for_each(self, lambda store, path: store.delete(path), chunk)
+
+    def _repeated(self, path: str, request: Callable[[], object]) -> None:
+        """Make a request that may be made twice, again and again for `_PATIENCE_S`."""
+        tries = _Tries()
+        while True:
             try:
-                with self._errors(chunk[0]):
-                    obstore.delete(self._store, chunk)
+                with self._errors(path):
+                    request()
+                return
             except Unavailable as error:
-                if not any(refusal in error.message for refusal in _NO_BULK):
+                if _is_no_bulk(error) or not tries.another():
                     raise
-                for_each(self, lambda store, path: store.delete(path), chunk)
 
     def failures(self) -> StoreFailures | None:
         return self._failures.found()
@@ -229,6 +274,27 @@ class S3Store:
         if "507 Insufficient Storage" in text:
             return DiskFull(f"the object store has no room for {path}")
         return Unavailable(f"the object store does not answer for {path or 'a listing'}: {text}")
+
+
+def _is_no_bulk(error: Unavailable) -> bool:
+    return any(refusal in error.message for refusal in _NO_BULK)
+
+
+class _Tries:
+    """The tries of one request that the library does not repeat, for `_PATIENCE_S` from now."""
+
+    def __init__(self) -> None:
+        self._end_s = time.monotonic() + _PATIENCE_S
+        self._pause_s = _FIRST_PAUSE_S
+
+    def another(self) -> bool:
+        """Pause, and return whether another try is due; return False at once when the time is up."""
+        pause_s = self._pause_s * random.uniform(0.5, 1.0)
+        if time.monotonic() + pause_s > self._end_s:
+            return False
+        time.sleep(pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        return True
 
 
 class _RangeFile:
@@ -276,7 +342,9 @@ def _info(found: Mapping[str, Any]) -> ObjectInfo:
     return ObjectInfo(found["path"], found["size"], found["last_modified"], found["e_tag"] or "")
 
 
-def _open(source: S3Source) -> RemoteStore:
+def _open(
+    source: S3Source, patience_s: float | None = None, *, disable_bulk_delete: bool = False
+) -> RemoteStore:
     config: dict[str, Any] = dict(_credentials(source.credentials))
     if endpoint := source.endpoint or os.environ.get("AWS_ENDPOINT_URL"):
         config["endpoint"] = endpoint
@@ -290,7 +358,15 @@ def _open(source: S3Source) -> RemoteStore:
             "timeout": timedelta(seconds=_TIMEOUT_S),
             "connect_timeout": timedelta(seconds=_CONNECT_TIMEOUT_S),
         },
-        retry_config={"max_retries": _RETRIES_MAX, "retry_timeout": timedelta(seconds=_RETRY_S)},
+        retry_config={
+            "max_retries": _RETRIES_MAX,
+            "retry_timeout": timedelta(seconds=_PATIENCE_S if patience_s is None else patience_s),
+            "backoff": {
+                "init_backoff": timedelta(seconds=_FIRST_PAUSE_S),
+                "max_backoff": timedelta(seconds=_LONGEST_PAUSE_S),
+            },
+        },
+        disable_bulk_delete=disable_bulk_delete,
         **config,
     )
 

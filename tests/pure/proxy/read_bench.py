@@ -38,15 +38,21 @@ from elanus.proxy.verbs.search import Searching
 L = ConsistencyLevel
 NOW = compose(100_000)
 GRACEFUL_MS = 5000
+FIRST_WAIT_S = 2.0
+"""How long a read waits before it looks whether the log takes ticks at all."""
 
 
 class Nodes:
-    """Query nodes that have come to ``served``, and answer every search with the same hits."""
+    """Query nodes that have come to ``served``, and answer every search with the same hits.
+
+    ``clock_s``: the time, which passes while a read waits in vain.
+    """
 
     def __init__(self, served: Timestamp = NOW, hits: NodeHits | None = None) -> None:
         self.served = served
         self.hits = hits or a_query_each(1)
         self.waited: list[tuple[Timestamp, float]] = []
+        self.clock_s = 0.0
         self.asked: list[Any] = []
         self.rows: dict[str, pa.Array] = {"pk": pa.array([1, 2, 3, 4])}
 
@@ -62,6 +68,7 @@ class Nodes:
         with patience.waiting():
             self.waited.append((ts, patience.timeout_s))
             if ts > compose(200_000):
+                self.clock_s += patience.left_s()
                 raise DeadlineExceeded("too late")
 
     def search(self, request: Any, patience: Patience) -> NodeHits:
@@ -122,7 +129,7 @@ class Bench:
             self.measures,
             self.own_writes,
             ReadPolicy(GRACEFUL_MS, retention_s, timeout_s=7.0),
-            time.monotonic,
+            lambda: self.nodes.clock_s,
         )
         self.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, time.monotonic)
         proxy: Any = SimpleNamespace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from virtual_time import run_virtually
@@ -78,6 +79,27 @@ def test_a_ledger_that_was_away_gets_the_latest_of_each_job() -> None:
             "the reports that wait are bounded"
         )
         reporting.cancel()
+
+    run_virtually(scenario())
+
+
+def test_a_report_that_is_cut_short_is_made_again_by_the_next_role() -> None:
+    """A node that loses its session stops while it waits for a ledger that does not answer."""
+
+    async def scenario() -> None:
+        book, ledger = JobBook("life"), FakeLedger()
+        hanging = SimpleNamespace(report_jobs=lambda *_: asyncio.Event().wait())
+        job_id = book.order(JobKind.FLUSH, "size", ["ch"])
+        book.begin(job_id)
+        book.fail(job_id, OSError("no"))
+        first = asyncio.ensure_future(keep_reported(book, hanging, "unix:/p"))  # type: ignore[arg-type]
+        await settle()
+        first.cancel()
+        await settle()
+        second = asyncio.ensure_future(keep_reported(book, ledger, "unix:/p"))  # type: ignore[arg-type]
+        await settle()
+        assert ledger.entries[job_id].state is JobState.FAILED
+        second.cancel()
 
     run_virtually(scenario())
 

@@ -183,15 +183,18 @@ async def test_a_role_that_is_starting_is_asked_again_and_one_that_refuses_a_log
 async def test_why_a_role_does_not_start_is_said_though_it_is_gone_again_by_then() -> None:
     sessions, channel = Sessions(), Channel("one")
     sessions.begin(1, channel)
-    role = RemoteRole("rootcoord", sessions, wait_s=5).client(Api)
+    rootcoord = RemoteRole("rootcoord", sessions, wait_s=5)
+    role = rootcoord.client(Api)
     channel.failing = [NotStarted("rootcoord does not start: the metadata is older")]
     asked = asyncio.ensure_future(role.look(1))
     await settle()
+    assert rootcoord.refusal == "rootcoord does not start: the metadata is older", "while the call waits"
     await sessions.end(1)
     with pytest.raises(NotStarted, match="does not start: the metadata is older"):
         await asked
     sessions.begin(2, channel)
     assert await role.look(1) == "one: look 1"
+    assert rootcoord.refusal == ""
 
 
 async def test_orders_name_the_session_that_gives_them() -> None:

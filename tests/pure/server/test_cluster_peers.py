@@ -47,6 +47,7 @@ async def test_coordinators_that_no_process_is_active_in_are_named() -> None:
     there = [RoleStatus(f"{s.info.role} {s.node_id}", "Healthy", s.info.address) for s in sessions]
     lacking = [RoleStatus("indexcoord", "Abnormal", "not active anywhere")]
     assert peers.missing_coordinators() == ["indexcoord"]
+    assert [peers.why_not(role) for role in ("rootcoord", "indexcoord")] == ["", "indexcoord is not running"]
     assert peers.elsewhere(OWN) == [there[1], there[2], there[4], *lacking]
     sessions.append(await join("indexcoord", OWN))
     await peers.stop()

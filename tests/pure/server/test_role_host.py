@@ -272,3 +272,26 @@ async def test_calls_get_why_a_role_does_not_start(fails_at_once: bool) -> None:
     await starting
     assert (await local_client(bench.handles["a"], Role).who()).startswith("a ")
     await bench.host.stop()
+
+
+async def test_what_a_start_under_way_waits_for_is_why_it_does_not_run_yet() -> None:
+    bench = Bench()
+    waits = ["rootcoord is not running"]
+    begun = asyncio.Event()
+
+    async def join() -> Session:
+        await begun.wait()
+        raise Unavailable("no lease")
+
+    bench.host.add(LocalRole("a"), join, lambda s: Role(bench, "a", s), waits_for=lambda: "".join(waits))
+    starting = asyncio.ensure_future(bench.host.start_when_possible())
+    await asyncio.sleep(0)
+    assert bench.host.why_not("a") == "rootcoord is not running"
+    waits.clear()
+    assert bench.host.why_not("a") == ""
+    begun.set()
+    await asyncio.sleep(0.01)
+    assert bench.host.why_not("a") == "no lease", "what has failed comes first"
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    await bench.host.stop()

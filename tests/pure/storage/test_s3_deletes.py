@@ -10,6 +10,7 @@ import pytest
 from obstore.exceptions import GenericError
 
 from elanus.core.errors import InvalidParameter, Unavailable
+from elanus.storage import s3
 from elanus.storage.port import ObjectMissing
 from elanus.storage.s3 import S3Store
 
@@ -63,6 +64,7 @@ def test_other_errors_are_raised(
         raise GenericError(answer)
 
     monkeypatch.setattr(obstore, "delete", fails)
+    monkeypatch.setattr(s3, "_PATIENCE_S", 0.0)
     with pytest.raises(error):
         store.delete_all(PATHS[:2])
 

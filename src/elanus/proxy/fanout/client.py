@@ -229,7 +229,7 @@ class FanOut:
         while ts <= WIRE_EVENTUALLY and self.service_time(collection_id, patience) == NO_TIMESTAMP:
             if not patience.left_s():
                 raise DeadlineExceeded(
-                    f"collection {collection_id} got no time tick within {patience.timeout_s:g} s; retry"
+                    f"collection {collection_id} got no time tick within the time of the read; retry"
                 )
             with patience.waiting():
                 self._waits.sleep(_TICK_LOOK_S)

@@ -203,27 +203,30 @@ class ReadPath:
 
     def _wait(self, cached: CachedCollection, ts: Timestamp, patience: Patience) -> None:
         """Block until ``ts`` is served. If no tick can be written, that is the answer within a second, not
-        when the time is up."""
+        when the time is up; within two if that was not known when the read began, or later if it becomes so
+        while the read waits: it looks again after twice as long."""
         collection_id, pchannels = cached.collection_id, cached.view.pchannels
         ticks = self._ticks
         has_no_tick = ticks.log_full or ticks.rewound.get(pchannels)
-        part = patience.at_most(_NO_TICK_WAIT_S) if has_no_tick else patience
-        try:
-            self.nodes.wait_service_time(collection_id, ts, part)
-        except DeadlineExceeded:
-            if why := ticks.rewound.get(pchannels):
-                raise ChannelRewound(f"the read waits for a time tick: {why}") from None
-            if why := ticks.log_full:
-                raise DiskFull(
-                    f"the read waits for a time tick, which the log cannot take: {why}. Reads of consistency "
-                    "level Eventually are answered meanwhile"
-                ) from None
-            if part is patience:
-                raise
-            self.nodes.wait_service_time(collection_id, ts, patience)
-        finally:
-            if part is not patience:
+        look_s = _NO_TICK_WAIT_S if has_no_tick else 2 * _NO_TICK_WAIT_S
+        while True:
+            part = patience.at_most(look_s)
+            try:
+                self.nodes.wait_service_time(collection_id, ts, part)
+                return
+            except DeadlineExceeded:
+                if why := ticks.rewound.get(pchannels):
+                    raise ChannelRewound(f"the read waits for a time tick: {why}") from None
+                if why := ticks.log_full:
+                    raise DiskFull(
+                        f"the read waits for a time tick, which the log cannot take: {why}. Reads of "
+                        "consistency level Eventually are answered meanwhile"
+                    ) from None
+                if part.left_s() or not patience.left_s():  # the nodes do not wait so long, or it is over
+                    raise
+            finally:
                 patience.waited_s += part.waited_s
+            look_s *= 2
 
 
 def check_same_collection(cached: CachedCollection, expected: CollectionID | None) -> None:

@@ -48,6 +48,13 @@ class ClusterPeers:
     def coordinator(self, role: str, api: type[Api]) -> Api:
         return self._coordinators[role].client(api)
 
+    def why_not(self, role: str) -> str:
+        """Return why calls to a coordinator wait: none is active, or it has said why it does not start; ""
+        if neither is known."""
+        if refusal := self._coordinators[role].refusal:
+            return refusal
+        return "" if self.infos(role) else f"{role} is not running"
+
     def nodes(
         self, role: str, api: type[Api], *, timeout_s: float | None, issued_by: NodeID | None = None
     ) -> Nodes[Api]:

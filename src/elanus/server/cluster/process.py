@@ -276,7 +276,13 @@ class ClusterProcess:
         for role, handle in self._handles.items():
             stands_by = role in COORDINATORS
             join = partial(make.elect if stands_by else make.register, role, self.address)
-            self.roles.add(handle, partial(self._join, join), builders[role], stands_by=stands_by)
+            self.roles.add(
+                handle,
+                partial(self._join, join),
+                builders[role],
+                stands_by=stands_by,
+                waits_for=partial(self.peers.why_not, "rootcoord") if role == "proxy" else str,
+            )
 
     async def _join(self, join: Callable[[], Awaitable[Session]]) -> Session:
         """Join a cluster whose metadata is that of the objects: etcd may have come back with other data.
