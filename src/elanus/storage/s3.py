@@ -39,7 +39,7 @@ from obstore.exceptions import (
 from obstore.store import S3Store as RemoteStore
 
 from elanus.core.batches import batched
-from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, StoreRefused, Unavailable
+from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, StoreAway, StoreRefused, Unavailable
 from elanus.storage.failures import FailureRecord
 from elanus.storage.local import disk_full_reported
 from elanus.storage.parallel import for_each
@@ -69,7 +69,7 @@ _REFUSALS = (
 
 
 class S3Store:
-    """Implements `elanus.storage.port.ReportingStore`. Methods raise `Unavailable` when the store does not
+    """Implements `elanus.storage.port.ReportingStore`. Methods raise `StoreAway` when the store does not
     answer, and `StoreRefused` when it refuses the credentials or has no such bucket."""
 
     calls_at_once = 32
@@ -130,7 +130,7 @@ class S3Store:
             with contextlib.suppress(ObjectMissing):
                 if self.head(path).size_bytes == source.stat().st_size:
                     return
-            raise Unavailable(f"the object store did not take the upload of {path}: {error}") from error
+            raise StoreAway(f"the object store did not take the upload of {path}: {error}") from error
 
     def get(self, path: str) -> pa.Buffer:
         checked_path(path)
@@ -228,7 +228,7 @@ class S3Store:
             )
         if "507 Insufficient Storage" in text:
             return DiskFull(f"the object store has no room for {path}")
-        return Unavailable(f"the object store does not answer for {path or 'a listing'}: {text}")
+        return StoreAway(f"the object store does not answer for {path or 'a listing'}: {text}")
 
 
 class _RangeFile:
