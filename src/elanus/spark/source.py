@@ -141,7 +141,8 @@ class ElanusSource(DataSource):
             if not creates_table:
                 return found
             generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
-            found = tables.with_table_options(found, tables.options_given(self.options), generated)
+            optional = {f.name for f in collection.fields if f.is_dynamic or f.default_value is not None}
+            found = tables.with_table_options(found, tables.options_given(self.options), generated, optional)
         let_go(options, self.lease)  # each query of the table reads a version of its own
         return found
 

@@ -38,12 +38,16 @@ def options_given(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_table_options(
-    columns: StructType, options: Mapping[str, str], generated: Collection[str] = ()
+    columns: StructType,
+    options: Mapping[str, str],
+    generated: Collection[str] = (),
+    optional: Collection[str] = (),
 ) -> StructType:
     """Return the columns of a new table, which remember its options.
 
-    ``generated``: those whose values the server makes. They may be left out of an insert, which to Spark is a
-    null. Raises `NotSupported` for options that a table cannot have.
+    ``generated``: those whose values the server makes; ``optional``: those for which it takes a null, though
+    it gives none. Both may be left out of an insert, which to Spark is a null. Raises `NotSupported` for
+    options that a table cannot have.
     """
     if "token" in options:
         raise NotSupported(
@@ -60,7 +64,7 @@ def with_table_options(
         remembered: dict[str, object] = {_KEY: dict(options)} if n == 0 else {}
         if column.name in generated:
             remembered |= {_GENERATED: True}
-        nullable = column.nullable or column.name in generated
+        nullable = column.nullable or column.name in generated or column.name in optional
         found.append(StructField(column.name, column.dataType, nullable, remembered))
     return StructType(found)
 

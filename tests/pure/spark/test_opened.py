@@ -18,7 +18,9 @@ from structlog.testing import capture_logs
 import elanus
 from elanus.api.connector import SnapshotLease
 from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported, PermissionDenied
+from elanus.core.ids import FieldID
 from elanus.core.imports import WriteMode
+from elanus.core.schema import DataType, FieldSchema
 from elanus.core.timestamps import Timestamp, compose
 from elanus.spark import changes, opened, searches, source, tables
 from elanus.spark.options import parse_options
@@ -32,14 +34,14 @@ class Server:
     """The calls of a server that has one collection."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self.world = world
         self.released: list[int] = []
         self.refuses = False
 
     async def snapshot(self, *place: object, with_indexes: bool = False) -> SnapshotLease:
-        path = f"snapshots/7/{len(list(self._world.store.list('snapshots')))}.json"
-        write_snapshot(self._world.store, path, self._world.snapshot)
-        return SnapshotLease(5, self._world.store.url, path, Timestamp(30), 0)
+        path = f"snapshots/7/{len(list(self.world.store.list('snapshots')))}.json"
+        write_snapshot(self.world.store, path, self.world.snapshot)
+        return SnapshotLease(5, self.world.store.url, path, Timestamp(30), 0)
 
     async def release(self, number: int) -> None:
         if self.refuses:
@@ -194,6 +196,20 @@ def test_an_insert_leaves_out_what_the_server_makes() -> None:
     assert without_generated(batch, ()) is batch
     with pytest.raises(InvalidParameter, match="the server makes the values of color"):
         without_generated(batch, ("color",))
+
+
+def test_an_insert_leaves_out_dynamic_keys_and_what_has_a_default(server: Server) -> None:
+    """To Spark that is a null, which a column has to allow."""
+    kept = server.world.schema
+    added = (
+        FieldSchema(FieldID(110), "cost", DataType.INT64, default_value=7),
+        FieldSchema(FieldID(111), "$meta", DataType.JSON, is_dynamic=True),
+    )
+    server.world.schema = replace(kept, fields=(*kept.fields, *added), enable_dynamic=True)
+    table = ElanusSource(CREATED).schema()
+    nullable = {column.name: column.nullable for column in table.fields}
+    assert [name for name in nullable if nullable[name]] == ["cost", "$meta"]
+    assert tables.generated_columns(table) == ()
 
 
 def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(
