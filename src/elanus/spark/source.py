@@ -142,7 +142,10 @@ class ElanusSource(DataSource):
                 return found
             generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
             optional = {f.name for f in collection.fields if f.is_dynamic or f.default_value is not None}
-            found = tables.with_table_options(found, tables.options_given(self.options), generated, optional)
+            key = collection.primary_field.name
+            found = tables.with_table_options(
+                found, tables.options_given(self.options), generated, optional, key
+            )
         let_go(options, self.lease)  # each query of the table reads a version of its own
         return found
 
@@ -185,6 +188,8 @@ class ElanusSource(DataSource):
             schema = tables.columns_of_frame(schema)
         kept = tables.table_options(schema)
         given = self._given() if kept is None else tables.for_writes(self._given(kept))
+        if kept is not None:
+            tables.check_certain(schema)
         options = parse_write_options(given)
         if not overwrite:
             return ElanusWriter(options, schema)

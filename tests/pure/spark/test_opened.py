@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -210,6 +211,36 @@ def test_an_insert_leaves_out_dynamic_keys_and_what_has_a_default(server: Server
     nullable = {column.name: column.nullable for column in table.fields}
     assert [name for name in nullable if nullable[name]] == ["cost", "$meta"]
     assert tables.generated_columns(table) == ()
+
+
+def test_a_table_has_a_column_of_a_type_of_its_own() -> None:
+    """By it Spark tells the columns of an insert from those of the table that it inserts into, which it then
+    gives what the table remembers. Else rows that were read from one table went back to it."""
+    columns = StructType(
+        [StructField("v", LongType()), StructField("id", LongType()), StructField("color", StringType())]
+    )
+    made = [
+        tables.with_table_options(columns, {"collection": name}, key="id")
+        for name in ("docs", "copy", "docs")
+    ]
+    types = [table["color"].metadata["__CHAR_VARCHAR_TYPE_STRING"] for table in made]
+    assert types[0] == types[2] != types[1]
+    assert all(re.fullmatch(r"varchar\([12]\d{9}\)", found) for found in types)
+    assert [bool(column.metadata) for column in made[0].fields] == [False, True, True], "arrays lose theirs"
+    assert not any(column.metadata for column in tables.columns_of_frame(made[0]).fields)
+
+
+def test_an_insert_that_may_be_for_another_table_names_its_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(source, "ElanusWriter", lambda *arguments: written.append(arguments))
+    table = tables.with_table_options(StructType([StructField("id", LongType())]), {"collection": "docs"})
+    with pytest.raises(InvalidParameter, match=r"with \(collection = "):
+        ElanusSource({}).writer(table, overwrite=False)
+    ElanusSource({"collection": "copy"}).writer(table, overwrite=False)
+    ((to, _),) = written
+    assert to.collection == "copy"
 
 
 def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(
