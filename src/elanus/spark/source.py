@@ -165,7 +165,7 @@ class ElanusSource(DataSource):
         else:
             raise InvalidParameter(
                 "a collection defines its columns itself: give .option('columns'), not .schema(); "
-                "CREATE TABLE takes no list of columns"
+                "CREATE TABLE takes no list of columns and no query (AS SELECT, saveAsTable)"
             )
         if options.changes_from is not None:
             return ElanusChangeReader(options, lease, schema)
