@@ -252,9 +252,12 @@ def test_a_frame_of_a_table_is_written_with_the_options_of_the_write(
     rows = spark.table("first_rows").where("id > 0")
     write = rows.write.format("elanus").options(uri=shared.uri, collection="written_to")
     write.mode("append").save()
-    spark.sql("drop table first_rows")
+    spark.sql(f"create table other using elanus options (uri '{shared.uri}', collection 'written_to')")
+    spark.sql("insert into other select * from first_rows where id = 0")  # the names and types are the same
+    for name in ("first_rows", "other"):
+        spark.sql(f"drop table {name}")
 
     def ids() -> list[int]:
         return sorted(r["id"] for r in client.query("written_to", filter="id >= 0", output_fields=["id"]))
 
-    until(lambda: ids() == [1, 2], 30, "the rows of the table that were asked for")
+    until(lambda: ids() == [0, 1, 2], 30, "the rows of the table that were asked for")

@@ -12,6 +12,7 @@
     │   └── ChannelLost                 2   1   a query channel is gone; its successor has another name
     │   └── VersionChanged              2   1   a read that held up a version change; it is sent again
     │   └── ChannelRewound              2   1   a pchannel's log ends before what is known of it
+    │   └── StoreAway                   2   1   the object store does not answer
     ├── DeadlineExceeded                2   1   a wait ended before its condition came true
     ├── TaskQueueFull                   4   1   the proxy holds its maximum of unfinished tasks
     ├── RateLimited                     8   49  a rate is exceeded, or too many writes are slowed; retry
@@ -122,6 +123,10 @@ class VersionChanged(Unavailable):
 
 class ChannelRewound(Unavailable):
     """The log of a pchannel was put back to an older copy: entries would get positions that others had."""
+
+
+class StoreAway(Unavailable):
+    """The object store does not answer: that says nothing about what was asked for."""
 
 
 class LeaseLost(Unavailable):

@@ -26,6 +26,9 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 
 ATTEMPTS_MAX = 5
 """How often a task is started if the pipeline process ends while the task runs, before the task fails."""
+STORE_AWAY_MAX_S = 1800
+"""How long an object store may be away before an import fails that needs it. Tries that it ends do not
+count."""
 _REASON_MAX_CHARS = 4096
 """A reason quotes the user's file, and is part of a record of the metadata, whose size is limited."""
 

@@ -32,6 +32,7 @@ from elanus.core.errors import (
     ElanusError,
     ImportRefused,
     PartitionNotFound,
+    StoreAway,
     TaskQueueFull,
     Unavailable,
 )
@@ -39,6 +40,7 @@ from elanus.core.ids import CollectionID, PartitionID, TaskID
 from elanus.core.imports import (
     ATTEMPTS_MAX,
     OPEN,
+    STORE_AWAY_MAX_S,
     WAITING,
     ImportPolicy,
     ImportState,
@@ -74,6 +76,16 @@ class _Run:
 
     epoch: int
     call: asyncio.Future[ImportOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Interruption:
+    """``away``: how many tries in a row the object store has ended by now; ``away_since_s``: since when, by
+    the monotonic clock."""
+
+    reason: str
+    away: int = 0
+    away_since_s: float = 0.0
 
 
 class ImportQueue:
@@ -112,8 +124,8 @@ class ImportQueue:
         self._running: dict[TaskID, _Run] = {}
         self._at_work: dict[TaskID, LiveNode] = {}
         """The tasks that are being tried, from before their attempt to after their commit."""
-        self._interrupted: dict[TaskID, str] = {}
-        """The error that ended the latest try of a task that is to be retried."""
+        self._interrupted: dict[TaskID, _Interruption] = {}
+        """What ended the latest try of a task that is to be retried."""
 
     # requests
 
@@ -234,9 +246,13 @@ class ImportQueue:
         except Exception as error:  # noqa: BLE001 - the task would never be tried again
             known = isinstance(error, ElanusError)
             reason = str(error) if known else f"{type(error).__name__}: {error}"
-            self._interrupted[task.task_id] = reason
+            found = self._interruption(task, error, reason)
+            self._interrupted[task.task_id] = found
             _log.warning("import interrupted", task=task.task_id, error=reason)
-            await asyncio.sleep(_RETRY_PAUSES_S[min(task.tries, len(_RETRY_PAUSES_S) - 1)])
+            if found.away:
+                await self._give_back_try(task.task_id)
+            in_row = found.away - 1 if found.away else task.tries
+            await asyncio.sleep(_RETRY_PAUSES_S[min(in_row, len(_RETRY_PAUSES_S) - 1)])
         else:
             self._interrupted.pop(task.task_id, None)
         finally:
@@ -245,6 +261,20 @@ class ImportQueue:
             if current is None or current.state not in OPEN:  # it was cancelled in the pause
                 self._interrupted.pop(task.task_id, None)
             self._wake.set()
+
+    def _interruption(self, task: ImportTask, error: Exception, reason: str) -> _Interruption:
+        if not isinstance(error, StoreAway):
+            return _Interruption(reason)
+        before = self._interrupted.get(task.task_id, _Interruption(""))
+        since_s = before.away_since_s if before.away else self._clock.monotonic_s()
+        return _Interruption(reason, before.away + 1, since_s)
+
+    async def _give_back_try(self, task_id: TaskID) -> None:
+        """Not to count a try: their number bounds how often an import may end the process that runs it."""
+        async with self._lock:
+            task = self._state.import_task(task_id)
+            if task is not None and task.state is ImportState.STARTED:
+                await self._state.put(imports=[replace(task, tries=task.tries - 1)])
 
     async def _run(self, task: ImportTask, node: LiveNode) -> None:
         begun = await self._begin(task, node)
@@ -292,11 +322,18 @@ class ImportQueue:
         finally:
             del self._running[task.task_id]
 
+    def _in_vain(self, task: ImportTask) -> str | None:
+        """Return why a task is not tried again; None: it is."""
+        last = self._interrupted.get(task.task_id, _Interruption(""))
+        if last.away and self._clock.monotonic_s() - last.away_since_s >= STORE_AWAY_MAX_S:
+            return f"the object store was away for {STORE_AWAY_MAX_S} s"
+        return f"begun {task.tries} times in vain" if task.tries >= ATTEMPTS_MAX else None
+
     async def _begin(self, task: ImportTask, node: LiveNode) -> tuple[ImportTask, ImportOrder] | None:
         """Persist the next attempt and return it; None when the task has failed instead."""
-        if task.tries >= ATTEMPTS_MAX:
-            last = self._interrupted.pop(task.task_id, "")
-            await self._fail(task, f"begun {task.tries} times in vain; the last time: {last}")
+        if (in_vain := self._in_vain(task)) is not None:
+            last = self._interrupted.pop(task.task_id, _Interruption("the coordinator ended"))
+            await self._fail(task, f"{in_vain}; the last time: {last.reason}")
             return None
         attempt = await self._attempts.open(1, node.epoch)
         try:

@@ -7,6 +7,7 @@ may also be float16, or uint16 for bfloat16; signed bytes as int8. Pickled objec
 
 from __future__ import annotations
 
+import sys
 import tokenize
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
@@ -165,6 +166,8 @@ def _as_column(
 
 def _as_texts(column: _Column, values: npt.NDArray[Any], first_row: int, width: int) -> pa.Array:
     """Return texts, ``width`` to a row, as ``string``. Raises `InvalidParameter`."""
+    if values.dtype.kind == "U":
+        _check_characters(column, values, first_row, width)
     try:
         return pa.array(values.tolist(), pa.string())
     except (pa.ArrowInvalid, UnicodeError) as error:
@@ -175,3 +178,17 @@ def _as_texts(column: _Column, values: npt.NDArray[Any], first_row: int, width: 
                 row = first_row + at // width
                 raise InvalidParameter(f"{column.name}, row {row}: {value!r} is no text in UTF-8") from None
         raise InvalidParameter(f"{column.name} cannot be read as texts: {error}") from error
+
+
+def _check_characters(column: _Column, texts: npt.NDArray[np.str_], first_row: int, width: int) -> None:
+    """Raise `InvalidParameter` for a code that is no character: NumPy makes a Python text of it, which
+    Python and Arrow take for a valid one."""
+    codes = texts.astype(texts.dtype.newbyteorder("="), copy=False).view(np.uint32)
+    wrong = codes > sys.maxunicode
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        row = first_row + at // (width * (len(codes) // len(texts)))
+        raise InvalidParameter(
+            f"{column.name}, row {row}: {int(codes[at]):#x} is no character: the file is damaged, or its "
+            "dtype is another one"
+        )

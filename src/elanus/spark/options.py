@@ -123,7 +123,10 @@ def _checked(given: Mapping[str, str], known: frozenset[str]) -> dict[str, str]:
     if unknown := sorted(options.keys() - known):
         raise InvalidParameter(f"unknown option {unknown[0]}: there are {', '.join(sorted(known))}")
     if not options.get("collection"):
-        raise MissingParameter('no collection: give its name, .option("collection", "docs")')
+        raise MissingParameter(
+            'no collection: give its name, .option("collection", "docs"), or in SQL by options (collection '
+            "'docs') of a table, and with (collection = 'docs') of an insert"
+        )
     return options
 
 

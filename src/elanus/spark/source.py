@@ -141,7 +141,11 @@ class ElanusSource(DataSource):
             if not creates_table:
                 return found
             generated = {f.name for f in collection.fields if f.auto_id or f.is_function_output}
-            found = tables.with_table_options(found, tables.options_given(self.options), generated)
+            optional = {f.name for f in collection.fields if f.is_dynamic or f.default_value is not None}
+            key = collection.primary_field.name
+            found = tables.with_table_options(
+                found, tables.options_given(self.options), generated, optional, key
+            )
         let_go(options, self.lease)  # each query of the table reads a version of its own
         return found
 
@@ -161,7 +165,7 @@ class ElanusSource(DataSource):
         else:
             raise InvalidParameter(
                 "a collection defines its columns itself: give .option('columns'), not .schema(); "
-                "CREATE TABLE takes no list of columns"
+                "CREATE TABLE takes no list of columns and no query (AS SELECT, saveAsTable)"
             )
         if options.changes_from is not None:
             return ElanusChangeReader(options, lease, schema)
@@ -184,6 +188,8 @@ class ElanusSource(DataSource):
             schema = tables.columns_of_frame(schema)
         kept = tables.table_options(schema)
         given = self._given() if kept is None else tables.for_writes(self._given(kept))
+        if kept is not None:
+            tables.check_certain(schema)
         options = parse_write_options(given)
         if not overwrite:
             return ElanusWriter(options, schema)

@@ -2,20 +2,32 @@
 
 Spark passes the options of a table to a Python data source once, when the table is created. Queries and
 inserts get the table's columns only, and what the statement gives by ``WITH (…)``. So the options are kept in
-the metadata of the first column, which the catalog stores and returns. A catalog is no place for secrets: the
-token is given to `elanus.spark.source.register`.
+the metadata of the primary key's column, which the catalog stores and returns. A catalog is no place for
+secrets: the token is given to `elanus.spark.source.register`.
+
+An insert gets the columns of its query. Spark gives them the metadata of the table that it inserts into,
+unless their names and types are those of the table already: then they have that of the table that they were
+read from, or none. So a table has a column of a type of its own, which no other table and no frame has: a
+text as ``varchar`` of a length by its options, far longer than any text. To Spark it is a string otherwise.
+Without a column of texts an insert has to name its collection (`check_certain`).
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection, Mapping
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from elanus.core.errors import InvalidParameter, NotSupported
 
 _KEY = "elanus"
 _GENERATED = "elanus.generated"
+_CERTAIN = "elanus.certain"
+_RAW_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
+"""Of Spark (`CharVarcharUtils`): the type that a column of strings was declared with."""
+_OWN = (_KEY, _GENERATED, _CERTAIN, _RAW_TYPE)
+_LENGTH_MIN, _LENGTHS = 1 << 30, 1 << 30
 _CATALOG = "provider"
 """Only a catalog passes this option; it passes those of the statement twice, once with this prefix."""
 _PREFIX = "option."
@@ -38,12 +50,17 @@ def options_given(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_table_options(
-    columns: StructType, options: Mapping[str, str], generated: Collection[str] = ()
+    columns: StructType,
+    options: Mapping[str, str],
+    generated: Collection[str] = (),
+    optional: Collection[str] = (),
+    key: str = "",
 ) -> StructType:
-    """Return the columns of a new table, which remember its options.
+    """Return the columns of a new table, which remember its options. ``key``: the primary key's column.
 
-    ``generated``: those whose values the server makes. They may be left out of an insert, which to Spark is a
-    null. Raises `NotSupported` for options that a table cannot have.
+    ``generated``: those whose values the server makes; ``optional``: those for which it takes a null, though
+    it gives none. Both may be left out of an insert, which to Spark is a null. Raises `NotSupported` for
+    options that a table cannot have.
     """
     if "token" in options:
         raise NotSupported(
@@ -55,14 +72,35 @@ def with_table_options(
             raise NotSupported(f"a table cannot have the option {name}: give it to a frame, or by WITH (...)")
     if options.get("operation", "").lower() == "delete":
         raise NotSupported("a table cannot have the operation delete: write a frame of keys with it")
+    own = next((n for n, c in enumerate(columns.fields) if isinstance(c.dataType, StringType)), None)
+    at = next((n for n, c in enumerate(columns.fields) if c.name == key), 0)
     found = []
     for n, column in enumerate(columns.fields):
-        remembered: dict[str, object] = {_KEY: dict(options)} if n == 0 else {}
+        remembered: dict[str, object] = {}
+        if n == at:
+            remembered |= {_KEY: dict(options)} | ({} if own is None else {_CERTAIN: True})
+        if n == own:
+            remembered |= {_RAW_TYPE: f"varchar({_length(options)})"}
         if column.name in generated:
             remembered |= {_GENERATED: True}
-        nullable = column.nullable or column.name in generated
+        nullable = column.nullable or column.name in generated or column.name in optional
         found.append(StructField(column.name, column.dataType, nullable, remembered))
     return StructType(found)
+
+
+def _length(options: Mapping[str, str]) -> int:
+    """Return a number that tables with other options do not have."""
+    return _LENGTH_MIN + zlib.crc32(repr(sorted(options.items())).encode()) % _LENGTHS
+
+
+def check_certain(columns: StructType) -> None:
+    """Raise `InvalidParameter` where the columns of an insert may remember another table than its own."""
+    if not any(_CERTAIN in column.metadata for column in columns.fields):
+        raise InvalidParameter(
+            "Spark does not say which table this insert is for: a table without a column of texts, or one "
+            "that an older release has created, needs the collection in the statement, insert into ... "
+            "with (collection = '...'), and what else differs from the options of register"
+        )
 
 
 def generated_columns(columns: StructType) -> tuple[str, ...]:
@@ -82,7 +120,7 @@ def columns_of_frame(columns: StructType) -> StructType:
     """Return columns without what those of a table remember: Spark passes that on to frames made of it."""
     found = []
     for column in columns.fields:
-        metadata = {name: value for name, value in column.metadata.items() if name not in (_KEY, _GENERATED)}
+        metadata = {name: value for name, value in column.metadata.items() if name not in _OWN}
         found.append(StructField(column.name, column.dataType, column.nullable, metadata))
     return StructType(found)
 

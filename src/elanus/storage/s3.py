@@ -44,7 +44,7 @@ from obstore.exceptions import (
 from obstore.store import S3Store as RemoteStore
 
 from elanus.core.batches import batched
-from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, StoreRefused, Unavailable
+from elanus.core.errors import DiskFull, ElanusError, InvalidParameter, StoreAway, StoreRefused
 from elanus.storage.failures import FailureRecord
 from elanus.storage.local import disk_full_reported
 from elanus.storage.parallel import for_each
@@ -80,7 +80,7 @@ _REFUSALS = (
 
 
 class S3Store:
-    """Implements `elanus.storage.port.ReportingStore`. Methods raise `Unavailable` when the store does not
+    """Implements `elanus.storage.port.ReportingStore`. Methods raise `StoreAway` when the store does not
     answer, and `StoreRefused` when it refuses the credentials or has no such bucket."""
 
     calls_at_once = 32
@@ -120,7 +120,7 @@ class S3Store:
                 if unanswered and self.get(path).equals(pa.py_buffer(data)):
                     return
                 raise
-            except Unavailable:
+            except StoreAway:
                 unanswered = True
                 if not tries.another():
                     raise
@@ -141,11 +141,11 @@ class S3Store:
         try:
             with self._errors(path):
                 obstore.put(self._store, path, source, chunk_size=PART_BYTES, use_multipart=True)
-        except (ObjectMissing, Unavailable) as error:
+        except (ObjectMissing, StoreAway) as error:
             with contextlib.suppress(ObjectMissing):
                 if self.head(path).size_bytes == source.stat().st_size:
                     return
-            raise Unavailable(f"the object store did not take the upload of {path}: {error}") from error
+            raise StoreAway(f"the object store did not take the upload of {path}: {error}") from error
 
     def get(self, path: str) -> pa.Buffer:
         checked_path(path)
@@ -191,7 +191,7 @@ class S3Store:
             try:
                 with self._errors(prefix):
                     chunk = next(listing, None)
-            except Unavailable:
+            except StoreAway:
                 # Stores list in the order of names, as S3 promises. One that does not cannot continue.
                 if not in_order or not tries.another():
                     raise
@@ -221,7 +221,7 @@ class S3Store:
                 try:
                     self._repeated(chunk[0], partial(obstore.delete, self._brief, chunk))
                     continue
-                except Unavailable as error:
+                except StoreAway as error:
                     if not _is_no_bulk(error):
                         raise
                     self._has_bulk_deletes = False
@@ -235,7 +235,7 @@ class S3Store:
                 with self._errors(path):
                     request()
                 return
-            except Unavailable as error:
+            except StoreAway as error:
                 if _is_no_bulk(error) or not tries.another():
                     raise
 
@@ -273,10 +273,10 @@ class S3Store:
             )
         if "507 Insufficient Storage" in text:
             return DiskFull(f"the object store has no room for {path}")
-        return Unavailable(f"the object store does not answer for {path or 'a listing'}: {text}")
+        return StoreAway(f"the object store does not answer for {path or 'a listing'}: {text}")
 
 
-def _is_no_bulk(error: Unavailable) -> bool:
+def _is_no_bulk(error: StoreAway) -> bool:
     return any(refusal in error.message for refusal in _NO_BULK)
 
 

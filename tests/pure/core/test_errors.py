@@ -21,6 +21,7 @@ RETRIABLE = {
     "NotStarted",
     "ChannelLost",
     "ChannelRewound",
+    "StoreAway",
     "DeadlineExceeded",
     "TaskQueueFull",
     "RateLimited",

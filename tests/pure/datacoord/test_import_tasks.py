@@ -18,6 +18,7 @@ from elanus.core.errors import (
     ImportRefused,
     InvalidParameter,
     PartitionNotFound,
+    StoreAway,
     TaskQueueFull,
     Unavailable,
 )
@@ -151,6 +152,37 @@ async def test_an_import_of_a_lost_node_is_retried_a_bounded_number_of_times(tmp
     assert (task.state, task.reason) == (
         S.FAILED,
         "begun 5 times in vain; the last time: datanode cannot be reached",
+    )
+    await coord.stop()
+
+
+async def test_an_object_store_that_is_away_costs_an_import_no_tries(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    for _ in range(2 * ATTEMPTS_MAX):
+        await answer(bench.importers[0], StoreAway("the object store does not answer"))
+        assert await state(bench, task_id) is S.STARTED
+        await asyncio.sleep(30)
+    orders = len(bench.importers[0].orders)
+    assert ATTEMPTS_MAX < orders <= 2 * ATTEMPTS_MAX + 1
+    await answer(bench.importers[0], outcome(bench, 51))
+    task = await coord.import_task(task_id)
+    assert (task.state, task.tries) == (S.COMPLETED, 1)
+    await coord.stop()
+
+
+async def test_an_object_store_that_stays_away_ends_an_import_with_its_error(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    task_id = await coord.start_import(REQUEST)
+    while await state(bench, task_id) is not S.FAILED:
+        await answer(bench.importers[0], StoreAway("the object store does not answer"))
+        await asyncio.sleep(30)
+    task = await coord.import_task(task_id)
+    assert (task.state, task.reason) == (
+        S.FAILED,
+        "the object store was away for 1800 s; the last time: the object store does not answer",
     )
     await coord.stop()
 

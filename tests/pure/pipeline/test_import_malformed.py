@@ -186,6 +186,13 @@ def saved(values: np.ndarray) -> bytes:
     return out.getvalue()
 
 
+def coded(first: int, second: int, order: str) -> np.ndarray:
+    """Two texts of nine characters, which begin with these codes: NumPy looks at none of them."""
+    codes = np.full((2, 9), 0x61, f"{order}u4")
+    codes[:, 0] = first, second
+    return codes.view(f"{order}U9").reshape(2)
+
+
 def header(text: str) -> bytes:
     padded = text.encode().ljust(9990)[:9990] + b"\n"
     return b"\x93NUMPY\x01\x00" + len(padded).to_bytes(2, "little") + padded + bytes(80)
@@ -200,6 +207,10 @@ def header_of(shape: str, descr: str = "<i8") -> bytes:
     [
         (saved(np.array([b"ok", b"caf\xe9"])), r"t\.npy, row 1: b'caf\\xe9' is no text in UTF-8"),
         (saved(np.array(["ok", "caf\ud800"])), r"t\.npy, row 1: 'caf\\ud800' is no text in UTF-8"),
+        (saved(coded(0x61, 0x110000, "=")), r"t\.npy, row 1: 0x110000 is no character"),
+        (saved(coded(0x61, 0x61000000, "<")), r"t\.npy, row 1: 0x61000000 is no character"),
+        (saved(coded(0x61, 0xFFFFFFFF, ">")), r"t\.npy, row 1: 0xffffffff is no character"),
+        (saved(np.array([0x61, 0x110000], "<u4").view("<U1")), r"t\.npy, row 1: 0x110000 is no character"),
         (header_of("(2,-1)"), r"t\.npy has shape \(2, -1\)"),
         (header_of("(-2,)"), r"t\.npy has shape \(-2,\)"),
         (header_of("(2,0)"), r"t\.npy has shape \(2, 0\)"),

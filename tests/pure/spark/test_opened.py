@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,9 @@ from structlog.testing import capture_logs
 import elanus
 from elanus.api.connector import SnapshotLease
 from elanus.core.errors import FieldNotFound, InvalidParameter, NotSupported, PermissionDenied
+from elanus.core.ids import FieldID
 from elanus.core.imports import WriteMode
+from elanus.core.schema import DataType, FieldSchema
 from elanus.core.timestamps import Timestamp, compose
 from elanus.spark import changes, opened, searches, source, tables
 from elanus.spark.options import parse_options
@@ -32,14 +35,14 @@ class Server:
     """The calls of a server that has one collection."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
+        self.world = world
         self.released: list[int] = []
         self.refuses = False
 
     async def snapshot(self, *place: object, with_indexes: bool = False) -> SnapshotLease:
-        path = f"snapshots/7/{len(list(self._world.store.list('snapshots')))}.json"
-        write_snapshot(self._world.store, path, self._world.snapshot)
-        return SnapshotLease(5, self._world.store.url, path, Timestamp(30), 0)
+        path = f"snapshots/7/{len(list(self.world.store.list('snapshots')))}.json"
+        write_snapshot(self.world.store, path, self.world.snapshot)
+        return SnapshotLease(5, self.world.store.url, path, Timestamp(30), 0)
 
     async def release(self, number: int) -> None:
         if self.refuses:
@@ -194,6 +197,50 @@ def test_an_insert_leaves_out_what_the_server_makes() -> None:
     assert without_generated(batch, ()) is batch
     with pytest.raises(InvalidParameter, match="the server makes the values of color"):
         without_generated(batch, ("color",))
+
+
+def test_an_insert_leaves_out_dynamic_keys_and_what_has_a_default(server: Server) -> None:
+    """To Spark that is a null, which a column has to allow."""
+    kept = server.world.schema
+    added = (
+        FieldSchema(FieldID(110), "cost", DataType.INT64, default_value=7),
+        FieldSchema(FieldID(111), "$meta", DataType.JSON, is_dynamic=True),
+    )
+    server.world.schema = replace(kept, fields=(*kept.fields, *added), enable_dynamic=True)
+    table = ElanusSource(CREATED).schema()
+    nullable = {column.name: column.nullable for column in table.fields}
+    assert [name for name in nullable if nullable[name]] == ["cost", "$meta"]
+    assert tables.generated_columns(table) == ()
+
+
+def test_a_table_has_a_column_of_a_type_of_its_own() -> None:
+    """By it Spark tells the columns of an insert from those of the table that it inserts into, which it then
+    gives what the table remembers. Else rows that were read from one table went back to it."""
+    columns = StructType(
+        [StructField("v", LongType()), StructField("id", LongType()), StructField("color", StringType())]
+    )
+    made = [
+        tables.with_table_options(columns, {"collection": name}, key="id")
+        for name in ("docs", "copy", "docs")
+    ]
+    types = [table["color"].metadata["__CHAR_VARCHAR_TYPE_STRING"] for table in made]
+    assert types[0] == types[2] != types[1]
+    assert all(re.fullmatch(r"varchar\([12]\d{9}\)", found) for found in types)
+    assert [bool(column.metadata) for column in made[0].fields] == [False, True, True], "arrays lose theirs"
+    assert not any(column.metadata for column in tables.columns_of_frame(made[0]).fields)
+
+
+def test_an_insert_that_may_be_for_another_table_names_its_collection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(source, "ElanusWriter", lambda *arguments: written.append(arguments))
+    table = tables.with_table_options(StructType([StructField("id", LongType())]), {"collection": "docs"})
+    with pytest.raises(InvalidParameter, match=r"with \(collection = "):
+        ElanusSource({}).writer(table, overwrite=False)
+    ElanusSource({"collection": "copy"}).writer(table, overwrite=False)
+    ((to, _),) = written
+    assert to.collection == "copy"
 
 
 def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(

@@ -9,7 +9,7 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
-from elanus.core.errors import InvalidParameter, Unavailable
+from elanus.core.errors import InvalidParameter, StoreAway
 from elanus.storage import s3
 from elanus.storage.port import ObjectMissing
 from elanus.storage.s3 import S3Store
@@ -55,7 +55,7 @@ def test_a_store_without_such_requests_deletes_one_by_one(
 
 
 @pytest.mark.parametrize(
-    ("answer", "error"), [("503 Slow Down", Unavailable), ("AccessDenied: no", InvalidParameter)]
+    ("answer", "error"), [("503 Slow Down", StoreAway), ("AccessDenied: no", InvalidParameter)]
 )
 def test_other_errors_are_raised(
     store: S3Store, monkeypatch: pytest.MonkeyPatch, answer: str, error: type[Exception]
@@ -80,7 +80,7 @@ def test_failures_are_kept_until_a_request_is_answered(
     monkeypatch.setattr(obstore, "head", head)
     assert store.failures() is None
     for answers[:] in ([GenericError("503 Slow Down")], [GenericError("AccessDenied: no")]):
-        with pytest.raises((Unavailable, InvalidParameter)):
+        with pytest.raises((StoreAway, InvalidParameter)):
             store.head("a")
     failures = store.failures()
     assert failures is not None
