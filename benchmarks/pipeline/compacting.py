@@ -25,8 +25,8 @@ from elanus.pipeline.merge import merge_segments
 from elanus.storage.binlog import (
     SegmentKey,
     insert_log_schema,
+    insert_log_writer,
     with_system_columns,
-    write_insert_log,
 )
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.objects import open_store
@@ -75,7 +75,9 @@ def make_order(
         batch = pa.RecordBatch.from_arrays(columns, schema=schema.arrow_schema)
         logged = with_system_columns(batch, 0, Timestamp(10), insert_log_schema(schema, key))
         path = insert_log_path(CID, PID, key.segment_id, "a")
-        file = write_insert_log(store, path, schema, key, [logged], scratch)
+        with insert_log_writer(store, path, schema, key, scratch) as writer:
+            writer.write(logged)
+            file = writer.finish()
         inputs.append(SegmentManifest(key.segment_id, CID, PID, VCHANNEL, (file,), (), NO_TIMESTAMP))
     delta = _deletes(store, scratch, schema, keys[: rows // 10], f"{number}")
     return CompactionOrder(

@@ -19,7 +19,7 @@ from elanus.core.timestamps import NO_TIMESTAMP
 from elanus.core.types import Matrix
 from elanus.pipeline.flush import flush_task
 from elanus.pipeline.index_build import IndexBuildPlan, index_build_task
-from elanus.storage.binlog import read_vectors
+from elanus.storage.computed import read_field_vectors
 from elanus.storage.objects import open_store
 
 M, EF_CONSTRUCTION = 16, 200
@@ -57,7 +57,7 @@ def measure(directory: Path, rows: int, dim: int, threads: int, turns: int) -> S
         store_url=(directory / "files").as_uri(),
         scratch_dir=str(directory / "scratch"),
     )
-    vectors = read_vectors(open_store(plan.store_url), manifest, vector_field.name)
+    vectors = read_field_vectors(open_store(plan.store_url), manifest, made.schema, vector_field)
     file = directory / "raw.faiss"
     return in_turns(
         rows,

@@ -13,6 +13,7 @@ import msgspec
 from harness import until
 from machines import LOOPBACK, Machine
 from pymilvus import MilvusClient
+from spark_classes import lend
 
 from elanus.cli import remote
 from elanus.devcluster.roles import COORDINATORS, RoleProcess, write_config
@@ -62,9 +63,12 @@ class Cluster:
         """Start a process without waiting for it. ``roles``: none stands for its name without the number.
         ``settings``: with ``__`` for the dot."""
         assignments = {key.replace("__", "."): value for key, value in settings.items()}
+        roles = roles or (name.rstrip("0123456789"),)
+        if "datanode" in roles:
+            self._lend_classes("-".join(roles))
         process = RoleProcess(
             name,
-            roles or (name.rstrip("0123456789"),),
+            roles,
             self._config,
             self.directory,
             assignments,
@@ -74,6 +78,11 @@ class Cluster:
         self.processes[name] = process
         process.launch()
         return process
+
+    def _lend_classes(self, kind: str) -> None:
+        """To the workspace that the next process of this kind takes: `elanus.server.cluster.workspace`."""
+        number = 1 + len(list((self.directory / "data").glob(f"{kind}-*")))
+        lend(self.directory / "data" / f"{kind}-{number}" / "scratch")
 
     def start(self, *, proxies: int = 1, query_nodes: int = 2, data_nodes: int = 1) -> Cluster:
         """All coordinators, and so many nodes, each in a process of its own. Returns when all serve."""

@@ -21,15 +21,10 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datanode.compactions import SparkCompactions
 from elanus.pipeline.jobs import JobRunner
 from elanus.pipeline.session import PipelineSession
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, read_columns, with_system_columns
 from elanus.storage.objects import open_store
 from elanus.storage.port import CorruptObject, ObjectStore
+from tests.pure.insert_log_files import write_insert_log
 
 pytestmark = pytest.mark.jvm
 

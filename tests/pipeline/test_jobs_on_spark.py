@@ -39,11 +39,12 @@ from elanus.pipeline.port import Job, JobOutput
 from elanus.pipeline.progress import ProgressBoard
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome
 from elanus.pipeline.session import PipelineSession
-from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.objects import open_store
 from elanus.storage.paths import INSERT_LOG, insert_log_path
 from elanus.storage.port import CorruptObject
+from tests.pure.insert_log_files import read_vectors
 
 pytestmark = pytest.mark.jvm
 

@@ -4,7 +4,7 @@ A file holds the two system columns, then the collection's fields under their ow
 its field id. Rows are sorted by primary key, and rows of one key by timestamp. `docs/segment-format.md` is
 the specification; it is all that the online side, the Spark jobs and other engines have to agree on.
 
-Readers prune columns, and memory-map the file if the store is local. `read_vectors` fills one contiguous
+Readers prune columns, and memory-map the file if the store is local. `VectorReader` fills one contiguous
 matrix row group by row group, so that reading n bytes of vectors needs n bytes and one row group.
 
 Not in this module: deletes (`elanus.storage.delta_log`) and key statistics (`elanus.storage.stats_log`).
@@ -120,21 +120,6 @@ def insert_log_writer(
     return BinlogWriter(store, path, file_schema, group_rows, scratch, by_time=by_time, key=primary)
 
 
-def write_insert_log(
-    store: ObjectStore,
-    path: str,
-    schema: CollectionSchema,
-    key: SegmentKey,
-    batches: Iterable[pa.RecordBatch],
-    scratch: Path,
-) -> BinlogFile:
-    """Write batches with system columns, in the order of their timestamps, as one insert log."""
-    with insert_log_writer(store, path, schema, key, scratch) as writer:
-        for batch in batches:
-            writer.write(batch)
-        return writer.finish()
-
-
 def read_columns(
     store: ObjectStore, source: Files, names: Sequence[str], added: Sequence[FieldSchema] = ()
 ) -> pa.Table:
@@ -215,28 +200,14 @@ def hidden_after(table: pa.Table, until: Timestamp) -> pa.Table:
     return table.set_column(place, table.schema.field(place), shown)
 
 
-def read_vectors(store: ObjectStore, source: Files, name: str, scratch: Path | None = None) -> Any:
-    """Return a vector column as one C-contiguous matrix, rows in the order of the manifest's files.
+class VectorReader:
+    """Collects a vector column from open insert logs, one file after the other, as one C-contiguous matrix.
 
     (rows, width) in the form of the field's type (`elanus.core.vectors.VectorForm`); sparse vectors are
     `elanus.core.sparse.SparseRows`, lists of vectors `VectorLists` of bytes (with ``scratch`` only). If some
-    rows have no vector, the result is `NullableVectors` of these.
+    rows have no vector, the result is `NullableVectors` of these. ``rows``: those of all files.
     Filled row group by row group: there is never a second copy. With ``scratch``, a local directory, the
-    vectors are a memory-mapped file there, so that they need not fit in memory. Raises what `read_columns`
-    raises, and `DiskFull`.
-    """
-    files = files_of(source)
-    reader = VectorReader(name, sum(file.rows for file in files), scratch)
-    for file in files:
-        with open_insert_log(store, file) as parquet:
-            reader.read(parquet, file)
-    return reader.finish()
-
-
-class VectorReader:
-    """Collects a vector column from open insert logs, one file after the other: see `read_vectors`.
-
-    ``rows``: those of all files.
+    vectors are a memory-mapped file there, so that they need not fit in memory.
     """
 
     def __init__(self, name: str, rows: int, scratch: Path | None = None) -> None:

@@ -29,9 +29,11 @@ def read_field_vectors(
     field: FieldSchema,
     scratch: Path | None = None,
 ) -> Any:
-    """Return what `elanus.storage.binlog.read_vectors` returns, for files that lack the field too.
+    """Return what a `VectorReader` returns of a segment's files, for those that lack the field too.
 
-    ``schema``: needed for the outputs of functions. Raises what `read_vectors` raises.
+    Rows in the order of the manifest's files. ``schema``: needed for the outputs of functions. Raises
+    `ValueError` when there are no files, `FieldNotFound` for a column they lack, `ObjectMissing` and
+    `CorruptObject` naming the file, and `DiskFull`.
     """
     files = files_of(source)
     reader = FieldReader(field, schema, sum(file.rows for file in files), scratch)

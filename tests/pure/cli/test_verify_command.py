@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 from test_backup_commands import Server, run, served
 
 from elanus.api.connector import SnapshotLease
@@ -21,7 +22,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.core.types import DataType
 from elanus.index.files import IndexFileContent, write_index_file
 from elanus.index.resolve import brute_force
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 

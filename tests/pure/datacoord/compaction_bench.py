@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from data_bench import COMPACTION, Bench
 from fakes import CID, DEFAULT, binlog, collection, schema
+from insert_log_files import write_insert_log
 
 from elanus.api.datacoord import CompactionCommit, SegmentOutput
 from elanus.api.datanode import CompactionOrder
@@ -17,12 +18,7 @@ from elanus.core.compaction import CompactionPlan, CompactionState
 from elanus.core.ids import ALL_PARTITIONS, PartitionID, SegmentID
 from elanus.core.segments import BinlogFile
 from elanus.core.timestamps import Timestamp
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.stats_log import KeyStatsBuilder, write_stats_log
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from insert_log_files import write_insert_log
 
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
@@ -15,7 +16,7 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.dead_rows import Reader
 from elanus.datacoord.expiring_rows import ExpiringRows
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.local import LocalStore
 
 SCHEMA = CollectionSchema(

@@ -19,6 +19,7 @@ import pytest
 from compaction_bench import SCHEMA, orders, planned
 from data_bench import COMMIT_DEADLINE_S, COMPACTION
 from fakes import CID, DEFAULT, settle
+from insert_log_files import write_insert_log
 from test_collecting import Store
 
 from elanus.api.connector import SNAPSHOTS, SnapshotLease
@@ -34,7 +35,7 @@ from elanus.datacoord import planner
 from elanus.datacoord.pins import Pins
 from elanus.pipeline.merge import compact
 from elanus.spark.change_rows import change_reads, read_changes
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.paths import delta_log_path, insert_log_path, stats_log_path
 from elanus.storage.port import ObjectMissing

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from import_bench import SCHEMA, Node
+from insert_log_files import write_insert_log
 
 from elanus.api.connector import CollectionSnapshot
 from elanus.api.imports import ImportedSegment
@@ -25,13 +26,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.pipeline.import_duplicates import Bucket, buckets_of, write_keys, write_left_out
 from elanus.pipeline.import_files import survey
 from elanus.pipeline.import_sources import tables
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, read_columns, with_system_columns
 from elanus.storage.delta_log import (
     PARTITION_COLUMN,
     delete_rows,

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 
 from elanus.core.errors import InvalidParameter
 from elanus.core.estimate import SYSTEM_ROW_BYTES, segment_memory_bytes
@@ -18,7 +19,7 @@ from elanus.index import IndexSpec, resolve_index
 from elanus.index.estimate import INDEX_ROWS_MIN, SEGMENT_BYTES, Plan, estimate
 from elanus.index.sizes import index_size
 from elanus.server.settings import Settings
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.local import LocalStore
 
 DIM, ROW_BYTES = 64, 256 + 8 + 16

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from fakes import inline
+from insert_log_files import write_insert_log
 
 from elanus.api.querynode import FieldIndexSpec, LoadCollection, LoadSegment
 from elanus.core.catalog import Checkpoint, Index
@@ -50,7 +51,7 @@ from elanus.querynode.delete_applier import DeleteApplier, DeleteLimits
 from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.loaded_collection import LoadedCollection
 from elanus.querynode.sealed import SealedSegment, load_sealed
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore
 

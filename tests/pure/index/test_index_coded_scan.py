@@ -62,15 +62,22 @@ KINDS = pytest.mark.parametrize("kind", [CodedScan, RowCodes])
 def scan_of(
     metric: str = "L2", kind: type[CodedScan] | type[RowCodes] = CodedScan
 ) -> tuple[CodedRanking, Counted, np.ndarray]:
-    rows, queries = data()
-    if metric == "COSINE":
-        rows, queries = unit(rows), unit(queries)
-    spec = spec_of(metric)
-    exact = Counted(rows, spec.metric_type)
-    coded = kind.of(spec, data()[0], exact)
-    assert coded is not None
+    """The scan, its rows with nothing counted yet, and queries."""
+    coded, exact = _scan(metric, kind)
     exact.compared_rows = 0
-    return coded, exact, queries
+    queries = data()[1]
+    return coded, exact, unit(queries) if metric == "COSINE" else queries
+
+
+@lru_cache
+def _scan(metric: str, kind: type[CodedScan] | type[RowCodes]) -> tuple[CodedRanking, Counted]:
+    """Made once: the codes take a second or more, and a search leaves them as they are."""
+    rows = data()[0]
+    spec = spec_of(metric)
+    exact = Counted(unit(rows) if metric == "COSINE" else rows, spec.metric_type)
+    coded = kind.of(spec, rows, exact)
+    assert coded is not None
+    return coded, exact
 
 
 @KINDS

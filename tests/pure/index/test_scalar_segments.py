@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 from test_growth import ROWS as FEW_ROWS
 
 from elanus.api.querynode import LoadSegment
@@ -31,7 +32,7 @@ from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.first_keys import rows_of_smallest_keys
 from elanus.querynode.sealed import SealedSegment, load_sealed
 from elanus.querynode.warming import warm_file
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.local import LocalStore
 from elanus.storage.objects import open_store
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import read_vectors, write_insert_log
 
 from elanus.api.datanode import CompactionOrder
 from elanus.core.errors import Internal
@@ -22,13 +23,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file
 from elanus.pipeline.merge import merge_segments
 from elanus.spark.segment import SegmentRead, read_segment
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.computed import read_field_vectors
 from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.local import LocalStore

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from insert_log_files import read_vectors
 from test_added_functions import OLD, lacks, rows_of, written
 
 from elanus.api.datanode import CompactionOrder
@@ -17,7 +18,6 @@ from elanus.core.schema import DataType, FieldSchema
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.merge import merge_segments
 from elanus.querynode.vectors import VectorColumn
-from elanus.storage.binlog import read_vectors
 from elanus.storage.computed import read_field_vectors
 from elanus.storage.local import LocalStore
 

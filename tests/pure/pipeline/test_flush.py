@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from insert_log_files import read_vectors
 from streams import MINE, OTHER, PCHANNEL, SCHEMA, STEP, delete, insert, stream, tick, upsert
 
 from elanus.core.catalog import Checkpoint
@@ -25,7 +26,7 @@ from elanus.pipeline import flush
 from elanus.pipeline.flush import flush_job, flush_task
 from elanus.pipeline.range_files import write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, shared, writes_in_range
-from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.binlog import read_columns
 from elanus.storage.delta_log import read_delta_log
 from elanus.storage.local import LocalStore
 from elanus.storage.stats_log import read_stats_logs

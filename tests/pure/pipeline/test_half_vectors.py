@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from insert_log_files import read_vectors
 from vector_files import compacted, imported, of_field, read_by_spark, written
 
 from elanus.core.errors import InvalidParameter
@@ -16,9 +17,6 @@ from elanus.core.ids import FieldID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
 from elanus.querynode.vectors import VectorColumn
-from elanus.storage.binlog import (
-    read_vectors,
-)
 from elanus.storage.local import LocalStore
 from elanus.storage.parquet import data_type_of
 

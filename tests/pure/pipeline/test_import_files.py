@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from insert_log_files import read_vectors
 
 from elanus.api.imports import ImportedSegment, ImportOutcome
 from elanus.core.channels import shard_of_keys
@@ -26,7 +27,7 @@ from elanus.pipeline.import_job import import_job, import_task
 from elanus.pipeline.import_plan import FileRows, ImportPlan, RowGroup, cut, rows_of_task
 from elanus.pipeline.import_segments import SegmentsWriter
 from elanus.pipeline.import_sources import tables
-from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.binlog import read_columns
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectMissing
 from elanus.storage.stats_log import read_stats_logs

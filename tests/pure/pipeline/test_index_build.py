@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from insert_log_files import write_insert_log
 from streams import MINE, SCHEMA, rows
 
 from elanus.core.errors import InvalidParameter
@@ -18,7 +19,7 @@ from elanus.index.build import load
 from elanus.index.build_work import build_seconds
 from elanus.index.resolve import resolve_index
 from elanus.pipeline.index_build import IndexBuildPlan, build_index_file, index_build_job
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.local import LocalStore
 from elanus.storage.port import ObjectExists
 

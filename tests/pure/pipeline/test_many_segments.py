@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from insert_log_files import read_vectors
 from streams import MINE, SCHEMA, delete, insert, stream, tick, upsert
 
 from elanus.core.catalog import Checkpoint
@@ -19,7 +20,7 @@ from elanus.log.port import Position
 from elanus.pipeline import range_files, spill
 from elanus.pipeline.range_files import OPEN_MAX, write_range
 from elanus.pipeline.ranges import FlushPlan, RangeOutcome, writes_in_range
-from elanus.storage.binlog import read_columns, read_vectors
+from elanus.storage.binlog import read_columns
 from elanus.storage.local import LocalStore
 from elanus.storage.parquet import BinlogWriter
 from elanus.storage.stats_log import read_stats_logs

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 
 from elanus.api.datanode import CompactionOrder
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
@@ -16,13 +17,7 @@ from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.pipeline.compact import CompactionTask, compaction_job, compaction_task
 from elanus.pipeline.merge import merge_segments
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, read_columns, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.objects import open_store
 from elanus.storage.port import CorruptObject, ObjectStore

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from elanus.api.querynode import LoadSegment
@@ -28,7 +29,7 @@ from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.sealed import load_sealed
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import as_spark, spark_schema
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.local import LocalStore
 
 KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from insert_log_files import read_vectors, write_insert_log
 from vector_files import KEY, compacted, imported, index_files, loaded, of_field, read_by_spark, written
 
 from elanus.core.errors import InvalidParameter
@@ -21,12 +22,7 @@ from elanus.pipeline.ordering import OpenRows, scalar_columns
 from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.querynode.vectors import VectorColumn
 from elanus.storage import parquet
-from elanus.storage.binlog import (
-    insert_log_schema,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import insert_log_schema, with_system_columns
 from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.local import LocalStore
 

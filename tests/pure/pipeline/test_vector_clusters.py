@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 from test_clusters import by, rows_in
 from test_merge import CID, INTS, PID, VCHANNEL, deletes, order, segment
 from vector_files import loaded
@@ -26,13 +27,7 @@ from elanus.pipeline.clustering import checked, outputs_of, parts_of, survey, wr
 from elanus.pipeline.merge import merge_segments
 from elanus.pipeline.vector_clusters import VectorClusters
 from elanus.querynode.block import Clustered
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, read_columns, with_system_columns
 from elanus.storage.local import LocalStore
 from elanus.storage.objects import open_store
 from elanus.storage.port import ObjectStore

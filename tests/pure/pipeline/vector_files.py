@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+from insert_log_files import write_insert_log
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from elanus.api.datanode import CompactionOrder
@@ -26,13 +27,7 @@ from elanus.querynode.delta_logs import DeltaLogs
 from elanus.querynode.sealed import load_sealed
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import as_spark, spark_schema
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, read_columns, with_system_columns
 from elanus.storage.local import LocalStore
 
 KEY = SegmentKey(CollectionID(7), PartitionID(8), SegmentID(9), "by-dev-rootcoord-dml_0_7v0")

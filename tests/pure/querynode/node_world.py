@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from insert_log_files import read_vectors, write_insert_log
 from node_rows import VECTOR, Model, Row, schema_of
 from range_packs import read_packs
 from virtual_time import run_virtually
@@ -58,14 +59,7 @@ from elanus.log.codec import decode, encode
 from elanus.log.memory import MemoryLog
 from elanus.querynode.node import QueryNode
 from elanus.querynode.snapshot import Snapshot
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    read_columns,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, read_columns, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
 from elanus.text import with_computed_columns

@@ -10,6 +10,7 @@ from unittest.mock import patch
 import pytest
 from channel_world import A, B, Cluster
 from channel_world import scenario as on_channels
+from insert_log_files import write_insert_log
 from node_rows import Row
 from node_world import COLLECTION, VCHANNEL, Segment, World, scenario
 
@@ -19,7 +20,7 @@ from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.proxy.fanout.deadline import Patience
 from elanus.querynode.pack_absorber import PackAbsorber
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 
 WRITTEN = Timestamp(2)
 """The timestamp in the files: older than everything."""

@@ -7,17 +7,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 
 from elanus.core.ids import CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.timestamps import Timestamp
 from elanus.querynode.vectors import VectorColumn
-from elanus.storage.binlog import (
-    SegmentKey,
-    insert_log_schema,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.local import LocalStore
 
 KEY = SegmentKey(CollectionID(7), PartitionID(1), SegmentID(5), "by-dev-rootcoord-dml_0_7v0")

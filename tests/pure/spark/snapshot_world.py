@@ -21,9 +21,10 @@ from elanus.index import build, resolve_field_index
 from elanus.spark.hits import hits_schema, reduced
 from elanus.spark.searches import search_plan, search_set, segment_sets
 from elanus.spark.segment_search import SearchPlan
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
+from tests.pure.insert_log_files import write_insert_log
 
 CID, PART, VCHANNEL, DIM = CollectionID(7), PartitionID(8), "by-dev-rootcoord-dml_0_7v0", 4
 HNSW = {"index_type": "HNSW", "metric_type": "L2", "M": "8", "efConstruction": "64"}

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from insert_log_files import write_insert_log
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -39,7 +40,7 @@ from elanus.spark.change_rows import change_reads, read_changes
 from elanus.spark.change_source import OWN, ElanusStreamReader, up_to
 from elanus.spark.options import ReadOptions, parse_options
 from elanus.spark.source import ElanusSource, as_spark, spark_schema
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
 

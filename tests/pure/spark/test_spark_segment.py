@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import write_insert_log
 from pyspark.sql.types import StructType
 
 from elanus.core.errors import InvalidParameter, MissingParameter, NotSupported
@@ -21,7 +22,7 @@ from elanus.spark.change_rows import ChangeRead, read_changes
 from elanus.spark.options import parse_options
 from elanus.spark.segment import SegmentRead, read_segment, segment_rows
 from elanus.spark.source import ElanusSource, as_spark, spark_schema
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer
 from elanus.storage.local import LocalStore
 from elanus.storage.port import ObjectMissing

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from insert_log_files import read_vectors, write_insert_log
 from samples import DIM, EVERY_TYPE, KEY, rows_of_every_type, vector_column
 
 from elanus.core.errors import DiskFull, FieldNotFound, Internal
@@ -21,14 +22,7 @@ from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
 from elanus.core.types import KINDS
 from elanus.storage import parquet
-from elanus.storage.binlog import (
-    insert_log_schema,
-    insert_log_writer,
-    read_columns,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import insert_log_schema, insert_log_writer, read_columns, with_system_columns
 from elanus.storage.local import LocalStore
 from elanus.storage.port import CorruptObject, ObjectMissing
 

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from insert_log_files import read_vectors, write_insert_log
 from samples import EVERY_TYPE, KEY, rows_of_every_type
 
 from elanus.core.ids import ALL_PARTITIONS, CollectionID, FieldID
@@ -18,13 +19,7 @@ from elanus.core.schema import TIMESTAMP_FIELD, DataType, FieldSchema
 from elanus.core.segments import BinlogFile, DeltaLog, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.storage import footers
-from elanus.storage.binlog import (
-    insert_log_schema,
-    read_columns,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import insert_log_schema, read_columns, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer, read_delta_log
 from elanus.storage.local import LocalStore
 from elanus.storage.manifests import read_delta_list, read_manifest, write_delta_list, write_manifest

@@ -12,18 +12,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import read_vectors, write_insert_log
 from samples import DIM, EVERY_TYPE, KEY, rows_of_every_type
 
 from elanus.core.ids import ALL_PARTITIONS
 from elanus.core.segments import BinlogFile, SegmentManifest
 from elanus.core.timestamps import Timestamp
-from elanus.storage.binlog import (
-    insert_log_schema,
-    read_columns,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import insert_log_schema, read_columns, with_system_columns
 from elanus.storage.delta_log import delete_rows, delta_log_schema, delta_log_writer, read_delta_log
 from elanus.storage.local import LocalStore
 from elanus.storage.manifests import read_manifest, write_manifest

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from insert_log_files import read_vectors, write_insert_log
 from opened_files import OpenedFiles
 from samples import EVERY_TYPE, KEY, rows_of_every_type
 
@@ -19,13 +20,7 @@ from elanus.core.schema import CollectionSchema, DataType, FieldSchema
 from elanus.core.segments import SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.storage import insert_logs
-from elanus.storage.binlog import (
-    insert_log_schema,
-    read_columns,
-    read_vectors,
-    with_system_columns,
-    write_insert_log,
-)
+from elanus.storage.binlog import insert_log_schema, read_columns, with_system_columns
 from elanus.storage.insert_logs import InsertLogs
 from elanus.storage.local import LocalStore
 from elanus.storage.port import CorruptObject

@@ -33,7 +33,7 @@ from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.querynode.sealed import load_sealed
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import as_spark, spark_schema
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, insert_log_writer, with_system_columns
 from elanus.storage.objects import open_store
 
 ROWS, DIM = 100, 4
@@ -112,7 +112,9 @@ def check_files(schema: CollectionSchema, rows: pa.RecordBatch, directory: Path)
     """Flush, build, load, search, filter, and the read of Spark."""
     store = open_store(f"file://{directory / 'objects'}")
     batch = with_system_columns(rows, 0, Timestamp(5), insert_log_schema(schema, KEY))
-    file = write_insert_log(store, "insert_log/a", schema, KEY, [batch], directory)
+    with insert_log_writer(store, "insert_log/a", schema, KEY, directory) as writer:
+        writer.write(batch)
+        file = writer.finish()
     manifest = SegmentManifest(
         KEY.segment_id, KEY.collection_id, KEY.partition_id, KEY.vchannel, (file,), (), NO_TIMESTAMP
     )

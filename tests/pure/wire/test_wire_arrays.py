@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from google.protobuf.message import Message
+from insert_log_files import write_insert_log
 from pyspark.sql.pandas.types import to_arrow_schema
 from wire_messages import field, schema
 
@@ -35,7 +36,7 @@ from elanus.querynode.growing import GrowingSegment, NewRows
 from elanus.querynode.sealed import load_sealed
 from elanus.spark.segment import SegmentRead, read_segment
 from elanus.spark.source import as_spark, spark_schema
-from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns, write_insert_log
+from elanus.storage.binlog import SegmentKey, insert_log_schema, with_system_columns
 from elanus.storage.objects import open_store
 
 Rows = list[list[Any] | None]
