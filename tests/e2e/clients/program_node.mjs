@@ -197,7 +197,7 @@ await check('JSON, dynamic and nullable fields, automatic ids', async () => {
   );
   succeeded(await client.loadCollectionSync({ collection_name }));
   const data = [
-    { j: { a: 1 }, f: 0.5, v: vector(1), tone: 'dark' },
+    { j: { a: 1 }, f: 0.5, v: vector(1), tone: 'dark', note: 'a key that no read names' },
     { j: null, f: null, v: vector(2), tone: 'light' },
   ];
   const inserted = succeeded(await client.insert({ collection_name, data }));
