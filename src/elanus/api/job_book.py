@@ -154,7 +154,7 @@ async def keep_reported(book: JobBook, ledger: JobLedgerApi, address: str) -> No
             continue
         except BaseException:
             # The role stops, and the next one of this process reports the same book: without the ends of
-            # these jobs they would be running for ever.
+            # these jobs they would be shown as running forever.
             book.put_back(unsent)
             raise
         try:

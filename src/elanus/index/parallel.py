@@ -110,7 +110,13 @@ def fan_out(
             for place in places:  # each place goes to one thread: `next` of a range is atomic
                 results[place] = _alone(work, shares[place])
 
-        others = [_threads().submit(take_shares) for _ in range(helpers)]
+        try:
+            others = [_threads().submit(take_shares) for _ in range(helpers)]
+        except RuntimeError:
+            # The system allows no more threads now. What was submitted may still run, so nothing is shared
+            # with it: it finds no place any more, or its result is not used.
+            list(places)
+            return [_alone(work, share) for share in shares]
         try:
             take_shares()
         finally:

@@ -128,14 +128,23 @@ class RecallSampler:
 
     def _take(self, snapshot: Snapshot, request: NodeSearch, hits: NodeHits) -> None:
         with self._arrived:
-            if not self._wants:
+            if not self._wants or not self._has_thread():
                 return
             self._wants = False
             self._taken = _Taken(snapshot, _first_query(request), _first_hits(hits), self._now_s())
             self._arrived.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="recall", daemon=True)
-                self._thread.start()
+
+    def _has_thread(self) -> bool:
+        """Start the thread if it does not run. False if the system allows no more threads now: a search does
+        not fail for want of a measurement."""
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="recall", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                return False
+            self._thread = thread
+        return True
 
     def _run(self) -> None:
         _lower_priority()

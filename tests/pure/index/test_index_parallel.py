@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import faiss
@@ -56,6 +57,15 @@ def test_shares_run_side_by_side_where_a_core_is_spare() -> None:
         return -share
 
     assert fan_out(work, [1, 2], cores=SpareCores(2, lambda: 1)) == [-1, -2]
+
+
+def test_without_more_threads_the_caller_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Exhausted:
+        def submit(self, work: Callable[[], None]) -> None:
+            raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(parallel, "_threads", Exhausted)
+    assert fan_out(lambda share: -share, [1, 2, 3], cores=SpareCores(2, lambda: 1)) == [-1, -2, -3]
 
 
 @pytest.mark.parametrize("cores", [1, 2, 5])

@@ -269,3 +269,25 @@ def test_the_thread_measures_and_ends() -> None:
     assert done.wait(60)
     sampler.close()
     assert "recall" not in {thread.name for thread in set(threading.enumerate()) - others}
+
+
+def test_a_search_does_not_fail_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    import threading
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    done = threading.Event()
+    sampler = RecallSampler(1.0, 0.9, lambda *_: done.set())
+    of, request = of_ivf(), search_of(Asked(), compile_filter("", SCHEMA))
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse)
+        sampler.offer(of, request, search(of, request, 1))
+        sampler.close()  # there is no thread to wait for
+    sampler = RecallSampler(1.0, 0.9, lambda *_: done.set())
+    with monkeypatch.context() as without:
+        without.setattr(threading.Thread, "start", refuse)
+        sampler.offer(of, request, search(of, request, 1))
+    sampler.offer(of, request, search(of, request, 1))
+    assert done.wait(60), "the next search is measured when there are threads again"
+    sampler.close()

@@ -1,4 +1,4 @@
-"""Requests to S3 that fail for a while: a server on loopback answers as it is told."""
+"""Requests to S3 that fail for a while, made to a server on loopback that fails on request."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_listing_that_breaks_off_continues_behind_its_last_object(server: Serv
 
 
 def test_a_listing_without_order_that_breaks_off_is_refused(server: Server, store: S3Store) -> None:
-    """What is behind its last object is not known."""
+    """The names behind its last object are not known."""
     server.names = ["a/3", "a/1", "a/2", "a/4"]
     assert [info.path for info in store.list("a")] == server.names
     server.faults["list"] = ["", BROKEN]
