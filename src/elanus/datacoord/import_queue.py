@@ -125,7 +125,7 @@ class ImportQueue:
         self._at_work: dict[TaskID, LiveNode] = {}
         """The tasks that are being tried, from before their attempt to after their commit."""
         self._interrupted: dict[TaskID, _Interruption] = {}
-        """What ended the latest try of a task that is to be retried."""
+        """The end of the latest try of a task that is to be retried."""
 
     # requests
 

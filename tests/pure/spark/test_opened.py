@@ -214,8 +214,8 @@ def test_an_insert_leaves_out_dynamic_keys_and_what_has_a_default(server: Server
 
 
 def test_a_table_has_a_column_of_a_type_of_its_own() -> None:
-    """By it Spark tells the columns of an insert from those of the table that it inserts into, which it then
-    gives what the table remembers. Else rows that were read from one table went back to it."""
+    """By it Spark distinguishes the columns of an insert from those of its table, and
+    gives them what the table remembers. Else rows that were read from one table went back to it."""
     columns = StructType(
         [StructField("v", LongType()), StructField("id", LongType()), StructField("color", StringType())]
     )
