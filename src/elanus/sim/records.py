@@ -62,7 +62,7 @@ class Records:
         self.columns: dict[CollectionID, list[str]] = {}
         """The columns of every collection that ever existed."""
         self.key_partitions: dict[CollectionID, tuple[PartitionID, ...]] = {}
-        """Of those with a partition key: the partitions that it selects from, in their order."""
+        """The partitions that the key of a collection with a partition key selects from, in their order."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
         """The vchannels of these collections, index-aligned with the shards."""
         self.changes = 0
