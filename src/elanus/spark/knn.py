@@ -7,13 +7,14 @@ there is no second stage.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -127,4 +128,28 @@ def _search(
     number = first.column(2)[0].as_py()
     queries = (batch.select([0, 1]) for batch in chain((first,), batches))
     with plain_errors():
-        yield from search_set(job.plan, job.sets[number], queries, schema, threads(), column)
+        distinct = with_distinct_ids(queries)
+        yield from search_set(job.plan, job.sets[number], distinct, schema, threads(), column)
+
+
+def with_distinct_ids(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pass batches on, and raise `InvalidParameter` for an id, in the first column, that is there twice.
+
+    The hits of two queries with one id could not be distinguished. All queries with one id meet in a task.
+    Memory: that of the ids.
+    """
+    kept: list[pa.Array] = []
+    for batch in batches:
+        ids = batch.column(0)
+        if not pa.types.is_nested(ids.type):  # Arrow does not compare those
+            kept.append(pa.concat_arrays([ids, ids[:0]]))  # a copy: its buffer is the whole batch's
+        yield batch
+    if not kept:
+        return
+    counts = pc.value_counts(pa.chunked_array(kept))
+    if len(counts) < (queries := sum(map(len, kept))):
+        repeated = counts.filter(pc.greater(counts.field("counts"), 1))[0]["values"].as_py()
+        raise InvalidParameter(
+            f"{queries - len(counts)} of {queries} queries have the id of another one, {repeated!r} for "
+            "example: give each query an id of its own"
+        )

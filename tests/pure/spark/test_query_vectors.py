@@ -13,6 +13,7 @@ from snapshot_world import DIM, schema, vectors
 
 from elanus.core.errors import InvalidDimension, InvalidParameter, InvalidTopK
 from elanus.core.limits import TOP_K_MAX
+from elanus.spark.knn import with_distinct_ids
 from elanus.spark.query_vectors import check_k, check_query_type, query_matrix
 
 FIELD, BITS = schema().field("v"), schema().field("bits")
@@ -118,3 +119,15 @@ def test_a_k_that_is_no_number_of_rows(k: object) -> None:
 def test_a_k_that_is_one() -> None:
     for k in (1, TOP_K_MAX):
         check_k(k)
+
+
+def test_each_query_has_an_id_of_its_own() -> None:
+    def asked(*ids: object) -> pa.RecordBatch:
+        return pa.record_batch({"query_id": pa.array(ids), "vector": pa.array([GOOD] * len(ids))})
+
+    apart = [asked("a", "b"), asked(None, "c")]
+    assert list(with_distinct_ids(apart)) == apart
+    with pytest.raises(InvalidParameter, match="2 of 5 queries have the id of another one, 'a' for example"):
+        list(with_distinct_ids([asked("a", "b"), asked("a", "c", "a")]))
+    alike = asked([1], [1])
+    assert list(with_distinct_ids([alike])) == [alike], "Arrow does not compare lists"
