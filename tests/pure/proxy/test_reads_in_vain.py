@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 from read_bench import Bench, L, Nodes, search
 
@@ -27,6 +29,20 @@ def test_a_read_looks_again_while_it_waits_whether_a_tick_can_be_written(why: st
         bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
     assert [waits_s for _, waits_s in bench.nodes.waited] == ([2.0, 4.0] if why else [2.0, 4.0, 1.0])
     assert bench.measures.waits_s == [sum(waits_s for _, waits_s in bench.nodes.waited)]
+
+
+def test_a_read_whose_nodes_wait_for_the_tick_themselves_ends_with_the_reason() -> None:
+    """Nodes over channels have the read by then, and report only that its time is up."""
+    bench = Bench(Nodes(Timestamp(0)), now=compose(300_000))
+    bench.ticks.log_full = "no room left for the log"
+    bench.nodes.wait_service_time = lambda *_: None  # type: ignore[method-assign]
+
+    def unanswered(*_: object) -> NoReturn:
+        raise DeadlineExceeded("the query nodes did not all answer")
+
+    bench.nodes.search = unanswered  # type: ignore[method-assign]
+    with pytest.raises(DiskFull, match="no room left for the log"):
+        bench.verbs.search(search(consistency=ReadConsistency(L.STRONG)))
 
 
 def test_nodes_that_give_up_before_the_time_is_over_are_not_asked_again() -> None:

@@ -12,13 +12,17 @@ from collections.abc import Callable, Iterator
 
 
 class Patience:
-    """``timeout_s`` counts from construction, by the clock ``now_s``. Waiting code adds to ``waited_s``."""
+    """``timeout_s`` counts from construction, by the clock ``now_s``. Waiting code adds to ``waited_s``.
 
-    __slots__ = ("_began_s", "_now_s", "timeout_s", "waited_s")
+    ``needs_tick``: whether the read has asked for a time tick, which it or its nodes wait for.
+    """
+
+    __slots__ = ("_began_s", "_now_s", "needs_tick", "timeout_s", "waited_s")
 
     def __init__(self, timeout_s: float, now_s: Callable[[], float] = time.monotonic) -> None:
         self.timeout_s = timeout_s
         self.waited_s = 0.0
+        self.needs_tick = False
         self._now_s = now_s
         self._began_s = now_s()
 

@@ -108,26 +108,31 @@ class ReadPolicy:
 class ReadSlot:
     """A context that holds a slot of the queue, yields a read's patience, and measures the time it waits.
 
-    Entering it raises `TaskQueueFull`.
+    Entering it raises `TaskQueueFull`. A read whose time is up while the log has no room for time ticks ends
+    with `DiskFull`: nodes over channels wait for the tick themselves, and do not know why it does not come.
     """
 
-    __slots__ = ("_measures", "_patience", "_queue")
+    __slots__ = ("_measures", "_patience", "_queue", "_ticks")
 
-    def __init__(self, queue: DqQueue, patience: Patience, measures: Measures) -> None:
+    def __init__(self, queue: DqQueue, patience: Patience, measures: Measures, ticks: Ticks) -> None:
         self._queue = queue
         self._patience = patience
         self._measures = measures
+        self._ticks = ticks
 
     def __enter__(self) -> Patience:
         self._queue.enter()
         return self._patience
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._queue.leave()
         waited_s = self._patience.waited_s
         if waited_s:
             self._measures.waited_for_guarantee(waited_s)
             note_wait(waited_s)
+        waits_in_vain = isinstance(error, DeadlineExceeded) and self._patience.needs_tick
+        if waits_in_vain and (why := self._ticks.log_full):
+            raise _no_room(why) from None
 
 
 class ReadPath:
@@ -162,7 +167,7 @@ class ReadPath:
         longest_s = self._policy.timeout_s
         if timeout_s is not None:
             longest_s = min(timeout_s, longest_s)
-        return ReadSlot(self._queue, Patience(longest_s, self._now_s), self._measures)
+        return ReadSlot(self._queue, Patience(longest_s, self._now_s), self._measures, self._ticks)
 
     def read_timestamp(
         self, cached: CachedCollection, consistency: ReadConsistency, patience: Patience
@@ -194,6 +199,7 @@ class ReadPath:
         if fresh and guarantee > now:
             check_reachable(guarantee, now, patience.left_s())  # no tick can be asked for before its time
         else:
+            patience.needs_tick = True
             self._ticks.request(cached.view.pchannels, guarantee)
         self._wait(cached, guarantee, patience)
         if is_fixed:
@@ -218,15 +224,19 @@ class ReadPath:
                 if why := ticks.rewound.get(pchannels):
                     raise ChannelRewound(f"the read waits for a time tick: {why}") from None
                 if why := ticks.log_full:
-                    raise DiskFull(
-                        f"the read waits for a time tick, which the log cannot take: {why}. Reads of "
-                        "consistency level Eventually are answered meanwhile"
-                    ) from None
+                    raise _no_room(why) from None
                 if part.left_s() or not patience.left_s():  # the nodes do not wait so long, or it is over
                     raise
             finally:
                 patience.waited_s += part.waited_s
             look_s *= 2
+
+
+def _no_room(why: str) -> DiskFull:
+    return DiskFull(
+        f"the read waits for a time tick, which the log cannot take: {why}. Reads of consistency level "
+        "Eventually are answered meanwhile"
+    )
 
 
 def check_same_collection(cached: CachedCollection, expected: CollectionID | None) -> None:
