@@ -64,6 +64,7 @@ from elanus.datacoord.import_endings import ImportEndings
 from elanus.datacoord.ledger import JobLedger
 from elanus.datacoord.rows_before import RowsBefore
 from elanus.datacoord.staged_imports import StagedImports
+from elanus.meta.cancellation import uncancellable
 
 _RETRY_PAUSES_S = (1.0, 4.0, 15.0, 30.0)
 """After each try that was interrupted. An object store may be away for as long as a restart takes."""
@@ -164,9 +165,15 @@ class ImportQueue:
                     f"{self._policy.tasks_max} imports wait already (imports.tasks_max): retry later, and "
                     "commit or abort those that are Uncommitted"
                 )
-            await self._state.put(imports=[task])
-        self.start()
+            await self._queue(task)
         return task.task_id
+
+    @uncancellable
+    async def _queue(self, task: ImportTask) -> None:
+        """Persist a task and have it started. A caller that is cancelled between the two, as that of a proxy
+        which dies, would leave a task that nothing starts."""
+        await self._state.put(imports=[task])
+        self.start()
 
     async def import_tasks(self, collection_id: CollectionID) -> tuple[ImportTask, ...]:
         """Return the tasks of one collection, or all tasks when it is 0; oldest first."""
